@@ -1,0 +1,1 @@
+"""Chips, design spaces and networks, one YAML file each."""

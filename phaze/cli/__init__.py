@@ -1,0 +1,1 @@
+"""The `dse` command, one short module per verb."""

@@ -1,0 +1,1 @@
+"""Operator on architecture: latency, bytes, energy; collectives."""

@@ -1,0 +1,48 @@
+"""Errors a user can cause, each with its exit code; anything else that escapes is a bug of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class PhazeError(Exception):
+    """Root of all errors that end in one clear sentence instead of a stack trace."""
+
+    exit_code = 1
+
+
+class InputError(PhazeError):
+    """The user gave something that cannot be used: a name, a quantity, a file."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """One budget or limit that nothing satisfies.
+
+    `demand` is the smallest value that would do, `limit` what was given, both in `unit`;
+    `levers` are sentences that say what would help.
+    """
+
+    what: str
+    limit: float
+    demand: float
+    unit: str
+    levers: tuple[str, ...] = field(default=())
+
+
+class InfeasibleError(PhazeError):
+    """No point satisfies the limits. Infeasible is an answer, and this carries it."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, shortfalls: tuple[Shortfall, ...] = ()) -> None:
+        super().__init__(message)
+        self.shortfalls = shortfalls
+
+
+class OutOfTimeError(PhazeError):
+    """The time limit passed before any answer was known."""
+
+    exit_code = 4

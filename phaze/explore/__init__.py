@@ -1,0 +1,1 @@
+"""Search over the design space: bounds, frontier, certificate."""

@@ -1,0 +1,1 @@
+"""The chip: architecture, field table, design space, area, power, network."""

@@ -1,0 +1,1 @@
+"""The cluster: memory, pipeline, parallel degrees; from layer times to iteration time."""

@@ -1,0 +1,1 @@
+"""One layer on one accelerator: operator costs to schedule, latency and bound."""

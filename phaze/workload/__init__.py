@@ -1,0 +1,1 @@
+"""The model: operator graph, front ends, training graph, fusion, sharding, layers."""

@@ -1,0 +1,1 @@
+"""Model families: dimensions in, forward operator graph out."""

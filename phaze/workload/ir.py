@@ -1,0 +1,182 @@
+"""The operator graph: tensors, operators, and the dependencies between them.
+
+A forward graph is built by a front end (a family or ONNX) at one microbatch size; sharding, fusion
+and the training graph are rewrites of it. What the hardware must do for an operator is worked out
+in `work.py`; nothing here knows about chips.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+import networkx as nx
+
+
+class OpKind(StrEnum):
+    """What an operator computes. Each kind has one rule in `rules.py`."""
+
+    MATMUL = "matmul"  # inputs a (..., m, k), b (..., k, n); b may be a parameter
+    CONV = "conv"
+    ATTENTION = "attention"  # flash: softmax(q k^T / sqrt(d)) v, no s x s tensor kept
+    SOFTMAX = "softmax"
+    NORM = "norm"  # layer norm, RMS norm, batch norm
+    ELEMENTWISE = "elementwise"  # attribute `function`: gelu, relu, add, mul, ...
+    POOL = "pool"
+    REDUCE = "reduce"
+    EMBEDDING = "embedding"
+    LOSS = "loss"  # cross-entropy on logits
+    VIEW = "view"  # reshape, transpose, concat, ...: costs nothing
+    ALL_REDUCE = "all_reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the graph. `shape` in elements, batch first for activations."""
+
+    name: str
+    shape: tuple[int, ...]
+    element_bytes: int = 2
+    is_parameter: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in bytes."""
+        return self.elements * self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator. `inputs` and `outputs` are tensor names, parameters included.
+
+    `attributes` are plain numbers and words that the kind's rule reads (strides, groups, heads,
+    the element-wise function, the sharding role).
+    """
+
+    name: str
+    kind: OpKind
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """Operators in topological order over named tensors; validated on construction.
+
+    Raises ValueError where a tensor has two producers, an operator reads a tensor that nobody makes
+    and that is neither a parameter nor a graph input, or the order is not topological.
+    """
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    operators: tuple[Operator, ...]
+    inputs: tuple[str, ...]  # activation tensors that come from outside
+    outputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check the graph once, so that everything after can trust it."""
+        known = set(self.inputs) | {t.name for t in self.tensors.values() if t.is_parameter}
+        for op in self.operators:
+            missing = [t for t in op.inputs if t not in known]
+            if missing:
+                msg = f"operator {op.name!r} reads {missing[0]!r} before anything makes it"
+                raise ValueError(msg)
+            for out in op.outputs:
+                if out in known:
+                    msg = f"tensor {out!r} has two producers (second: {op.name!r})"
+                    raise ValueError(msg)
+                if out not in self.tensors:
+                    msg = f"operator {op.name!r} writes undeclared tensor {out!r}"
+                    raise ValueError(msg)
+                known.add(out)
+        for out in self.outputs:
+            if out not in known:
+                msg = f"graph output {out!r} is made by no operator"
+                raise ValueError(msg)
+
+    def producers(self) -> dict[str, int]:
+        """Map a tensor name to the position of the operator that makes it."""
+        return {t: i for i, op in enumerate(self.operators) for t in op.outputs}
+
+    def consumers(self) -> dict[str, list[int]]:
+        """Map a tensor name to the positions of the operators that read it."""
+        readers: dict[str, list[int]] = {}
+        for i, op in enumerate(self.operators):
+            for t in op.inputs:
+                readers.setdefault(t, []).append(i)
+        return readers
+
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (before, after) of operator positions, sorted, without repeats."""
+        made = self.producers()
+        pairs = {(made[t], i) for i, op in enumerate(self.operators) for t in op.inputs if t in made}
+        return tuple(sorted(pairs))
+
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Parameter tensors in name order."""
+        return tuple(t for _, t in sorted(self.tensors.items()) if t.is_parameter)
+
+    def to_networkx(self) -> nx.DiGraph[int]:
+        """Operators as nodes (by position), dependencies as edges."""
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_nodes_from(range(len(self.operators)))
+        graph.add_edges_from(self.edges())
+        return graph
+
+
+class GraphBuilder:
+    """Grows a graph operator by operator; each call returns the name of the tensor it made."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tensors: dict[str, Tensor] = {}
+        self._operators: list[Operator] = []
+        self._inputs: list[str] = []
+
+    def input(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
+        """Declare an activation that comes from outside."""
+        self._tensors[name] = Tensor(name, tuple(shape), element_bytes)
+        self._inputs.append(name)
+        return name
+
+    def parameter(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
+        """Declare a parameter (the same name twice is the same parameter: tied weights)."""
+        self._tensors[name] = Tensor(name, tuple(shape), element_bytes, is_parameter=True)
+        return name
+
+    def add(
+        self,
+        name: str,
+        kind: OpKind,
+        inputs: Iterable[str],
+        shape: Iterable[int],
+        element_bytes: int = 2,
+        **attributes: object,
+    ) -> str:
+        """Append an operator with one output of the given shape; returns the output's name."""
+        self._tensors[name] = Tensor(name, tuple(shape), element_bytes)
+        self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
+        return name
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """Shape of a tensor declared so far."""
+        return self._tensors[tensor].shape
+
+    def build(self, outputs: Iterable[str]) -> OperatorGraph:
+        """Freeze the graph."""
+        return OperatorGraph(
+            self._name,
+            MappingProxyType(dict(self._tensors)),
+            tuple(self._operators),
+            tuple(self._inputs),
+            tuple(outputs),
+        )

@@ -1,0 +1,1 @@
+"""Layers on pipeline stages: exact partition and placement."""

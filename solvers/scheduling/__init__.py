@@ -1,0 +1,1 @@
+"""Operators on cores: bounds, list schedules, exact methods, checker."""
