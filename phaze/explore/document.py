@@ -1,0 +1,147 @@
+"""The result document: what every command prints with `--json` and every run directory holds.
+
+Field names carry their units. The JSON Schema published by `dse schema` is made from these models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RESULT_SCHEMA = "phaze-result/1"
+
+
+class _Model(BaseModel):
+    """Frozen, closed: an unknown key is an error, not a silent loss."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Stage(_Model):
+    """One pipeline stage."""
+
+    layers: list[str] = Field(description="names of the layers, first to last")
+    devices: int = Field(description="devices of one pipeline that share this stage (tensor-parallel width)")
+    load_s: float = Field(description="time one microbatch occupies the stage, transfers included")
+    memory_bytes: float = Field(description="peak memory on one of its devices")
+
+
+class Placement(_Model):
+    """How the workload is spread over the devices."""
+
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    microbatch_size: int
+    recompute: str = Field(description="none or full")
+    stages: list[Stage]
+
+
+class Breakdown(_Model):
+    """Where one iteration goes; the parts sum to `iteration_time_s`.
+
+    Every part but the bubble is counted on the slowest stage: the one that sets the pace.
+    """
+
+    compute_s: float = Field(description="layer time bound by compute units, recomputation included")
+    memory_s: float = Field(description="layer time beyond compute, spent waiting for HBM or the global buffer")
+    collective_s: float = Field(description="exposed tensor-parallel collectives, stage transfers, gradient reduction")
+    bubble_s: float = Field(description="pipeline fill and drain")
+    optimizer_s: float
+
+
+class WorkloadResult(_Model):
+    """One workload on one architecture under its best placement."""
+
+    iteration_time_s: float
+    throughput_samples_per_s: float
+    mfu: float = Field(description="model FLOPs over (iteration time x all devices x peak)")
+    devices: int
+    devices_used: int
+    global_batch: int
+    energy_per_iteration_j: float = Field(description="all devices")
+    memory_bytes: float = Field(description="largest peak on one device")
+    placement: Placement
+    breakdown: Breakdown
+
+
+class Design(_Model):
+    """One architecture, its size and power, and what it does."""
+
+    id: str = Field(description="short stable name of the architecture within its space")
+    architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
+    area_mm2: float
+    tdp_w: float
+    area_parts_mm2: dict[str, float]
+    power_parts_w: dict[str, float]
+    workloads: dict[str, WorkloadResult]
+
+
+class FrontierPoint(_Model):
+    """One point of the Pareto frontier."""
+
+    id: str
+    throughput_samples_per_s: float
+    tdp_w: float
+    area_mm2: float
+    energy_per_sample_j: float
+    memory_bytes: float
+    mfu: float
+    architecture: dict[str, Any]
+
+
+class Comparison(_Model):
+    """A known chip or plan beside the winner, under the same budget."""
+
+    name: str
+    note: str = Field(description="what was changed to fit the budget, or why it does not fit")
+    area_mm2: float
+    tdp_w: float
+    clock_hz: float
+    published_area_mm2: float | None = None
+    published_tdp_w: float | None = None
+    result: WorkloadResult | None = Field(description="none where it does not fit the budget or the memory")
+
+
+class Certificate(_Model):
+    """Proof of how far any other point of the space could be better, within the model."""
+
+    optimal: bool
+    objective: str
+    objective_value: float
+    upper_bound: float = Field(description="at least the objective of every point of the space")
+    gap: float = Field(description="(upper_bound - objective) / objective")
+    scope: list[str] = Field(description="the model choices the bound speaks about")
+    space_size: int = Field(description="points = over_budget + pruned + evaluated")
+    over_budget: int
+    pruned: int
+    evaluated: int
+    pruned_by: dict[str, int] = Field(description="points discarded per stage of bounding")
+    frontier_complete: bool
+
+
+class Manifest(_Model):
+    """What is needed to repeat the run."""
+
+    versions: dict[str, str]
+    command: list[str]
+    seed: int
+    inputs_sha256: dict[str, str]
+    started_utc: str
+    wall_time_s: float
+
+
+class ResultDocument(_Model):
+    """The answer of `dse run`."""
+
+    schema_version: str = Field(default=RESULT_SCHEMA, alias="schema", serialization_alias="schema")
+    request: dict[str, Any] = Field(description="what was asked, every default spelled out")
+    best: Design
+    certificate: Certificate
+    frontier: list[FrontierPoint]
+    next_best: list[Design]
+    comparison: list[Comparison]
+    manifest: Manifest
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
