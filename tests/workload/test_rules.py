@@ -30,6 +30,7 @@ def convnet(g, batch):
     """Two convolutions (the second grouped, strided), norm, pool, classifier."""
     x = g.input("x", (batch, 4, 8, 8))
     y = g.add("c1", OpKind.CONV, (x, g.parameter("c1.w", (16, 4, 3, 3))), (batch, 16, 8, 8), kernel=(3, 3))
+    bias = g.parameter("b1", (16, 1, 1))
     y = g.add("c1.b", OpKind.ELEMENTWISE, (y, bias), (batch, 16, 8, 8), function="add")
     y = g.add("r1", OpKind.ELEMENTWISE, (y,), (batch, 16, 8, 8), function="relu")
     weight = g.parameter("c2.w", (32, 8, 3, 3))
