@@ -1,0 +1,73 @@
+"""One rule per operator kind: its forward work, what it keeps for backward, its backward operators.
+
+Conventions that every front end follows. The first tensor dimension of an activation is the batch.
+Names are dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilder.add`.
+
+| kind        | inputs                        | attributes |
+|-------------|-------------------------------|------------|
+| MATMUL      | a (..., m, k), b (k, n) or (..., k, n) | `transpose_a`, `transpose_b` (bool, default False): the last two dimensions as stored are swapped. No bias input |
+| CONV        | x (N, C, *space), weight (C_out, C / groups, *kernel) | `groups` (int, 1), `kernel`, `strides`, `dilations` (tuple per spatial axis), `pads` (begin..., end...). Output (N, C_out, *space_out). No bias input |
+| ATTENTION   | q (b, s_q, heads d), k and v (b, s_kv, kv_heads d) | `heads`, `kv_heads`, `head_size` (int), `causal` (bool), `dropout` (bool, default False). Output (b, s_q, heads d) |
+| SOFTMAX     | x                             | `axis` (int, -1) |
+| NORM        | x, then parameters (scale, shift, statistics) | `function`: "layer", "rms", "batch", "instance", "group" or "lrn"; `size` (int) for lrn |
+| ELEMENTWISE | one or more, broadcast to the output | `function`: a key of `cycles.FUNCTIONS`; constant scalars are not inputs |
+| POOL        | x (N, C, *space)              | `function`: "max" or "average"; `kernel` (tuple; a global pool has the whole feature map), `strides`, `pads` |
+| REDUCE      | x                             | `function`: "sum", "mean", "max", "min", "prod", "argmax" |
+| EMBEDDING   | ids, table (rows, width)      | none |
+| LOSS        | logits (..., classes), labels | none; appended by the workload, not by front ends |
+| VIEW        | any (parameters too)          | none. Reshape, transpose, slice: one output; split: several outputs; concat: several inputs |
+| ALL_REDUCE  | x                             | `role`: "reduce" (sum forward, identity backward) or "copy" (identity forward, sum backward); inserted by sharding |
+
+A bias of a product or convolution is a following ELEMENTWISE "add" with the parameter as second
+input; fusion makes it an epilogue. A multiplication by a constant is "scale". Dropout is ELEMENTWISE
+"dropout" and disappears in a forward-only workload. A batch normalisation's running statistics are
+parameters of the NORM (they get no gradient: attribute `statistics`, int, how many trailing inputs).
+
+Sharding: attribute `shard` (a `sharding.Shard` value: "none", "column", "row", "heads", "vocab"),
+`shard_axis` (int, -1: the output axis that is divided), `shard_parts` (tuple of (units, unit size)
+that make up that axis; for a split one per output). Front ends without tensor parallelism omit all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from phaze.workload import rules_matrix as matrix
+from phaze.workload import rules_vector as vector
+from phaze.workload.ir import Operator, OpKind
+from phaze.workload.steps import Context, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How an operator kind turns into work.
+
+    `forward(op, context)`: its step. `saved(op, context)`: bytes of each tensor (or mask, named
+    `operator:what`) kept for backward. `backward(op, context, gradients)`: its gradient steps, given the
+    gradient tensor's name of each output; a step writes `gradient_of(op, input)`.
+    """
+
+    forward: Callable[[Operator, Context], Step]
+    saved: Callable[[Operator, Context], dict[str, float]]
+    backward: Callable[[Operator, Context, Mapping[str, str]], tuple[Step, ...]]
+
+
+_PRODUCT = Rule(matrix.product_forward, matrix.product_saved, matrix.product_backward)
+
+RULES: Mapping[OpKind, Rule] = {
+    OpKind.MATMUL: _PRODUCT,
+    OpKind.CONV: _PRODUCT,
+    OpKind.ATTENTION: Rule(matrix.attention_forward, matrix.attention_saved, matrix.attention_backward),
+    OpKind.SOFTMAX: Rule(vector.softmax_forward, vector.output_saved, vector.softmax_backward),
+    OpKind.NORM: Rule(vector.norm_forward, vector.first_input_saved, vector.norm_backward),
+    OpKind.ELEMENTWISE: Rule(
+        vector.elementwise_forward, vector.elementwise_saved, vector.elementwise_backward
+    ),
+    OpKind.POOL: Rule(vector.pool_forward, vector.pool_saved, vector.pool_backward),
+    OpKind.REDUCE: Rule(vector.reduce_forward, vector.reduce_saved, vector.reduce_backward),
+    OpKind.EMBEDDING: Rule(vector.embedding_forward, vector.first_input_saved, vector.embedding_backward),
+    OpKind.LOSS: Rule(vector.loss_forward, vector.loss_saved, vector.loss_backward),
+    OpKind.VIEW: Rule(vector.view_forward, vector.nothing_saved, vector.view_backward),
+    OpKind.ALL_REDUCE: Rule(vector.all_reduce_forward, vector.nothing_saved, vector.all_reduce_backward),
+}
