@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+from pydantic import BaseModel, ConfigDict
 
 from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
@@ -18,8 +17,6 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.hardware.units import si_value
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
-Values = Annotated[Mapping[str, FieldValue], AfterValidator(MappingProxyType), PlainSerializer(dict)]
-Texts = Annotated[Mapping[str, str], AfterValidator(MappingProxyType), PlainSerializer(dict)]
 
 PUBLISHED = ("published_area_mm2", "published_tdp_w")
 """The vendor's figures an architecture may carry."""
@@ -33,14 +30,14 @@ class Architecture(BaseModel):
     the vendor's, not the model's.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
     name: str
     description: str = ""
     aliases: tuple[str, ...] = ()
-    fields: Values
-    sources: Texts = MappingProxyType({})
+    fields: Mapping[str, FieldValue]
+    sources: Mapping[str, str] = {}
     published_area_mm2: float | None = None
     published_tdp_w: float | None = None
 

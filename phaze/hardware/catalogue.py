@@ -31,7 +31,7 @@ def find(
 ) -> Path:
     """The file behind a path, a packaged name or an alias; case, `-`, `_` and blanks in names do not matter.
 
-    `aliases` gives alias -> name and is asked only where no name fits. Raises InputError with the nearest names.
+    `aliases` gives alias -> name, asked only where no name fits. Raises InputError with the nearest names.
     """
     text = str(name_or_path)
     if text.endswith((".yaml", ".yml")) or "/" in text:

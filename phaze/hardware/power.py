@@ -80,7 +80,7 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
 
 
 def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
-    """Power of each component in W at full load: all MACs and HBM busy, vector ALUs and links half the time."""
+    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links half."""
     c = constants()
     e = energy_constants(table)
     clock = table["clock_hz"]
