@@ -29,6 +29,13 @@ class Progress(Protocol):
 class NoProgress:
     """Says nothing."""
 
+    def __enter__(self) -> NoProgress:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to remove."""
+
     def update(self, stage: str, done: int, total: int, note: str = "") -> None:
         """Ignore the report."""
 

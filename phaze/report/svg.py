@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from phaze.explore.metrics import Metric, Row
 from phaze.report.format import number
-from phaze.report.frontier import Axis, Row
 
 WIDTH, HEIGHT = 720, 480
 LEFT, RIGHT, TOP, BOTTOM = 90, 24, 48, 64
@@ -38,7 +38,7 @@ class Scale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def draw(rows: Sequence[Row], x: Axis, y: Axis, title: str) -> str:
+def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
     """The whole SVG document; all texts are escaped."""
     points = [(x.value(row), y.value(row), str(row["id"])) for row in rows]
     across = _scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
@@ -63,7 +63,7 @@ def draw(rows: Sequence[Row], x: Axis, y: Axis, title: str) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _x_axis(scale: Scale, axis: Axis) -> list[str]:
+def _x_axis(scale: Scale, axis: Metric) -> list[str]:
     bottom = HEIGHT - BOTTOM
     parts = []
     for tick in scale.ticks():
@@ -76,7 +76,7 @@ def _x_axis(scale: Scale, axis: Axis) -> list[str]:
     return parts
 
 
-def _y_axis(scale: Scale, axis: Axis) -> list[str]:
+def _y_axis(scale: Scale, axis: Metric) -> list[str]:
     parts = []
     for tick in scale.ticks():
         at = f"{scale.px(tick):.1f}"
@@ -90,7 +90,7 @@ def _y_axis(scale: Scale, axis: Axis) -> list[str]:
     return parts
 
 
-def _caption(axis: Axis) -> str:
+def _caption(axis: Metric) -> str:
     return escape(axis.label if axis.unit == "1" else f"{axis.label} ({axis.unit})")
 
 

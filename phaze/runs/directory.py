@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from phaze.errors import InputError
 from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Manifest, ResultDocument
-from phaze.runs.files import write_atomically
+from phaze.runs.files import read_json, write_atomically
 
 RESULT = "result.json"
 DESIGNS = "designs.parquet"
@@ -33,8 +33,12 @@ def default_directory(name: str, now: datetime) -> Path:
     return Path("results") / f"{safe}-{now:%Y%m%dT%H%M%SZ}"
 
 
-def prepare(path: Path, *, resume: bool = False) -> None:
-    """Create the folder; InputError where it holds something and `resume` was not asked for."""
+@contextmanager
+def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
+    """Create the folder of a run; if the run fails and left nothing in it, remove it again.
+
+    Raises InputError where it holds something and `resume` was not asked for.
+    """
     if path.is_file():
         raise InputError(f"{path} is a file; --out needs a folder")
     if path.is_dir() and any(path.iterdir()) and not resume:
@@ -43,6 +47,11 @@ def prepare(path: Path, *, resume: bool = False) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot create {path}: {error.strerror}") from error
+    try:
+        yield path
+    finally:
+        if not any(path.iterdir()):
+            path.rmdir()
 
 
 def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
@@ -85,12 +94,9 @@ def load_run(path: Path) -> ResultDocument:
     Raises InputError where there is none, it is not JSON, of another schema, or not valid.
     """
     file = path / RESULT if path.is_dir() else path
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"no run at {path}: cannot read {file} ({error.strerror})") from error
-    except ValueError as error:
-        raise InputError(f"{file} is not JSON: {error}") from error
+    if not file.is_file():
+        raise InputError(f"no run at {path}: {file} is missing")
+    data = read_json(file)
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != RESULT_SCHEMA:
         raise InputError(f"{file} has schema {schema!r}; this version reads {RESULT_SCHEMA!r}")
