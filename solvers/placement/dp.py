@@ -1,0 +1,184 @@
+"""The exact dynamic program over (layers, stages, devices) for one tensor-parallel width.
+
+A stage runs on t devices, or on one if none of its layers is tensor-parallel (a narrow stage), so the devices
+of a suffix of the chain follow from its numbers of stages and of narrow stages: the state is (first layer,
+stages, narrow stages), and f[s][n, i] is the smallest achievable maximal load of layers i.. in exactly s stages,
+n of them narrow. The first stage of the plan is placed last, together with the data-parallel degree, because
+the objective is not separable in its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from phaze.solvers.placement.instance import PlacementProblem, WidthModel
+from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, StageCosts, stage_costs
+
+# Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
+RELATIVE_TIE = 1e-13
+# Slack that keeps a rounded lower bound from cutting a tie off.
+_BOUND_SLACK = 1e-12
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """The data-parallel degrees worth trying: the smallest one of each number of microbatches per pipeline.
+
+    A larger degree with the same number of microbatches has fewer devices per pipeline and a longer resync.
+    """
+
+    data_parallel: IntArray
+    microbatches: IntArray
+    devices_per_pipeline: IntArray
+    resync_s_per_byte: FloatArray
+
+
+def data_parallel_degrees(problem: PlacementProblem) -> Degrees:
+    """All degrees d in 1..min(D, m) that are smallest for their value of ceil(m / d): O(sqrt m) of them."""
+    total, limit = problem.microbatches_per_batch, min(problem.num_devices, problem.microbatches_per_batch)
+    found = [1]
+    while (microbatches := -(-total // found[-1])) > 1:
+        following = -(-total // (microbatches - 1))
+        if following > limit:
+            break
+        found.append(following)
+    d = np.array(found, dtype=np.int64)
+    return Degrees(
+        d, -(-total // d), problem.num_devices // d, 4 * (d - 1) / problem.link_bandwidth_bytes_per_s / d
+    )
+
+
+@dataclass(frozen=True, order=True)
+class Plan:
+    """A candidate of one width, ordered by preference among equal times."""
+
+    devices_used: int
+    num_stages: int
+    data_parallel: int
+    tensor_parallel: int
+    narrow_stages: int
+    first_stage_end: int
+
+
+class WidthSearch:
+    """Search of one width: `run` finds the best time, `ties` the plans that reach it, `cuts` a plan's stages."""
+
+    def __init__(self, problem: PlacementProblem, model: WidthModel, degrees: Degrees) -> None:
+        """Prepare the costs and bounds of one model of the problem."""
+        self._costs: StageCosts = stage_costs(problem, model)
+        self._degrees = degrees
+        self._layers = len(model.forward_s)
+        narrow_layers = model.is_tensor_parallel.count(False)
+        uniform = model.tensor_parallel == 1 or narrow_layers in (0, self._layers)
+        self._narrow: BoolArray = np.zeros_like(self._costs.narrow) if uniform else self._costs.narrow
+        self._max_narrow = 0 if uniform else narrow_layers
+        self._wide_devices = 1 if narrow_layers == self._layers else model.tensor_parallel
+        self._depth = min(problem.num_devices, self._layers)
+        self._suffix: list[FloatArray] = []
+        self._best_time_s: dict[tuple[int, int], float] = {}
+        self._time_bound_s: FloatArray = self._time_bounds(model, problem.activation_recomputation)
+
+    @property
+    def time_bound_s(self) -> float:
+        """A time that no plan of this width beats."""
+        return float(self._time_bound_s[0])
+
+    def run(self, incumbent_s: float) -> float:
+        """Best time of this width, or the incumbent if no worse; pipelines too deep to tie with it are cut."""
+        start = np.full((self._max_narrow + 1, self._layers + 1), np.inf)
+        start[0, self._layers] = 0.0
+        self._suffix = [start]
+        for stages in range(1, self._depth + 1):
+            if self._time_bound_s[stages - 1] * (1 - _BOUND_SLACK) > incumbent_s:
+                break
+            for narrow in range(min(stages, self._max_narrow) + 1):
+                time_s = float(self._times(stages, narrow).min(initial=np.inf))
+                self._best_time_s[stages, narrow] = time_s
+                incumbent_s = min(incumbent_s, time_s)
+            self._suffix.append(self._extend(stages))
+        return incumbent_s
+
+    def ties(self, time_s: float) -> Iterator[Plan]:
+        """For each number of stages and narrow stages, the plan of fewest devices that ties with `time_s`."""
+        cutoff = time_s * (1 + RELATIVE_TIE)
+        for (stages, narrow), best in self._best_time_s.items():
+            if best > cutoff:
+                continue
+            row, end = np.argwhere(self._times(stages, narrow) <= cutoff)[0]
+            degree = int(self._degrees.data_parallel[row])
+            devices = degree * self._devices(stages, narrow)
+            yield Plan(devices, stages, degree, self._costs.tensor_parallel, narrow, int(end))
+
+    def cuts(self, plan: Plan) -> list[tuple[int, int, int]]:
+        """(first layer, last layer, devices) of each stage of a plan from `ties`, first stage first."""
+        first, last, narrow = 0, plan.first_stage_end, plan.narrow_stages
+        found = []
+        for depth in range(plan.num_stages, 0, -1):
+            if depth < plan.num_stages:
+                achieved = self._through(depth, narrow, first)
+                last = int(np.argmax(achieved == self._suffix[depth][narrow, first]))
+            is_narrow = bool(self._narrow[first, last])
+            found.append((first, last, 1 if is_narrow else self._wide_devices))
+            first, narrow = last + 1, narrow - is_narrow
+        return found
+
+    def _devices(self, stages: int, narrow: int) -> int:
+        return self._wide_devices * (stages - narrow) + narrow
+
+    def _loads(self, depth: int) -> FloatArray:
+        """Stage loads at an index from the end; infinite where the stage does not fit in memory."""
+        loads = self._costs.load_last_s if depth == 1 else self._costs.load_inner_s
+        return np.where(np.triu(self._costs.deepest) >= depth, loads, np.inf)
+
+    def _extend(self, depth: int) -> FloatArray:
+        """f[depth] from f[depth - 1]."""
+        before, loads = self._suffix[depth - 1], self._loads(depth)
+        after = np.full_like(before, np.inf)
+        wide = np.where(self._narrow, np.inf, loads)
+        rows = np.flatnonzero(np.diagonal(self._narrow))
+        for n in range(min(depth, self._max_narrow) + 1):
+            after[n, :-1] = np.maximum(wide, before[n, 1:]).min(axis=1)
+            if n and rows.size:
+                narrow = np.where(self._narrow[rows], loads[rows], np.inf)
+                one_more = np.maximum(narrow, before[n - 1, 1:]).min(axis=1)
+                after[n, rows] = np.minimum(after[n, rows], one_more)
+        return after
+
+    def _through(self, depth: int, narrow: int, first: int) -> FloatArray:
+        """Smallest maximal load of layers first.. whose first stage ends at each layer (L,)."""
+        loads = self._costs.load_last_s if depth == 1 else self._costs.load_inner_s
+        ends = np.arange(self._layers)
+        fits = (ends >= first) & (self._costs.deepest[first] >= depth)
+        left = narrow - self._narrow[first].astype(np.int64)
+        rest = np.where(left >= 0, self._suffix[depth - 1][np.maximum(left, 0), ends + 1], np.inf)
+        return np.where(fits, np.maximum(loads[first], rest), np.inf)
+
+    def _times(self, stages: int, narrow: int) -> FloatArray:
+        """Seconds per batch (degrees with enough devices, last layer of the first stage)."""
+        fits = self._degrees.devices_per_pipeline >= self._devices(stages, narrow)
+        bottleneck = self._through(stages, narrow, 0)
+        resync = self._degrees.resync_s_per_byte[fits, None] * self._costs.parameter_bytes[0]
+        time_s: FloatArray = bottleneck * (self._degrees.microbatches[fits, None] + stages - 1) + resync
+        return time_s
+
+    def _time_bounds(self, model: WidthModel, recompute: bool) -> FloatArray:
+        """At [S - 1], a time that no plan with S or more stages beats (depth,).
+
+        The last stage starts somewhere; what precedes it is shared at best evenly by the other S - 1 stages.
+        """
+        forward, backward = np.array(model.forward_s), np.array(model.backward_s)
+        work = np.concatenate(([0.0], np.cumsum((2 if recompute else 1) * forward + backward)))[:-1]
+        last = np.where(self._costs.deepest[:, -1] >= 1, self._costs.load_last_s[:, -1], np.inf)
+        bounds = np.full(self._depth, np.inf)
+        for stages in range(1, self._depth + 1):
+            fits = self._degrees.devices_per_pipeline >= self._devices(stages, min(stages, self._max_narrow))
+            if stages == 1:
+                load = last[0]
+            else:
+                load = np.maximum(last[1:], work[1:] / (stages - 1)).min(initial=np.inf)
+            resync = self._degrees.resync_s_per_byte[fits] * model.parameter_bytes[0]
+            times = load * (self._degrees.microbatches[fits] + stages - 1) + resync
+            bounds[stages - 1] = times.min(initial=np.inf)
+        return np.minimum.accumulate(bounds[::-1])[::-1]
