@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def command(
     workload: opt.Workloads,
     arch: Annotated[list[str], typer.Option("--arch", "-a", help="Chips, YAML files or run directories.")],
-    more: Annotated[list[str] | None, typer.Argument(help="Further architectures.", metavar="[ARCH]...")] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(help="Further architectures.", metavar="[ARCH]...")
+    ] = None,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     mode: opt.ModeOption = "training",

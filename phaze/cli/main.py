@@ -30,7 +30,7 @@ from phaze.errors import PhazeError
 
 INTERRUPTED = 130
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
-_ClickError = typer.BadParameter.__mro__[2]
+_ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="dse",

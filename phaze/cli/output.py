@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phaze.errors import InfeasibleError, InputError
 
@@ -31,7 +32,7 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
-def print_json(document: BaseModel | dict[str, object] | list[object]) -> None:
+def print_json(document: BaseModel | dict[str, Any] | list[Any]) -> None:
     """The document and nothing else on stdout."""
     if isinstance(document, dict | list):
         text = json.dumps(document, indent=2, allow_nan=False)
@@ -51,6 +52,31 @@ def print_error(error: BaseException | str) -> None:
             )
             lines += [f"    - {lever}" for lever in short.levers]
     sys.stderr.write("\n".join(lines) + "\n")
+
+
+def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Rows with the same keys as a table on stdout."""
+    from rich.markup import escape
+
+    from phaze.report.design import plain_table
+    from phaze.report.format import field, label
+
+    if not rows:
+        return
+    table = plain_table("", *(label(key) for key in rows[0]))
+    for column, value in zip(table.columns, rows[0].values(), strict=True):
+        column.justify = "left" if isinstance(value, str) else "right"
+    for row in rows:
+        table.add_row(*(escape(field(key, value)) for key, value in row.items()))
+    console().print(table)
+
+
+def file_text(path: Path) -> str:
+    """The text of a data file; InputError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
 
 
 def say(text: str, *, quiet: bool) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -12,6 +13,7 @@ from phaze.cli import options as opt
 
 app = typer.Typer(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
+_Problem = TypeVar("_Problem")
 
 
 @app.command()
@@ -69,7 +71,7 @@ def placement(file: File, json: opt.Json = False) -> None:
     _show(document, json=json)
 
 
-def _read(file: Path, reader: Any, error_type: type[ValueError]) -> Any:
+def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
     """The problem in a file; InputError names the file and the JSON path at fault."""
     from phaze.errors import InputError
     from phaze.runs.files import read_json

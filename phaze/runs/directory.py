@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -77,6 +77,12 @@ def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -
     write_atomically(path / "frontier.csv", content.getvalue())
 
 
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Rows as one array per column, in the order the columns first appear."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.asarray([row.get(name) for row in rows]) for name in names}
+
+
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """`manifest.json`: versions, command, seed, hashes of the inputs."""
     write_atomically(path / "manifest.json", manifest.model_dump_json(indent=2) + "\n")
@@ -84,8 +90,13 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 def write_architecture(path: Path, design: Design) -> None:
     """`architecture.yaml`: the winner, usable as `--arch`."""
-    text = yaml.safe_dump(design.architecture, sort_keys=False, allow_unicode=True)
-    write_atomically(path / "architecture.yaml", f"# {design.id}: {design.tdp_w:.4g} W\n{text}")
+    content = {
+        "schema_version": 1,
+        "name": design.id,
+        "description": f"found by dse: {design.area_mm2:.4g} mm2, {design.tdp_w:.4g} W",
+        "fields": design.architecture,
+    }
+    write_atomically(path / "architecture.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
 
 def load_run(path: Path) -> ResultDocument:
