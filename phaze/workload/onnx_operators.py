@@ -1,0 +1,289 @@
+"""ONNX operators to operators of the graph: one small converter per operator type, one registry.
+
+A converter appends the operators that make a node's outputs. Choices where ONNX and hardware differ:
+data movement (concatenation, padding, slices, nearest-neighbour resizing, casts, comparisons) is a
+VIEW and costs nothing, as in PHAZE: producers write into place, consumers read with an offset. An
+n-ary sum is n - 1 additions. A number of a formula (rank 0) is no operand; what remains is a scaling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from onnx import NodeProto
+
+from phaze.workload.ir import OpKind
+from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx_read import OnnxGraph, node_attributes, operator_type
+from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
+
+Converter = Callable[[Lowering, NodeProto], None]
+
+
+def _view(low: Lowering, node: NodeProto) -> None:
+    """Every output is a view of all operands."""
+    operands = low.operands(node)
+    for name in node.output:
+        if name in low.graph.read:
+            low.builder.add(name, OpKind.VIEW, operands, low.shape(name), low.element_bytes(name))
+
+
+def _element_wise(function: str, low: Lowering, node: NodeProto) -> None:
+    low.emit(node, OpKind.ELEMENTWISE, low.operands(node), function=function)
+
+
+def _binary(function: str, with_constant: str, low: Lowering, node: NodeProto) -> None:
+    """Two operands, or one and a number."""
+    operands = low.operands(node)
+    low.emit(node, OpKind.ELEMENTWISE, operands, function=function if len(operands) > 1 else with_constant)
+
+
+def _divide(low: Lowering, node: NodeProto) -> None:
+    """By a number it is a scaling; a number by a tensor is a division."""
+    divisor = low.operand(node.input[1])
+    low.emit(node, OpKind.ELEMENTWISE, low.operands(node), function="scale" if divisor is None else "div")
+
+
+def _variadic(function: str, low: Lowering, node: NodeProto) -> None:
+    """A chain of binary operators; the last makes the node's output."""
+    first, *rest = low.operands(node)
+    if not rest:
+        _view(low, node) if len(node.input) == 1 else low.emit(
+            node, OpKind.ELEMENTWISE, [first], function="clip" if function in {"max", "min"} else "scale"
+        )
+        return
+    out, kind, bytes_ = node.output[0], OpKind.ELEMENTWISE, low.element_bytes(node.output[0])
+    names = [f"{out}.{i}" for i in range(1, len(rest))] + [out]
+    if node.op_type == "Mean":
+        names[-1] = f"{out}.sum"
+    for name, operand in zip(names, rest, strict=True):
+        first = low.builder.add(name, kind, [first, operand], low.shape(out), bytes_, function=function)
+    if node.op_type == "Mean":
+        low.emit(node, kind, [first], function="scale")
+
+
+def _power(low: Lowering, node: NodeProto) -> None:
+    """Squares, cubes and roots cost less than a general power."""
+    exponent = low.scalar(node.input[1])
+    function = {2.0: "mul", 3.0: "mul", 0.5: "sqrt", 1.0: "scale", -1.0: "div"}.get(exponent or 0.0, "pow")
+    operands = low.operands(node)
+    low.emit(node, OpKind.ELEMENTWISE, operands[:1] if function != "pow" else operands, function=function)
+
+
+def _gelu(low: Lowering, node: NodeProto) -> None:
+    exact = low.attributes(node).get("approximate", "none") == "none"
+    _element_wise("gelu" if exact else "gelu_tanh", low, node)
+
+
+def _mish(low: Lowering, node: NodeProto) -> None:
+    """x tanh(softplus(x))."""
+    x, out = node.input[0], node.output[0]
+    shape, bytes_ = low.shape(out), low.element_bytes(out)
+    soft = low.builder.add(f"{out}.softplus", OpKind.ELEMENTWISE, [x], shape, bytes_, function="softplus")
+    gate = low.builder.add(f"{out}.tanh", OpKind.ELEMENTWISE, [soft], shape, bytes_, function="tanh")
+    low.emit(node, OpKind.ELEMENTWISE, [x, gate], function="mul")
+
+
+def _parametric_relu(low: Lowering, node: NodeProto) -> None:
+    _element_wise("leaky_relu", low, node)
+
+
+def _matrix_product(low: Lowering, node: NodeProto) -> None:
+    """MatMul; a vector operand on the right becomes a matrix of one column."""
+    left, right = (_factor(low, name) for name in node.input)
+    out = node.output[0]
+    shape, transposed = low.shape(out), right[1]
+    if len(low.shape(node.input[0])) < 2:
+        raise low.error(node, "has a vector as its left operand, which is not supported")
+    flags = {"transpose_b": True} if transposed else {}
+    if len(low.shape(node.input[1])) > 1:
+        low.emit(node, OpKind.MATMUL, [left[0], right[0]], **flags)
+        return
+    column = low.builder.add(f"{out}.column", OpKind.VIEW, [right[0]], (*low.shape(node.input[1]), 1))
+    product = low.builder.add(f"{out}.product", OpKind.MATMUL, [left[0], column], (*shape, 1))
+    low.emit(node, OpKind.VIEW, [product])
+
+
+def _factor(low: Lowering, name: str) -> tuple[str, bool]:
+    """An operand of a product, and whether it is stored with its last two dimensions swapped.
+
+    A constant that is the transpose of a parameter is that parameter, so that tied weights stay one.
+    """
+    maker = low.makers.get(name)
+    if name in low.graph.live or maker is None or maker.op_type != "Transpose":
+        return low.parameter(name) if name not in low.graph.live else name, False
+    shape = low.extents[maker.input[0]].shape
+    if len(shape) == 2 and low.extents[name].shape == shape[::-1] and shape[0] != shape[1]:
+        return low.parameter(maker.input[0]), True
+    permutation = low.attributes(maker).get("perm", [1, 0])
+    swapped = len(shape) == 2 and permutation == [1, 0]
+    return low.parameter(maker.input[0] if swapped else name), swapped
+
+
+def _gemm(low: Lowering, node: NodeProto) -> None:
+    """alpha A' B' + beta C: a product, and an addition where there is a C."""
+    attributes, out = low.attributes(node), node.output[0]
+    left, right = (low.operand(name) or low.parameter(name) for name in node.input[:2])
+    flags = {
+        flag: True
+        for flag, key in (("transpose_a", "transA"), ("transpose_b", "transB"))
+        if attributes.get(key)
+    }
+    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if bias is None:
+        low.emit(node, OpKind.MATMUL, [left, right], **flags)
+        return
+    product = low.builder.add(
+        f"{out}.product", OpKind.MATMUL, [left, right], low.shape(out), low.element_bytes(out), **flags
+    )
+    low.emit(node, OpKind.ELEMENTWISE, [product, bias], function="add")
+
+
+def _norm(function: str, low: Lowering, node: NodeProto) -> None:
+    low.emit(node, OpKind.NORM, low.operands(node), function=function)
+
+
+def _batch_norm(low: Lowering, node: NodeProto) -> None:
+    """Scale and shift are trained, mean and variance are running statistics."""
+    inputs = [low.operand(node.input[0]) or node.input[0], *(low.parameter(name) for name in node.input[1:5])]
+    low.emit(node, OpKind.NORM, inputs, function="batch", statistics=2)
+
+
+def _local_response(low: Lowering, node: NodeProto) -> None:
+    """Divide by a power of the sum of squares over `size` neighbouring channels."""
+    low.emit(node, OpKind.NORM, [node.input[0]], function="lrn", size=int(str(low.attributes(node)["size"])))
+
+
+def _softmax(low: Lowering, node: NodeProto) -> None:
+    """Until opset 12 the softmax runs over all axes from `axis` (default 1) on, as one."""
+    name, shape = node.output[0], low.shape(node.output[0])
+    coerced = low.graph.opset.get("", 1) < 13
+    axis = int(str(low.attributes(node).get("axis", 1 if coerced else -1))) % len(shape)
+    if not coerced or all(size == 1 for size in shape[axis + 1 :]):
+        low.emit(node, OpKind.SOFTMAX, [node.input[0]], axis=axis)
+        return
+    rows = 1
+    for size in shape[axis:]:
+        rows *= size
+    flat = low.builder.add(f"{name}.flat", OpKind.VIEW, [node.input[0]], (*shape[:axis], rows))
+    soft = low.builder.add(f"{name}.softmax", OpKind.SOFTMAX, [flat], (*shape[:axis], rows), axis=-1)
+    low.emit(node, OpKind.VIEW, [soft])
+
+
+def _reduce(function: str, low: Lowering, node: NodeProto) -> None:
+    low.emit(node, OpKind.REDUCE, [node.input[0]], function=function)
+
+
+def _gather(low: Lowering, node: NodeProto) -> None:
+    """Rows of a parameter chosen by an activation are an embedding; all else only moves data."""
+    table, ids = node.input[0], node.input[1]
+    if table in low.graph.live or ids not in low.graph.live:
+        _view(low, node)
+        return
+    low.emit(node, OpKind.EMBEDDING, [ids, low.parameter(table)])
+
+
+def _registry() -> dict[str, Converter]:
+    table: dict[str, Converter] = {
+        "MatMul": _matrix_product,
+        "Gemm": _gemm,
+        "Conv": convert_convolution,
+        "MaxPool": partial(convert_pool, "max"),
+        "AveragePool": partial(convert_pool, "average"),
+        "GlobalMaxPool": partial(convert_global_pool, "max"),
+        "GlobalAveragePool": partial(convert_global_pool, "average"),
+        "BatchNormalization": _batch_norm,
+        "LRN": _local_response,
+        "Softmax": _softmax,
+        "LogSoftmax": _softmax,  # the logarithm replaces the division
+        "Gather": _gather,
+        "Add": partial(_binary, "add", "scale"),
+        "Sub": partial(_binary, "sub", "scale"),
+        "Mul": partial(_binary, "mul", "scale"),
+        "Div": _divide,
+        "Pow": _power,
+        "Sum": partial(_variadic, "add"),
+        "Mean": partial(_variadic, "add"),
+        "Max": partial(_variadic, "max"),
+        "Min": partial(_variadic, "min"),
+        "Gelu": _gelu,
+        "Mish": _mish,
+    }
+    norms = {
+        "Layer": "layer",
+        "RMS": "rms",
+        "Instance": "instance",
+        "Group": "group",
+        "MeanVariance": "instance",
+    }
+    table |= {f"{prefix}Normalization": partial(_norm, function) for prefix, function in norms.items()}
+    reductions = ("Mean", "Sum", "Max", "Min", "Prod")
+    table |= {f"Reduce{name}": partial(_reduce, name.lower()) for name in reductions}
+    table |= {"ArgMax": partial(_reduce, "argmax"), "ArgMin": partial(_reduce, "argmax")}
+    table |= {name: partial(_element_wise, function) for name, function in ELEMENT_WISE.items()}
+    return table | dict.fromkeys(MOVES, _view)
+
+
+ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
+    {
+        "Abs": "abs",
+        "Celu": "elu",
+        "Clip": "clip",
+        "Cos": "cos",
+        "Dropout": "dropout",
+        "Elu": "elu",
+        "Erf": "erf",
+        "Exp": "exp",
+        "HardSigmoid": "hard_sigmoid",
+        "HardSwish": "hard_swish",
+        "LeakyRelu": "leaky_relu",
+        "Log": "log",
+        "Neg": "neg",
+        "PRelu": "leaky_relu",
+        "Reciprocal": "div",
+        "Relu": "relu",
+        "Selu": "elu",
+        "Sigmoid": "sigmoid",
+        "Sin": "sin",
+        "Softplus": "softplus",
+        "Softsign": "div",
+        "Sqrt": "sqrt",
+        "Swish": "silu",
+        "Tanh": "tanh",
+        "ThresholdedRelu": "relu",
+        "Where": "where",
+    }
+)
+"""Element-wise functions, as `cycles.FUNCTIONS` calls them."""
+
+MOVES = frozenset(
+    "Cast CastLike Concat DepthToSpace Expand Flatten Identity Pad Reshape Resize Slice SpaceToDepth Split Squeeze "
+    "Tile Transpose Unsqueeze Upsample "
+    "And Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Not Or Xor".split()
+)
+"""Data movement, and comparisons (masks): no cost."""
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+CONVERTERS: Mapping[str, Converter] = MappingProxyType(_registry())
+"""Converters by operator type (standard domain)."""
+
+
+def unsupported(node: NodeProto, functions: frozenset[tuple[str, str]]) -> str | None:
+    """How an operator that cannot be converted is reported; None for one that can."""
+    name = operator_type(node)
+    if (node.domain, node.op_type) in functions:
+        return f"function {name}"
+    if node.op_type in CONTROL_FLOW and not node.domain:
+        return f"control flow {name}"
+    if name in {"Resize", "Upsample"}:
+        mode = node_attributes(node).get("mode", "nearest")
+        return None if mode == "nearest" else f"{name} ({mode})"
+    return None if name in CONVERTERS else name
+
+
+def live_nodes(graph: OnnxGraph) -> list[NodeProto]:
+    """Nodes that become operators, in order."""
+    return [node for node in graph.nodes if graph.is_live(node)]

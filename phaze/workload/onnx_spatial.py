@@ -1,0 +1,86 @@
+"""Converters of convolutions and pooling: kernels, strides, dilations and padding made explicit."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from phaze.workload.ir import OpKind
+from phaze.workload.onnx_batch import Shape
+from phaze.workload.onnx_lowering import Lowering
+
+
+def convert_convolution(low: Lowering, node: NodeProto) -> None:
+    """Conv, its bias as a following addition."""
+    data, weight = node.input[0], low.operand(node.input[1]) or low.parameter(node.input[1])
+    kernel = low.shape(node.input[1])
+    groups = _integer(low.attributes(node).get("group", 1))
+    channels, filters = low.shape(data)[1], kernel[0]
+    if kernel[1] * groups != channels or filters % groups:
+        raise low.error(node, f"does not fit: {channels} channels, {groups} groups, weight {kernel}")
+    out = node.output[0]
+    window = _window(low, node, kernel[2:])
+    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    name = out if bias is None else f"{out}.product"
+    low.builder.add(
+        name, OpKind.CONV, [data, weight], low.shape(out), low.element_bytes(out), groups=groups, **window
+    )
+    if bias is not None:
+        # The bias holds one number per channel; stored as (C, 1, ...) it broadcasts over space.
+        spread = (
+            low.parameter(node.input[2], (filters,) + (1,) * len(kernel[2:]))
+            if bias not in low.graph.live
+            else bias
+        )
+        low.emit(node, OpKind.ELEMENTWISE, [name, spread], function="add")
+
+
+def convert_pool(function: str, low: Lowering, node: NodeProto) -> None:
+    """MaxPool or AveragePool; a second output (indices) is not supported."""
+    if any(name in low.graph.read for name in node.output[1:]):
+        raise low.error(node, "hands out the indices of its maxima, which is not supported")
+    kernel = tuple(_integers(low.attributes(node)["kernel_shape"]))
+    low.emit(node, OpKind.POOL, [node.input[0]], function=function, **_window(low, node, kernel))
+
+
+def convert_global_pool(function: str, low: Lowering, node: NodeProto) -> None:
+    """Pooling over the whole feature map."""
+    kernel = low.shape(node.input[0])[2:]
+    size = len(kernel)
+    low.emit(
+        node,
+        OpKind.POOL,
+        [node.input[0]],
+        function=function,
+        kernel=kernel,
+        strides=(1,) * size,
+        pads=(0,) * 2 * size,
+    )
+
+
+def _window(low: Lowering, node: NodeProto, kernel: Shape) -> dict[str, tuple[int, ...]]:
+    """Attributes of a sliding window; automatic padding is worked out."""
+    attributes, axes = low.attributes(node), len(kernel)
+    strides = tuple(_integers(attributes.get("strides", [1] * axes)))
+    dilations = tuple(_integers(attributes.get("dilations", [1] * axes)))
+    pads = tuple(_integers(attributes.get("pads", [0] * 2 * axes)))
+    auto = attributes.get("auto_pad", "NOTSET")
+    if auto in {"SAME_UPPER", "SAME_LOWER"}:
+        space, result = low.shape(node.input[0])[2:], low.shape(node.output[0])[2:]
+        total = [
+            max(0, (o - 1) * s + (k - 1) * d + 1 - i)
+            for i, o, k, s, d in zip(space, result, kernel, strides, dilations, strict=True)
+        ]
+        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        pads = tuple(small + large) if auto == "SAME_UPPER" else tuple(large + small)
+    elif auto == "VALID":
+        pads = (0,) * 2 * axes
+    found = {"kernel": tuple(kernel), "strides": strides, "pads": pads}
+    return found | ({"dilations": dilations} if node.op_type == "Conv" else {})
+
+
+def _integer(value: object) -> int:
+    return int(str(value))
+
+
+def _integers(values: object) -> list[int]:
+    return [int(v) for v in values] if isinstance(values, list) else []
