@@ -13,10 +13,28 @@ from onnx import NodeProto
 
 Shape = tuple[int, ...]
 
+PROBE = 7  # factor between the two batches; a prime that is rare as a dimension
+
 # Operators whose kernels take the batch from the first axis.
 BATCH_FIRST = frozenset(
-    "Conv ConvTranspose BatchNormalization InstanceNormalization GroupNormalization LRN MaxPool AveragePool "
-    "LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool DepthToSpace SpaceToDepth Attention".split()
+    {
+        *(
+            "Conv",
+            "MaxPool",
+            "AveragePool",
+            "GlobalAveragePool",
+            "GlobalMaxPool",
+            "DepthToSpace",
+            "SpaceToDepth",
+        ),
+        *(
+            "BatchNormalization",
+            "InstanceNormalization",
+            "GroupNormalization",
+            "LRN",
+            "MeanVarianceNormalization",
+        ),
+    }
 )
 # Operators that mix or join elements along attribute `axis`, with its default.
 ALONG_AXIS = {"Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "Concat": 0, "Split": 0, "LpNormalization": -1}
@@ -35,7 +53,7 @@ def batch_axis(at_file: Shape, at_probe: Shape) -> int | None:
 
 
 def resolve_reshape(shape: Shape, target: Sequence[int], *, allow_zero: bool) -> Shape | None:
-    """Output shape of a Reshape (0 copies a dimension, -1 takes the rest); None if the elements do not fit."""
+    """Output shape of a Reshape (0 copies a dimension, -1 takes the rest), None if the elements differ."""
     if target.count(-1) > 1 or any(size < -1 for size in target):
         return None
     copied = [
@@ -62,7 +80,7 @@ def keep_batch(
         return natural
     outer, inner = math.prod(before[:axis]), math.prod(before[axis + 1 :])
     factor = grown[axis] // before[axis]
-    for place in {axis, 0} if rewrite else ():
+    for place in dict.fromkeys((axis, 0)) if rewrite else ():
         if place < len(at_file) and at_file[place] == file_batch and math.prod(at_file[:place]) == outer:
             return (*at_file[:place], at_file[place] * factor, *at_file[place + 1 :])
     if natural is None or len(natural) != len(at_file):

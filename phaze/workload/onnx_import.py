@@ -10,7 +10,7 @@ from pathlib import Path
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_operators import CONVERTERS, live_nodes, unsupported
+from phaze.workload.onnx_operators import CONVERTERS, unsupported
 from phaze.workload.onnx_read import OnnxGraph, read_onnx
 from phaze.workload.onnx_shapes import Extent, infer_extents
 from phaze.workload.onnx_values import Array
@@ -42,11 +42,9 @@ class OnnxModel:
     def _lower(self, batch: int) -> OperatorGraph:
         builder = GraphBuilder(self.name)
         low = Lowering(self.source, self.extents, self.values, batch, builder)
-        nodes = live_nodes(self.source)
-        read = {name for node in nodes for name in node.input}
+        nodes = self.source.live_nodes()
         for value in self.source.inputs:
-            if value.name in read:
-                builder.input(value.name, low.shape(value.name), low.element_bytes(value.name))
+            builder.input(value.name, low.shape(value.name), low.element_bytes(value.name))
         for node in nodes:
             CONVERTERS[node.op_type](low, node)
         return builder.build([_classes_last(low, name) for name in self.source.outputs])
@@ -81,7 +79,7 @@ def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxMo
 
 def _check_supported(source: OnnxGraph) -> None:
     faults = Counter(
-        fault for node in live_nodes(source) if (fault := unsupported(node, source.functions)) is not None
+        fault for node in source.live_nodes() if (fault := unsupported(node, source.functions)) is not None
     )
     if faults:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(faults.items()))

@@ -80,16 +80,19 @@ class Lowering:
 
         A second use in another layout (tied weights) is a view of the first.
         """
-        root, shape = self.root(name), self.extents[name].shape if shape is None else shape
+        root = self.root(name)
+        shape = self.extents[name].shape if shape is None else shape
         if self.declared.setdefault(root, shape) == shape:
             return self.builder.parameter(root, shape, FLOAT_BYTES)
-        view = f"{root}.view{shape}".replace(" ", "")
-        if self.declared.setdefault(view, shape) and view not in self._made:
-            self._made.add(view)
+        view = f"{root}.as_{'x'.join(map(str, shape))}"
+        if view not in self.declared:
+            self.declared[view] = shape
             self.builder.add(view, OpKind.VIEW, [root], shape, FLOAT_BYTES)
         return view
 
-    _made: set[str] = field(default_factory=set)
+    def tensor(self, name: str) -> str:
+        """An input that must be an activation or a parameter, whatever its type and rank."""
+        return name if name in self.graph.live else self.parameter(name)
 
     def operands(self, node: NodeProto) -> list[str]:
         """Activations and parameters among the inputs of a node, in order."""

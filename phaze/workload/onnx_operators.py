@@ -8,6 +8,7 @@ n-ary sum is n - 1 additions. A number of a formula (rank 0) is no operand; what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +17,8 @@ from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
 from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_read import OnnxGraph, node_attributes, operator_type
+from phaze.workload.onnx_products import convert_gemm, convert_matmul
+from phaze.workload.onnx_read import node_attributes, operator_type
 from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
 
 Converter = Callable[[Lowering, NodeProto], None]
@@ -46,22 +48,21 @@ def _divide(low: Lowering, node: NodeProto) -> None:
     low.emit(node, OpKind.ELEMENTWISE, low.operands(node), function="scale" if divisor is None else "div")
 
 
-def _variadic(function: str, low: Lowering, node: NodeProto) -> None:
-    """A chain of binary operators; the last makes the node's output."""
+def _variadic(function: str, with_constant: str, low: Lowering, node: NodeProto) -> None:
+    """A chain of binary operators, and one more for the numbers among the inputs or for a mean."""
+    out, kind = node.output[0], OpKind.ELEMENTWISE
     first, *rest = low.operands(node)
-    if not rest:
-        _view(low, node) if len(node.input) == 1 else low.emit(
-            node, OpKind.ELEMENTWISE, [first], function="clip" if function in {"max", "min"} else "scale"
-        )
+    is_last = len(rest) == len(node.input) - 1 and node.op_type != "Mean"
+    if is_last and not rest:
+        _view(low, node)
         return
-    out, kind, bytes_ = node.output[0], OpKind.ELEMENTWISE, low.element_bytes(node.output[0])
-    names = [f"{out}.{i}" for i in range(1, len(rest))] + [out]
-    if node.op_type == "Mean":
-        names[-1] = f"{out}.sum"
-    for name, operand in zip(names, rest, strict=True):
-        first = low.builder.add(name, kind, [first, operand], low.shape(out), bytes_, function=function)
-    if node.op_type == "Mean":
-        low.emit(node, kind, [first], function="scale")
+    for i, operand in enumerate(rest, 1):
+        name = out if is_last and i == len(rest) else f"{out}.{i}"
+        first = low.builder.add(
+            name, kind, [first, operand], low.shape(out), low.element_bytes(out), function=function
+        )
+    if not is_last:
+        low.emit(node, kind, [first], function=with_constant)
 
 
 def _power(low: Lowering, node: NodeProto) -> None:
@@ -86,68 +87,13 @@ def _mish(low: Lowering, node: NodeProto) -> None:
     low.emit(node, OpKind.ELEMENTWISE, [x, gate], function="mul")
 
 
-def _parametric_relu(low: Lowering, node: NodeProto) -> None:
-    _element_wise("leaky_relu", low, node)
-
-
-def _matrix_product(low: Lowering, node: NodeProto) -> None:
-    """MatMul; a vector operand on the right becomes a matrix of one column."""
-    left, right = (_factor(low, name) for name in node.input)
-    out = node.output[0]
-    shape, transposed = low.shape(out), right[1]
-    if len(low.shape(node.input[0])) < 2:
-        raise low.error(node, "has a vector as its left operand, which is not supported")
-    flags = {"transpose_b": True} if transposed else {}
-    if len(low.shape(node.input[1])) > 1:
-        low.emit(node, OpKind.MATMUL, [left[0], right[0]], **flags)
-        return
-    column = low.builder.add(f"{out}.column", OpKind.VIEW, [right[0]], (*low.shape(node.input[1]), 1))
-    product = low.builder.add(f"{out}.product", OpKind.MATMUL, [left[0], column], (*shape, 1))
-    low.emit(node, OpKind.VIEW, [product])
-
-
-def _factor(low: Lowering, name: str) -> tuple[str, bool]:
-    """An operand of a product, and whether it is stored with its last two dimensions swapped.
-
-    A constant that is the transpose of a parameter is that parameter, so that tied weights stay one.
-    """
-    maker = low.makers.get(name)
-    if name in low.graph.live or maker is None or maker.op_type != "Transpose":
-        return low.parameter(name) if name not in low.graph.live else name, False
-    shape = low.extents[maker.input[0]].shape
-    if len(shape) == 2 and low.extents[name].shape == shape[::-1] and shape[0] != shape[1]:
-        return low.parameter(maker.input[0]), True
-    permutation = low.attributes(maker).get("perm", [1, 0])
-    swapped = len(shape) == 2 and permutation == [1, 0]
-    return low.parameter(maker.input[0] if swapped else name), swapped
-
-
-def _gemm(low: Lowering, node: NodeProto) -> None:
-    """alpha A' B' + beta C: a product, and an addition where there is a C."""
-    attributes, out = low.attributes(node), node.output[0]
-    left, right = (low.operand(name) or low.parameter(name) for name in node.input[:2])
-    flags = {
-        flag: True
-        for flag, key in (("transpose_a", "transA"), ("transpose_b", "transB"))
-        if attributes.get(key)
-    }
-    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    if bias is None:
-        low.emit(node, OpKind.MATMUL, [left, right], **flags)
-        return
-    product = low.builder.add(
-        f"{out}.product", OpKind.MATMUL, [left, right], low.shape(out), low.element_bytes(out), **flags
-    )
-    low.emit(node, OpKind.ELEMENTWISE, [product, bias], function="add")
-
-
 def _norm(function: str, low: Lowering, node: NodeProto) -> None:
     low.emit(node, OpKind.NORM, low.operands(node), function=function)
 
 
 def _batch_norm(low: Lowering, node: NodeProto) -> None:
     """Scale and shift are trained, mean and variance are running statistics."""
-    inputs = [low.operand(node.input[0]) or node.input[0], *(low.parameter(name) for name in node.input[1:5])]
+    inputs = [low.tensor(name) for name in node.input[:5]]
     low.emit(node, OpKind.NORM, inputs, function="batch", statistics=2)
 
 
@@ -164,9 +110,7 @@ def _softmax(low: Lowering, node: NodeProto) -> None:
     if not coerced or all(size == 1 for size in shape[axis + 1 :]):
         low.emit(node, OpKind.SOFTMAX, [node.input[0]], axis=axis)
         return
-    rows = 1
-    for size in shape[axis:]:
-        rows *= size
+    rows = math.prod(shape[axis:])
     flat = low.builder.add(f"{name}.flat", OpKind.VIEW, [node.input[0]], (*shape[:axis], rows))
     soft = low.builder.add(f"{name}.softmax", OpKind.SOFTMAX, [flat], (*shape[:axis], rows), axis=-1)
     low.emit(node, OpKind.VIEW, [soft])
@@ -182,13 +126,13 @@ def _gather(low: Lowering, node: NodeProto) -> None:
     if table in low.graph.live or ids not in low.graph.live:
         _view(low, node)
         return
-    low.emit(node, OpKind.EMBEDDING, [ids, low.parameter(table)])
+    low.emit(node, OpKind.EMBEDDING, [ids, low.tensor(table)])
 
 
 def _registry() -> dict[str, Converter]:
     table: dict[str, Converter] = {
-        "MatMul": _matrix_product,
-        "Gemm": _gemm,
+        "MatMul": convert_matmul,
+        "Gemm": convert_gemm,
         "Conv": convert_convolution,
         "MaxPool": partial(convert_pool, "max"),
         "AveragePool": partial(convert_pool, "average"),
@@ -204,10 +148,10 @@ def _registry() -> dict[str, Converter]:
         "Mul": partial(_binary, "mul", "scale"),
         "Div": _divide,
         "Pow": _power,
-        "Sum": partial(_variadic, "add"),
-        "Mean": partial(_variadic, "add"),
-        "Max": partial(_variadic, "max"),
-        "Min": partial(_variadic, "min"),
+        "Sum": partial(_variadic, "add", "scale"),
+        "Mean": partial(_variadic, "add", "scale"),
+        "Max": partial(_variadic, "max", "clip"),
+        "Min": partial(_variadic, "min", "clip"),
         "Gelu": _gelu,
         "Mish": _mish,
     }
@@ -259,9 +203,12 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
 """Element-wise functions, as `cycles.FUNCTIONS` calls them."""
 
 MOVES = frozenset(
-    "Cast CastLike Concat DepthToSpace Expand Flatten Identity Pad Reshape Resize Slice SpaceToDepth Split Squeeze "
-    "Tile Transpose Unsqueeze Upsample "
-    "And Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Not Or Xor".split()
+    {
+        *("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+        *("Concat", "Split", "Slice", "Pad", "Expand", "Tile"),
+        *("DepthToSpace", "SpaceToDepth", "Resize", "Upsample"),
+        *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN"),
+    }
 )
 """Data movement, and comparisons (masks): no cost."""
 
@@ -282,8 +229,3 @@ def unsupported(node: NodeProto, functions: frozenset[tuple[str, str]]) -> str |
         mode = node_attributes(node).get("mode", "nearest")
         return None if mode == "nearest" else f"{name} ({mode})"
     return None if name in CONVERTERS else name
-
-
-def live_nodes(graph: OnnxGraph) -> list[NodeProto]:
-    """Nodes that become operators, in order."""
-    return [node for node in graph.nodes if graph.is_live(node)]

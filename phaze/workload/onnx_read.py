@@ -6,15 +6,27 @@ can be wrong with a file before shapes are known ends here in one sentence.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from phaze.errors import InputError
 
@@ -47,6 +59,10 @@ class OnnxGraph:
         """Whether the node works on activations rather than on constants."""
         return not self.live.isdisjoint(node.output)
 
+    def live_nodes(self) -> list[NodeProto]:
+        """Nodes that become operators, in order."""
+        return [node for node in self.nodes if self.is_live(node)]
+
 
 def node_label(node: NodeProto) -> str:
     """How messages name a node: type, and name or first output."""
@@ -67,32 +83,62 @@ def read_onnx(path: Path) -> OnnxGraph:
     """Parse and check a file. Raises InputError if it is missing, no ONNX model, empty or cyclic."""
     model = _parse(path)
     graph = model.graph
-    constants = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
-    for sparse in graph.sparse_initializer:
-        constants[sparse.values.name] = helper.make_tensor_type_proto(sparse.values.data_type, sparse.dims)
-    inputs = tuple(i for i in graph.input if i.name not in constants)
+    constants, data = _constants(graph)
+    inputs = [i for i in graph.input if i.name not in constants]
     outputs = tuple(o.name for o in graph.output)
     if not graph.node or not outputs:
-        raise InputError(f"{path}: the model has no operators" if outputs else f"{path}: no graph outputs")
-    if not inputs:
-        raise InputError(f"{path}: the model has no inputs, every tensor is a constant")
-    sources = {i.name for i in inputs} | constants.keys()
-    nodes = _needed(_sorted(list(graph.node), sources, path), outputs)
+        raise InputError(f"{path}: the model has no {'outputs' if graph.node else 'operators'}")
+    known = {i.name for i in inputs} | constants.keys()
+    nodes = _needed(_sorted([n for n in graph.node if n.op_type != "Constant"], known, path), outputs)
+    read = frozenset(outputs).union(*(node.input for node in nodes))
     live = frozenset(_live(nodes, {i.name for i in inputs}))
     if not nodes or not live.intersection(outputs):
-        raise InputError(f"{path}: no output depends on an input")
+        raise InputError(f"{path}: no output is computed from an input")
     return OnnxGraph(
         path=path,
-        nodes=nodes,
+        nodes=tuple(copy.deepcopy(node) for node in nodes),  # a reference would keep the whole file in memory
         opset=MappingProxyType({o.domain: o.version for o in model.opset_import} or {"": 1}),
-        inputs=inputs,
+        inputs=tuple(copy.deepcopy(i) for i in inputs if i.name in read),
         outputs=tuple(o for o in outputs if o in live),
         constants=MappingProxyType(constants),
-        data=MappingProxyType({t.name: t for t in graph.initializer if _is_small(t)}),
+        data=MappingProxyType(data),
         live=live,
-        read=frozenset(outputs).union(*(node.input for node in nodes)),
+        read=read,
         functions=frozenset((f.domain, f.name) for f in model.functions),
     )
+
+
+def _constants(graph: GraphProto) -> tuple[dict[str, TypeProto], dict[str, TensorProto]]:
+    """Types of initializers and Constant nodes, and copies of those small enough to be shape data."""
+    dense = list(graph.initializer)
+    types: dict[str, TypeProto] = {}
+    for sparse in graph.sparse_initializer:
+        types[sparse.values.name] = helper.make_tensor_type_proto(sparse.values.data_type, sparse.dims)
+    for node in graph.node:
+        if node.op_type == "Constant" and not node.domain and node.attribute and node.output:
+            dense.append(_constant(node.attribute[0], node.output[0]))
+    types |= {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in dense}
+    return types, {t.name: copy.deepcopy(t) for t in dense if _is_small(t)}
+
+
+def _constant(attribute: AttributeProto, name: str) -> TensorProto:
+    """The tensor of a Constant node, whichever way it is written."""
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, SparseTensorProto):
+        return TensorProto(
+            name=name, data_type=value.values.data_type, dims=value.dims, data_location=TensorProto.EXTERNAL
+        )
+    if isinstance(value, TensorProto):
+        tensor = TensorProto(
+            name=name, data_type=value.data_type, dims=value.dims, data_location=TensorProto.EXTERNAL
+        )
+        if _is_small(value):
+            tensor.CopyFrom(value)
+            tensor.name = name
+        return tensor
+    if attribute.type in {AttributeProto.FLOAT, AttributeProto.FLOATS}:
+        return numpy_helper.from_array(np.asarray(value, np.float32), name)
+    return numpy_helper.from_array(np.asarray(value), name)
 
 
 def _parse(path: Path) -> onnx.ModelProto:

@@ -11,27 +11,23 @@ from phaze.workload.onnx_lowering import Lowering
 
 def convert_convolution(low: Lowering, node: NodeProto) -> None:
     """Conv, its bias as a following addition."""
-    data, weight = node.input[0], low.operand(node.input[1]) or low.parameter(node.input[1])
+    data, weight = (low.tensor(name) for name in node.input[:2])
     kernel = low.shape(node.input[1])
     groups = _integer(low.attributes(node).get("group", 1))
-    channels, filters = low.shape(data)[1], kernel[0]
+    channels, filters = low.shape(node.input[0])[1], kernel[0]
     if kernel[1] * groups != channels or filters % groups:
         raise low.error(node, f"does not fit: {channels} channels, {groups} groups, weight {kernel}")
     out = node.output[0]
     window = _window(low, node, kernel[2:])
-    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    name = out if bias is None else f"{out}.product"
+    bias = node.input[2] if len(node.input) > 2 else ""
+    name = f"{out}.product" if bias else out
     low.builder.add(
         name, OpKind.CONV, [data, weight], low.shape(out), low.element_bytes(out), groups=groups, **window
     )
-    if bias is not None:
-        # The bias holds one number per channel; stored as (C, 1, ...) it broadcasts over space.
-        spread = (
-            low.parameter(node.input[2], (filters,) + (1,) * len(kernel[2:]))
-            if bias not in low.graph.live
-            else bias
-        )
-        low.emit(node, OpKind.ELEMENTWISE, [name, spread], function="add")
+    if bias:  # one number per filter, stored as (filters, 1, ...) it broadcasts over space
+        per_filter = (filters,) + (1,) * len(kernel[2:])
+        addend = bias if bias in low.graph.live else low.parameter(bias, per_filter)
+        low.emit(node, OpKind.ELEMENTWISE, [name, addend], function="add")
 
 
 def convert_pool(function: str, low: Lowering, node: NodeProto) -> None:

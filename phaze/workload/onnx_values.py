@@ -61,7 +61,7 @@ def _unsqueeze(inputs: Inputs, attributes: Attributes) -> Array:
 
 def _divide(inputs: Inputs, _: Attributes) -> Array:
     left, right = _array(inputs[0]), _array(inputs[1])
-    quotient: Array = np.asarray(np.true_divide(left, right))  # type: ignore[call-overload]
+    quotient: Array = np.asarray(np.true_divide(left, right))
     # ONNX divides integers towards zero.
     return np.trunc(quotient).astype(left.dtype) if np.issubdtype(left.dtype, np.integer) else quotient
 

@@ -1,0 +1,51 @@
+"""Converters of matrix products; transposes stay flags, so that tied weights stay one parameter."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from phaze.workload.ir import OpKind
+from phaze.workload.onnx_lowering import Lowering
+
+
+def convert_matmul(low: Lowering, node: NodeProto) -> None:
+    """MatMul; a vector on the right becomes a matrix of one column."""
+    left, right = node.input
+    out, shape = node.output[0], low.shape(node.output[0])
+    if len(low.shape(left)) < 2:
+        raise low.error(node, "has a vector as its left operand, which is not supported")
+    a, b = low.tensor(left), low.tensor(right)
+    if len(low.shape(right)) == 1:
+        column = low.builder.add(f"{out}.column", OpKind.VIEW, [b], (*low.shape(right), 1))
+        product = low.builder.add(f"{out}.product", OpKind.MATMUL, [a, column], (*shape, 1))
+        low.emit(node, OpKind.VIEW, [product])
+        return
+    stored = _stored_transposed(low, right)
+    if stored is None:
+        low.emit(node, OpKind.MATMUL, [a, b])
+    else:
+        low.emit(node, OpKind.MATMUL, [a, low.parameter(stored)], transpose_b=True)
+
+
+def _stored_transposed(low: Lowering, name: str) -> str | None:
+    """The constant whose plain transpose this constant matrix is, if it is one."""
+    maker = low.makers.get(name)
+    if name in low.graph.live or maker is None or maker.op_type != "Transpose" or len(low.shape(name)) != 2:
+        return None
+    return maker.input[0] if low.attributes(maker).get("perm", [1, 0]) == [1, 0] else None
+
+
+def convert_gemm(low: Lowering, node: NodeProto) -> None:
+    """Gemm, alpha A' B' + beta C: a product, and an addition where there is a C."""
+    attributes, out = low.attributes(node), node.output[0]
+    factors = [low.tensor(name) for name in node.input[:2]]
+    flags = {
+        flag: True
+        for flag, key in (("transpose_a", "transA"), ("transpose_b", "transB"))
+        if attributes.get(key)
+    }
+    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    name = out if bias is None else f"{out}.product"
+    low.builder.add(name, OpKind.MATMUL, factors, low.shape(out), low.element_bytes(out), **flags)
+    if bias is not None:
+        low.emit(node, OpKind.ELEMENTWISE, [name, bias], function="add")
