@@ -69,7 +69,9 @@ class LowerTables:
     def makespan_s(self, rows: Rows) -> Floats:
         """Lower bound on the makespan of any schedule on the given architectures, (A,)."""
         f = self.factors
-        level, tensor, vector, memory = (i[rows] for i in (f.clock_level, f.tensor_of, f.vector_of, f.memory_of))
+        level, tensor, vector, memory = (
+            i[rows] for i in (f.clock_level, f.tensor_of, f.vector_of, f.memory_of)
+        )
         total: Floats = self.tensor_s[level, tensor, memory] + self.vector_s[level, vector, memory]
         if self.off_chip_s.shape[1]:
             for start in range(0, len(rows), _BLOCK):
@@ -120,15 +122,12 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTable
     off_chip = np.maximum(t.hbm_s, t.link_s)
     on_chip = [np.maximum(c, t.buffer_cycles) for c in (t.tensor_single_cycles, t.tensor_parallel_cycles)]
     lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
-    tensor_least = np.minimum(*on_chip)
-    vector_least = np.minimum(*lanes)
-    tensor = _Side(
-        factors.tensor.cores, *(np.maximum(c, vector_least.min(axis=0)) for c in on_chip), t.fill_cycles, off_chip
-    )
+    tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
     fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
-    vector = _Side(
-        factors.vector.cores, *(np.maximum(c, tensor_least.min(axis=0)) for c in lanes), fill_least, off_chip
-    )
+    single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
+    tensor = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, off_chip)
+    single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
+    vector = _Side(factors.vector.cores, single, parallel, fill_least, off_chip)
     on_tensor, on_vector, lone = _sort_blocks(pass_)
     return LowerTables(
         factors,
@@ -160,22 +159,14 @@ def _sum_blocks(
 ) -> Floats:
     """Sum of the bounds of some blocks, (levels, side, M)."""
     total = np.zeros((len(levels), len(side.cores), len(side.off_chip_s)))
-    before: dict[int, list[int]] = {}
-    for first, second in pass_.edges:
-        before.setdefault(second, []).append(first)
     for level, cycle_s in enumerate(levels):
         for block in blocks:
-            total[level] += _block_s(pass_, block, before, side, units, float(cycle_s))
+            total[level] += _block_s(pass_, block, side, units, float(cycle_s))
     return total
 
 
 def _block_s(
-    pass_: Pass,
-    block: tuple[int, ...],
-    before: dict[int, list[int]],
-    side: _Side,
-    units: tuple[Unit, ...],
-    cycle_s: float,
+    pass_: Pass, block: tuple[int, ...], side: _Side, units: tuple[Unit, ...], cycle_s: float
 ) -> Floats:
     """Longest path of a block, or the time its operators need the cores or the link, whichever is more."""
     if len(block) == 1:
@@ -185,10 +176,8 @@ def _block_s(
     cores, links = np.zeros_like(bound), np.zeros_like(bound)
     for o in block:
         time = side.least_s(o, cycle_s)
-        for p in before.get(o, ()):
-            if p in done:
-                done[o] = np.maximum(done[o], done[p]) if o in done else done[p]
-        done[o] = done[o] + time if o in done else time
+        ready = [done[first] for first, second in pass_.edges if second == o and first in done]
+        done[o] = time + np.max(ready, axis=0) if ready else time
         np.maximum(bound, done[o], out=bound)
         if pass_.works[o].unit in units:
             cores += side.core_s(o, cycle_s)

@@ -13,6 +13,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.hardware.network import Network
+
 Floats = NDArray[np.float64]
 
 
@@ -25,6 +27,18 @@ class Collective(StrEnum):
 
 
 _SWEEPS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
+
+
+def tier(network: Network, span: int, link_bandwidth_bytes_per_s: ArrayLike) -> tuple[Floats, float]:
+    """Bandwidth (one per chip) and latency in s between devices of a group that spans `span` neighbours.
+
+    A group that fits into a scale-up domain stays inside one; a larger one goes at the pace of scale-out.
+    """
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    if span > network.scale_up_devices:
+        return np.full(links.shape, network.scale_out_bandwidth_bytes_per_s), network.scale_out_latency_s
+    own = network.scale_up_bandwidth_bytes_per_s
+    return links if own is None else np.full(links.shape, own), network.scale_up_latency_s
 
 
 def wire_bytes(collective: Collective, payload_bytes: ArrayLike, devices: ArrayLike) -> Floats:
@@ -43,15 +57,19 @@ def collective_s(
 ) -> Floats:
     """Seconds of a ring collective: bytes on the wire over bandwidth plus one latency per step."""
     steps = _SWEEPS[collective] * (np.asarray(devices, dtype=np.float64) - 1)
-    time: Floats = wire_bytes(collective, payload_bytes, devices) / np.asarray(
-        bandwidth_bytes_per_s, dtype=np.float64
-    ) + steps * np.asarray(latency_s, dtype=np.float64)
-    return time
+    sent = wire_bytes(collective, payload_bytes, devices)
+    return _transfer_s(sent, bandwidth_bytes_per_s) + steps * np.asarray(latency_s, dtype=np.float64)
 
 
 def send_s(payload_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s: ArrayLike) -> Floats:
     """Seconds to send a tensor to one peer."""
-    time: Floats = np.asarray(payload_bytes, dtype=np.float64) / np.asarray(
-        bandwidth_bytes_per_s, dtype=np.float64
-    ) + np.asarray(latency_s, dtype=np.float64)
-    return time
+    return _transfer_s(payload_bytes, bandwidth_bytes_per_s) + np.asarray(latency_s, dtype=np.float64)
+
+
+def _transfer_s(sent_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike) -> Floats:
+    """Bytes over bandwidth; a chip without links never finishes, unless there is nothing to send."""
+    sent, bandwidth = np.broadcast_arrays(
+        np.asarray(sent_bytes, dtype=np.float64), np.asarray(bandwidth_bytes_per_s, dtype=np.float64)
+    )
+    finite = np.divide(sent, bandwidth, out=np.full(sent.shape, np.inf), where=bandwidth > 0)
+    return np.where(sent > 0, finite, 0.0)

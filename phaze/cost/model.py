@@ -21,7 +21,9 @@ from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Pass
 
-_BLOCK = 1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
+_BLOCK = (
+    1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
+)
 
 
 class Bottleneck(StrEnum):
@@ -50,7 +52,10 @@ class OperatorLatencies:
 
 @dataclass(frozen=True)
 class Attribution:
-    """Seconds that each resource alone would need, (A, O), in the faster mode; latency is their maximum plus fill."""
+    """Seconds that each resource alone would need, (A, O), in the faster mode.
+
+    The latency is their maximum plus `fill_s`.
+    """
 
     compute_s: Floats
     buffer_s: Floats
@@ -62,13 +67,15 @@ class Attribution:
     def binding(self) -> NDArray[np.str_]:
         """The bottleneck of every operator (A, O), by the names of `Bottleneck`."""
         times = np.stack([self.compute_s, self.buffer_s, self.hbm_s, self.link_s])
-        return np.array([b.value for b in Bottleneck])[times.argmax(axis=0)]
+        names: NDArray[np.str_] = np.array([b.value for b in Bottleneck])[times.argmax(axis=0)]
+        return names
 
 
 class CostModel:
     """Costs passes on every architecture of a table; distinct products are costed once over all passes."""
 
     def __init__(self, table: ArchitectureTable, network: Network) -> None:
+        """Factor the table; collectives of tensor-parallel groups run over `network`."""
         self.table = table
         self.network = network
         self.factors = factor_table(table)
@@ -76,7 +83,9 @@ class CostModel:
 
     def costs(self, pass_: Pass) -> PassCosts:
         """Cost all operators of a pass on all distinct hardware combinations."""
-        return PassCosts(pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network))
+        return PassCosts(
+            pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network)
+        )
 
 
 @dataclass(frozen=True)
@@ -99,17 +108,20 @@ class PassCosts:
 
     def hbm_s(self, rows: Rows) -> Floats:
         """Seconds to move all HBM bytes of the pass, (A,)."""
-        return self.tables.hbm_s.sum(axis=1)[self.factors.memory_of[rows]]
+        total: Floats = self.tables.hbm_s.sum(axis=1)[self.factors.memory_of[rows]]
+        return total
 
     def buffer_s(self, rows: Rows) -> Floats:
         """Seconds to move all bytes of the pass through the global buffer, (A,)."""
-        return self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]] * self.factors.cycle_s[rows]
+        return (
+            self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]] * self.factors.cycle_s[rows]
+        )
 
     def lower_s(self, rows: Rows) -> Floats:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
         where = np.asarray(rows, dtype=np.intp)
-        makespan = self._lower.makespan_s(where)
-        return np.maximum(makespan, np.maximum(self.hbm_s(where), self.buffer_s(where)))
+        bound: Floats = np.maximum(self.hbm_s(where), self.buffer_s(where))
+        return np.maximum(bound, self._lower.makespan_s(where))
 
     def attribution(self, rows: Rows) -> Attribution:
         """What each resource alone would take, for explaining a few architectures."""
@@ -153,13 +165,12 @@ class PassCosts:
         tensor, vector, memory = (f[rows] for f in self._indices)
         cycle_s = self.factors.cycle_s[rows, None]
         off_chip = self._off_chip_s[memory]
-        fill = self.tables.fill_cycles[tensor]
-        fill *= cycle_s
-        vectors = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
-        for out, on_chip, lanes in zip((single, parallel), self._on_chip, vectors, strict=True):
-            np.take(on_chip, tensor, axis=0, out=out, mode="clip")
-            np.maximum(out, lanes[vector], out=out)
-            out *= cycle_s
+        fill = self.tables.fill_cycles[tensor] * cycle_s
+        lanes = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
+        for mode, out in enumerate((single, parallel)):
+            np.take(self._on_chip[mode], tensor, axis=0, out=out, mode="clip")
+            np.maximum(out, lanes[mode][vector], out=out)
+            np.multiply(out, cycle_s, out=out)
             np.maximum(out, off_chip, out=out)
-            out += fill
+            np.add(out, fill, out=out)
         parallel[:, self.tables.link] = np.inf

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.cost.collective import Collective, collective_s
-from phaze.cost.factors import Factors, Floats, MemorySide, TensorSide
+from phaze.cost.collective import Collective, collective_s, tier
+from phaze.cost.factors import Factors, Floats, MemorySide
 from phaze.cost.systolic import fill_cycles, split_gemm_cycles, splits
 from phaze.cost.tiling import traffic_bytes
 from phaze.cost.vector import passing_bytes, stream_bytes, vector_cycles
@@ -51,6 +51,7 @@ class GemmTables:
     """Costs of distinct products on the sides of one table of architectures; each is worked out once."""
 
     def __init__(self, factors: Factors) -> None:
+        """Find the distinct array shapes and buffers; nothing is costed yet."""
         tensor, memory = factors.tensor, factors.memory
         self._tensor = tensor
         self._one, self._all = splits(1), splits(tensor.cores)
@@ -118,9 +119,8 @@ def _columns(shape: tuple[int, int], parts: Iterable[list[Floats]]) -> Floats:
 
 
 def _link_s(work: Work, memory: MemorySide, network: Network) -> Floats:
-    """Seconds of a collective of a tensor-parallel group; such groups stay inside the scale-up domain."""
+    """Seconds of an all-reduce over the work's tensor-parallel group; 0 for other work."""
     if work.unit is not Unit.LINK:
         return np.zeros(len(memory.link_bytes_per_s))
-    tier = network.tier(work.link_group)
-    bandwidth = tier.bandwidth_bytes_per_s(memory.link_bytes_per_s)
-    return collective_s(Collective.ALL_REDUCE, work.link_bytes, work.link_group, bandwidth, tier.latency_s)
+    bandwidth, latency_s = tier(network, work.link_group, memory.link_bytes_per_s)
+    return collective_s(Collective.ALL_REDUCE, work.link_bytes, work.link_group, bandwidth, latency_s)
