@@ -1,0 +1,117 @@
+"""`dse sweep`: sample the design space with Optuna."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+if TYPE_CHECKING:
+    from phaze.explore.sweep import SweepPlan, SweepResult
+
+INTERRUPTED = 130
+JOURNAL = "study.journal"
+
+
+def command(
+    workload: opt.Workloads,
+    power: opt.Power = None,
+    area: opt.Area = None,
+    trials: Annotated[int, typer.Option(min=1, help="Designs to try, those of earlier runs included.")] = 100,
+    sampler: Annotated[str, typer.Option(help="tpe, random or nsga2.")] = "tpe",
+    objectives: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = "throughput,tdp",
+    devices: opt.Devices = 1024,
+    global_batch: opt.GlobalBatch = None,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
+    space: opt.Space = "default",
+    network: opt.Network = "default",
+    tdp_margin: opt.TdpMargin = 1.0,
+    seed: opt.Seed = 0,
+    out: opt.Out = None,
+    resume: opt.Resume = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Sample the design space with Optuna; the study is a journal file and can be resumed.
+
+    Example: dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp
+    """
+    from phaze.cli.interrupt import interruptible
+    from phaze.cli.output import choose, progress
+    from phaze.explore.evaluator import Evaluator
+    from phaze.explore.metrics import metric
+    from phaze.explore.request import ExploreRequest
+    from phaze.explore.sweep import Sampler, SweepPlan, sweep
+    from phaze.hardware.space import load_space
+    from phaze.quantity import parse_area, parse_power
+    from phaze.runs.directory import default_directory, run_directory
+    from phaze.workload.workload import Attention, Mode
+
+    started = datetime.now(UTC)
+    request = ExploreRequest(
+        workloads=tuple(workload),
+        power_w=parse_power(power, "--power") if power else None,
+        area_mm2=parse_area(area, "--area") if area else None,
+        devices=devices,
+        global_batch=global_batch,
+        mode=choose(Mode, mode, "--mode"),
+        attention=choose(Attention, attention, "--attention"),
+        space=space,
+        network=network,
+        tdp_margin=tdp_margin,
+        seed=seed,
+    )
+    folder = out or default_directory("+".join(Path(w).stem for w in workload), started)
+    plan = SweepPlan(
+        parameters=load_space(space).parameters,
+        objectives=[metric(name.strip()) for name in objectives.split(",")],
+        trials=trials,
+        journal=folder / JOURNAL,
+        sampler=choose(Sampler, sampler, "--sampler"),
+        seed=seed,
+    )
+    evaluator = Evaluator(request)
+    with run_directory(folder, resume=resume), interruptible() as stop, progress(quiet=quiet) as report:
+        result = sweep(evaluator, plan, report, stop)
+        _write(folder, result, [*workload, space, network], seed, started)
+        interrupted = stop()
+    _show(result, plan, folder, json=json, quiet=quiet)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _write(folder: Path, result: SweepResult, inputs: list[str], seed: int, started: datetime) -> None:
+    from phaze.explore.sweep import design_row
+    from phaze.runs.directory import columns, write_manifest, write_tables
+    from phaze.runs.manifest import make_manifest
+
+    rows = [design_row(design) for design in result.designs]
+    if rows:
+        write_tables(folder, columns(rows), [design_row(design) for design in result.frontier])
+    write_manifest(folder, make_manifest(["dse", *sys.argv[1:]], seed, inputs, started))
+
+
+def _show(result: SweepResult, plan: SweepPlan, folder: Path, *, json: bool, quiet: bool) -> None:
+    from phaze.cli.output import console, print_json, say
+    from phaze.report.sweep import sweep_table
+
+    names = [metric.name for metric in plan.objectives]
+    if json:
+        print_json(
+            {
+                "schema": "phaze-sweep/1",
+                "trials": result.trials,
+                "infeasible": result.infeasible,
+                "objectives": names,
+                "frontier": [design.model_dump(mode="json") for design in result.frontier],
+            }
+        )
+    else:
+        console().print(sweep_table(result.frontier, plan.objectives, result.trials, result.infeasible))
+    say(f"run directory: {folder}", quiet=quiet)

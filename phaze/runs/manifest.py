@@ -1,0 +1,34 @@
+"""What is needed to repeat a run: versions, seed, hashes of the inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from phaze import __version__
+from phaze.explore.document import Manifest
+
+# The libraries whose version can change a result.
+_LIBRARIES = ("numpy", "pyomo", "highspy", "optuna", "onnx")
+
+
+def make_manifest(command: Sequence[str], seed: int, inputs: Sequence[str], started: datetime) -> Manifest:
+    """A manifest that ends now; `inputs` that are files on disk are hashed, built-in names are not."""
+    versions = {"phaze": __version__, "python": platform.python_version()}
+    return Manifest(
+        versions=versions | {name: version(name) for name in _LIBRARIES},
+        command=list(command),
+        seed=seed,
+        inputs_sha256={name: _sha256(Path(name)) for name in inputs if Path(name).is_file()},
+        started_utc=started.isoformat(timespec="seconds"),
+        wall_time_s=(datetime.now(UTC) - started).total_seconds(),
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
