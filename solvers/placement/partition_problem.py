@@ -158,15 +158,18 @@ def stage_limits(
     """
     static = interval_sums(static_bytes)
     layers = static_bytes.size
-    limit = layers if inflight_limit is None else inflight_limit
+    limit = min(layers, layers if inflight_limit is None else inflight_limit)
 
     def deepest(kept_bytes: FloatArray, peak_bytes: FloatArray) -> IntArray:
         kept = interval_sums(kept_bytes)
         peak = np.maximum.accumulate(np.triu(np.broadcast_to(peak_bytes, kept.shape)), axis=1)
         base = static + peak
-        found = np.zeros(kept.shape, dtype=np.int64)
-        for index in range(1, min(limit, layers) + 1):
-            found += base + index * kept <= memory_bytes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            guess = np.where(kept > 0, np.floor((memory_bytes - base) / kept), layers)
+        found = np.clip(guess, 0, limit).astype(np.int64)
+        # The quotient may be rounded across an integer; the comparison itself decides.
+        found += (found < limit) & (base + (found + 1) * kept <= memory_bytes)
+        found -= (found > 0) & (base + found * kept > memory_bytes)
         return np.where(found >= limit, layers, found)
 
     plain = deepest(saved_bytes, working_bytes)
