@@ -74,14 +74,18 @@ def _round(
     heads, tails, best = np.zeros_like(single), np.zeros_like(single), np.zeros_like(upper)
     struck = np.zeros(single.shape, dtype=bool)
     ranking = np.argsort(np.where(core, single, -1.0), axis=0)
+    path = _one_path(graph, np.where(core, shortest, 0.0))
     for share, blocking in shares:
         alone = np.where(share > 0.0, single * np.maximum(share, 1e-300), 0.0)
         work = alone
         if blocking:
             alone = np.where(np.isinf(single), np.inf, alone)
             work = np.where(core, np.minimum(alone, parallel), 0.0)
-            total, hopeless = _thresholds(single, parallel, alone, core, ranking, upper)
-            struck |= hopeless
+            total = np.zeros_like(upper)
+            for least in _blends(single, parallel, alone, path):
+                some, hopeless = _thresholds(single, parallel, least, core, ranking, upper)
+                np.maximum(total, some, out=total)
+                struck |= hopeless
         else:
             total = work.sum(axis=0)
         np.maximum(best, total, out=best)
@@ -100,6 +104,46 @@ def _round(
     struck = (struck | long) & np.isfinite(parallel) & ~forced
     single[struck] = np.inf
     return best, bool(struck.any())
+
+
+def _blends(
+    single: FloatArray, parallel: FloatArray, alone: FloatArray, path: NDArray[np.bool_]
+) -> list[FloatArray]:
+    """Least chip times (O, A) of single operators: their share, or that blended with their time on one path.
+
+    Single operators on a path run one after the other, so the time during which any single operator runs is at
+    least the sum of their latencies, and any blend of that sum with the shares. The blend that pays makes single
+    and core-parallel equal on the path; the mean over the path's operators is close to it.
+    """
+    usable = path & np.isfinite(single) & np.isfinite(parallel) & (single > alone)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        even = np.where(usable, np.clip((parallel - alone) / (single - alone), 0.0, 1.0), 0.0)
+    weight = np.where(usable, parallel, 0.0)
+    mean = (even * weight).sum(axis=0) / np.maximum(weight.sum(axis=0), 1e-300)
+    times = np.where(path, single, 0.0)
+    blended = [
+        np.where(np.isinf(single), np.inf, phi * np.where(np.isinf(times), 0.0, times) + (1.0 - phi) * np.where(np.isinf(alone), 0.0, alone))
+        for phi in (mean, np.maximum(mean, even.max(axis=0)))
+    ]
+    return [alone, *blended]
+
+
+def _one_path(graph: BatchGraph, shortest: FloatArray) -> NDArray[np.bool_]:
+    """(O, A): the operators of one longest path per architecture."""
+    tails = sweep(graph, shortest, forward=False)
+    reach = shortest + tails
+    target = reach.max(axis=0)
+    path = np.zeros(shortest.shape, dtype=bool)
+    started = np.zeros(target.shape, dtype=bool)
+    due = np.full(target.shape, -1)
+    for i in graph.order:
+        here = np.where(started, due == i, reach[i] >= target)
+        path[i], started = here, started | here
+        after = graph.successors[i]
+        if after:
+            following = np.asarray(after)[reach[list(after)].argmax(axis=0)]
+            due = np.where(here, following, due)
+    return path
 
 
 def _thresholds(
