@@ -18,7 +18,7 @@ from . import batch_lower, batch_upper
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-BLOCK = 2048
+BLOCK = 1024
 """Architectures per block: the arrays of 20 operators then stay in a core's second-level cache."""
 
 
