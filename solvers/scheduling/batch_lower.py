@@ -21,6 +21,14 @@ PARTS = (0.0, 1.0)
 """How much of the weight the longest single operator may take that the path leaves; any in [0, 1] is valid."""
 
 
+def add_rows(rows: FloatArray) -> FloatArray:
+    """Sum over operators, always in the same order: NumPy's own depends on the number of architectures."""
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total += row
+    return total
+
+
 def sweep(graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None) -> FloatArray:
     """Longest path before (`forward`) or behind every operator, at least `least`."""
     times = np.zeros_like(shortest) if least is None else least
@@ -70,18 +78,19 @@ def _round(
         if blocking:
             alone = np.where(np.isinf(single), np.inf, alone)
         work = np.minimum(alone, parallel) if blocking else alone
-        total = work.sum(axis=0)
+        total = add_rows(work)
         if blocking:
             heaviest = np.where(total >= best, alone, heaviest)
         np.maximum(best, total, out=best)
-        np.maximum(heads, graph.below.T @ work, out=heads)
-        np.maximum(tails, graph.below @ work, out=tails)
+        for i in range(graph.size):
+            np.maximum(heads[i], add_rows(work[graph.above[i]]), out=heads[i])
+            np.maximum(tails[i], add_rows(work[graph.below[i]]), out=tails[i])
     heads = sweep(graph, shortest, forward=True, least=heads)
     tails = sweep(graph, shortest, forward=False, least=tails)
     around = heads + tails
     np.maximum(best, (around + shortest).max(axis=0), out=best)
     forced = np.isinf(single)
-    serial = np.where(forced, parallel, 0.0).sum(axis=0)
+    serial = add_rows(np.where(forced, parallel, 0.0))
     plain = np.where(core & ~forced, shortest, 0.0)
     core_around = sweep(graph, plain, forward=True) + sweep(graph, plain, forward=False) + serial
     np.maximum(best, (plain + core_around).max(axis=0), out=best)
@@ -160,9 +169,9 @@ def _blends(
     Those pay that make single and core-parallel cost the same along the path, here on its average operator.
     """
     usable = path & np.isfinite(single) & np.isfinite(parallel) & (single > 0.0)
-    time = np.maximum(np.where(usable, single, 0.0).sum(axis=0), 1e-300)
-    ratio = np.clip(np.where(usable, parallel, 0.0).sum(axis=0) / time, 0.0, 1.0)
-    share = np.clip(np.where(usable, alone, 0.0).sum(axis=0) / time, 0.0, 1.0)
+    time = np.maximum(add_rows(np.where(usable, single, 0.0)), 1e-300)
+    ratio = np.clip(add_rows(np.where(usable, parallel, 0.0)) / time, 0.0, 1.0)
+    share = np.clip(add_rows(np.where(usable, alone, 0.0)) / time, 0.0, 1.0)
     blends: list[tuple[FloatArray | float, FloatArray | float]] = [(0.0, 0.0), (1.0, 0.0)]
     for part in PARTS:
         longest = part * (1.0 - ratio)
