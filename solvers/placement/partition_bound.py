@@ -52,24 +52,26 @@ class _Windows:
         self._starts = np.maximum.accumulate(problem.starts_s, axis=1)
         self._ends = np.minimum.accumulate(problem.ends_s[:, ::-1], axis=1)[:, ::-1]
         self.single: FloatArray = np.maximum.accumulate(self._ends[:, 1:] - self._starts[:, :-1], axis=1)
-        kinds = [np.arange(problem.layers)]
-        kinds += [np.flatnonzero(problem.kind == kind) for kind in np.unique(problem.kind)]
-        self._kinds = [places for places in kinds if places.size > 2]
-        self._tables = [self._table(places, min(stages, default=1)) for places in self._kinds]
+        groups = [np.flatnonzero(problem.kind == kind) for kind in np.unique(problem.kind)]
+        groups = [places for places in groups if places.size > 2]
+        # Rare layers may be cheap ones, so they are left out of the union too.
+        groups += [np.sort(np.concatenate(groups))] if len(groups) > 1 else []
+        fewest = max(min(*stages, problem.layers) - 1, 1)
+        self._groups = [(places, self._table(places, fewest)) for places in groups]
 
     def _table(self, places: IntArray, fewest: int) -> FloatArray:
-        """Least load of a stage with k of the given layers, at [:, k], for every k that can be asked for."""
-        most = -(-places.size // max(min(fewest, self._problem.layers) - 1, 1))
+        """Least load of a stage with k of the given layers, at [:, k], up to the share of the `fewest` stages."""
+        most = -(-places.size // fewest)
         table = np.zeros((self._problem.architectures, most + 1))
+        starts, ends = self._starts[:, places], self._ends[:, places + 1]
         for k in range(1, most + 1):
-            first, last = places[: places.size - k + 1], places[k - 1 :]
-            table[:, k] = (self._ends[:, last + 1] - self._starts[:, first]).min(axis=1)
+            table[:, k] = (ends[:, k - 1 :] - starts[:, : places.size - k + 1]).min(axis=1)
         return table
 
     def largest_share(self, others: int) -> FloatArray:
-        """Load (A, L+1) of the stage with the most layers of a kind, if `others` stages share those before i."""
+        """Load (A, L+1) of the stage with most layers of a group, if `others` stages share those before i."""
         load = np.zeros((self._problem.architectures, self._problem.layers + 1))
-        for places, table in zip(self._kinds, self._tables, strict=True):
+        for places, table in self._groups:
             before = np.searchsorted(places, np.arange(self._problem.layers + 1))
-            np.maximum(load, table[:, -(-before // others)], out=load)
+            np.maximum(load, np.take(table, -(-before // others), axis=1), out=load)
         return load

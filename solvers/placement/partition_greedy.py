@@ -66,73 +66,91 @@ class Sweeper:
         self._starts = problem.starts_s.ravel()
         self._ends = problem.ends_s.ravel()
         self._weights = weights
+        # The first layer from which a last stage fits a threshold is the first at which this does.
+        self._least_last_s = np.minimum.accumulate(problem.last_s, axis=1)
 
     def sweep(self, rows: Rows, threshold_s: FloatArray) -> Sweep:
         """One greedy pass of every row at its threshold."""
-        front, load, bump, weight = self._last_stage(rows, threshold_s)
+        capped = bool(np.isfinite(rows.weight_cap).any())
+        front, load, bump = self._last_stage(rows, threshold_s, capped)
+        result = (front, load, bump, self._weights[-1] - self._weights[front])
         active = np.flatnonzero((front > 0) & (front < self._problem.layers) & (rows.stages > 1))
+        local, limit = rows[active], threshold_s[active]
+        front, load, bump, weight = (array[active] for array in result)
         depth = 2
         while active.size:
-            start, achieved, earlier = self._inner_stage(
-                depth, front[active], rows[active], threshold_s[active]
-            )
-            bump[active] = np.minimum(bump[active], earlier)
-            load[active] = np.maximum(load[active], achieved)
-            weight[active] = np.maximum(weight[active], self._weights[front[active]] - self._weights[start])
-            moved = start < front[active]
-            front[active] = start
-            active = active[moved & (start > 0) & (rows.stages[active] > depth)]
-            depth += 1
+            start, achieved, longer = self._inner_stage(depth, front, local, limit, capped)
+            np.maximum(load, achieved, out=load)
+            np.minimum(bump, longer, out=bump)
+            np.maximum(weight, self._weights[front] - self._weights[start], out=weight)
+            goes_on = (start < front) & (start > 0) & (local.stages > depth)
+            front, depth = start, depth + 1
+            if not goes_on.all():
+                for kept, new in zip(result, (front, load, bump, weight), strict=True):
+                    kept[active] = new
+                kept_rows = np.flatnonzero(goes_on)
+                active, local, limit = active[kept_rows], local[kept_rows], limit[kept_rows]
+                front, load, bump, weight = (a[kept_rows] for a in (front, load, bump, weight))
+        front, load, bump, weight = result
         return Sweep(np.where(front == 0, load, np.inf), bump, weight)
 
     def _last_stage(
-        self, rows: Rows, threshold_s: FloatArray
-    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        loads = self._problem.last_s[rows.architecture]
-        if np.isfinite(rows.weight_cap).any():
+        self, rows: Rows, threshold_s: FloatArray, capped: bool
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """First layer of the longest last stage (L if none), its load, the least load of a longer one."""
+        layers, number = self._problem.layers, np.arange(rows.stages.size)
+        if capped:
+            loads = self._problem.last_s[rows.architecture]
             heavy = self._weights[-1] - self._weights[:-1] > rows.weight_cap[:, None]
-            loads = np.where(heavy, np.inf, loads)
-        fits = loads <= threshold_s[:, None]
-        some = fits.any(axis=1)
-        front = np.where(some, fits.argmax(axis=1), self._problem.layers)
-        before = np.arange(self._problem.layers) < front[:, None]
-        bump = np.where(before, loads, np.inf).min(axis=1)
-        attained = loads[np.arange(front.size), np.minimum(front, self._problem.layers - 1)]
-        return front, np.where(some, attained, 0.0), bump, self._weights[-1] - self._weights[front]
+            least = np.minimum.accumulate(np.where(heavy, np.inf, loads), axis=1)
+            base, least = number * layers, least.ravel()
+        else:
+            base, least = rows.architecture * layers, self._least_last_s.ravel()
+        low, high = np.zeros_like(number), np.full_like(number, layers)
+        while (low < high).any():
+            middle = np.minimum((low + high) >> 1, layers - 1)
+            fits = least[base + middle] <= threshold_s
+            high = np.where(fits, np.minimum(middle, high), high)
+            low = np.where(fits, low, np.minimum(middle + 1, high))
+        longer = np.where(low > 0, least[base + np.maximum(low, 1) - 1], np.inf)
+        attained = np.where(low < layers, least[base + np.minimum(low, layers - 1)], 0.0)
+        return low, attained, longer
 
     def _inner_stage(
-        self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray
+        self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray, capped: bool
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """First layer of the longest stage before `front`, its load, and the load of the next longer one."""
         base = rows.architecture * self._width
-        earliest = self._problem.earliest[depth, front - 1]
+        earliest = self._problem.limits.earliest[depth, front - 1]
         end = self._ends[base + front]
-        weight_end = self._weights[front]
+
+        def load(start: IntArray) -> FloatArray:
+            return end - self._starts[base + start]
+
+        def light(start: IntArray) -> BoolArray:
+            return self._weights[front] - self._weights[start] <= rows.weight_cap
+
         # Loads grow towards the left down to layer 1: bisect for the first layer that fits, `front` if none.
-        low, high = np.maximum(earliest, 1), front.copy()
-        low = np.minimum(low, high)
-        while (low < high).any():
+        floor = np.maximum(earliest, 1)
+        low, high = np.minimum(floor, front), front
+        # Most stages hold less than twice their share of the layers, so that is tried first.
+        middle = np.maximum(front - 2 - 2 * self._problem.layers // rows.stages, low)
+        while True:
+            fits = load(middle) <= threshold_s
+            if capped:
+                fits &= light(middle)
+            high = np.where(fits, middle, high)
+            low = np.where(fits, low, np.minimum(middle + 1, high))
+            if (low == high).all():
+                break
             middle = (low + high) >> 1
-            fits = (end - self._starts[base + middle] <= threshold_s) & (
-                weight_end - self._weights[middle] <= rows.weight_cap
-            )
-            # An empty bracket stays empty: its middle is its own end.
-            high = np.where(fits & (low < high), middle, high)
-            low = np.where(fits | (low == high), low, middle + 1)
         # The chain's first layer has its own boundary, so it may fit where layer 1 does not.
-        whole = np.where(
-            (earliest == 0) & (weight_end - self._weights[0] <= rows.weight_cap),
-            end - self._starts[base],
-            np.inf,
-        )
+        zero = np.zeros_like(front)
+        whole = np.where((earliest == 0) & light(zero), load(zero), np.inf)
         start = np.where(whole <= threshold_s, 0, low)
-        longer = low - 1
-        allowed = (longer >= np.maximum(earliest, 1)) & (
-            weight_end - self._weights[longer] <= rows.weight_cap
-        )
-        bump = np.where(allowed, end - self._starts[base + longer], np.inf)
-        bump = np.where(start == 0, np.inf, np.minimum(bump, whole))
-        achieved = np.where(start < front, end - self._starts[base + start], 0.0)
+        longer = np.where((low > floor) & light(low - 1), load(low - 1), np.inf)
+        bump = np.where(start == 0, np.inf, np.minimum(longer, whole))
+        achieved = np.where(start < front, load(start), 0.0)
         return start, achieved, bump
 
 
@@ -188,7 +206,7 @@ def trace(
             break
     found = [front]
     while 0 < front < problem.layers and len(found) < stages:
-        earliest = int(problem.earliest[len(found) + 1, front - 1])
+        earliest = int(problem.limits.earliest[len(found) + 1, front - 1])
         if earliest == 0 and fits(0, front):
             front = 0
         else:

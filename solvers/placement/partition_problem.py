@@ -25,6 +25,18 @@ class StageLimits:
         """The limits of every stage but the last."""
         return self.plain if self.recompute is None else self.recompute
 
+    @cached_property
+    def earliest(self) -> IntArray:
+        """First layer, at [s, j], of the longest stage ending with j that fits at index s; j + 1 if none (L+1, L)."""
+        layers = self.plain.shape[0]
+        first, last = np.triu_indices(layers)
+        deepest = np.clip(self.inner[first, last], 0, layers)
+        counts = np.bincount(last * (layers + 1) + deepest, minlength=layers * (layers + 1))
+        shallower = np.cumsum(counts.reshape(layers, layers + 1), axis=1)
+        earliest = np.zeros((layers + 1, layers), dtype=np.int64)
+        earliest[1:] = shallower[:, :-1].T
+        return earliest
+
 
 @dataclass(frozen=True)
 class PartitionProblem:
@@ -113,18 +125,6 @@ class PartitionProblem:
         recomputed = self.work_s[:, -1:] - self.work_s[:, :-1] + ends
         recomputed = np.where(self.limits.recompute[:, -1] < 1, np.inf, recomputed)
         return np.where(self.last_recomputes, recomputed, loads)
-
-    @cached_property
-    def earliest(self) -> IntArray:
-        """[s, j]: first layer of the longest stage ending with j that fits at index s; j + 1 if none (L+1, L)."""
-        layers = self.layers
-        first, last = np.triu_indices(layers)
-        deepest = np.clip(self.limits.inner[first, last], 0, layers)
-        counts = np.bincount(last * (layers + 1) + deepest, minlength=layers * (layers + 1))
-        shallower = np.cumsum(counts.reshape(layers, layers + 1), axis=1)
-        earliest = np.zeros((layers + 1, layers), dtype=np.int64)
-        earliest[1:] = shallower[:, :-1].T
-        return earliest
 
 
 def prefix_sums(values: FloatArray) -> FloatArray:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from phaze.solvers.placement import partition_dp
 from phaze.solvers.placement.partition import (
     PartitionProblem,
@@ -38,9 +37,7 @@ def chains(draw, max_layers=7):
     if draw(st.booleans()):  # as in a transformer: every inner boundary is the same
         boundary[:, 1:-1] = boundary[:, :1]
         boundary[:, [0, -1]] = 0
-    memory = {
-        name: row[kind] for name, row in zip(BYTES, numbers(4, kinds, 5), strict=True)
-    } | {
+    memory = {name: row[kind] for name, row in zip(BYTES, numbers(4, kinds, 5), strict=True)} | {
         "memory_bytes": float(draw(st.integers(5, 60))),
         "recompute": draw(st.booleans()),
         "inflight_limit": draw(st.sampled_from([None, 1, 2])),
@@ -179,9 +176,7 @@ def test_weighted_search_agrees_with_recurrence_on_long_chains():
         for column, most in enumerate([4, 7]):
             options = []
             for cap in np.unique(np.add.accumulate(np.sort(weight))):
-                allowed = np.array(
-                    [[weight[i : j + 1].sum() <= cap for j in range(23)] for i in range(23)]
-                )
+                allowed = np.array([[weight[i : j + 1].sum() <= cap for j in range(23)] for i in range(23)])
                 starts = partition_dp.trace(problem.select(np.array([a])), most, allowed)
                 if starts:
                     ends = (*starts, 23)
@@ -195,9 +190,7 @@ def test_weighted_search_agrees_with_recurrence_on_long_chains():
 def test_boundaries_that_break_monotonicity_use_the_recurrence():
     boundary = np.array([[0, 9.0, 1, 8, 0]])
     times = np.array([[2.0, 1, 3, 2]])
-    limits = stage_limits(
-        **{name: np.zeros(4) for name in BYTES}, memory_bytes=1.0, recompute=False
-    )
+    limits = stage_limits(**{name: np.zeros(4) for name in BYTES}, memory_bytes=1.0, recompute=False)
     problem = PartitionProblem(times, times, boundary, limits, np.arange(4))
     assert not is_monotone(problem).any()
     # One stage: 8. Two: the cut at the cheap boundary, 2 + 1 + 1 and 1 + 3 + 2.
@@ -219,14 +212,18 @@ def test_a_pipeline_too_deep_for_memory_is_infeasible_and_a_shallower_one_is_not
     # At index s a stage holds s copies: two layers last, one before, and nothing ever at index 3.
     assert np.isinf(bottlenecks(problem, [1, 2, 3, 4])).all()
     three = PartitionProblem(
-        ones[:, :3], ones[:, :3], np.zeros((1, 4)), stage_limits(
+        ones[:, :3],
+        ones[:, :3],
+        np.zeros((1, 4)),
+        stage_limits(
             static_bytes=np.zeros(3),
             saved_bytes=np.ones(3),
             input_bytes=np.ones(3),
             working_bytes=np.zeros(3),
             memory_bytes=2.0,
             recompute=False,
-        ), np.zeros(3, dtype=int),
+        ),
+        np.zeros(3, dtype=int),
     )
     assert bottlenecks(three, [1, 2, 3]).tolist() == [[math.inf, 2, 2]]
 
