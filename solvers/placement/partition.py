@@ -11,16 +11,15 @@ Shapes: A architectures, L layers, n entries of `stages`. Times in s, memory in 
                                                                of a stage that is not the last
     weighted_bottlenecks(problem, stages, weight (L,), load_factor (A, n), weight_factor (A, n)) -> Weighted
                                                                (value, load_s, weight), each (A, n)
-    best_cuts(problem, architecture, stages, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition
+    best_cuts(problem, architecture, stages, *, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition
 
-`stages` always means *at most* so many: an index never grows when stages are left out, and memory and load then
-stay within their limits, so bottlenecks do not increase with `stages`. Under any objective that grows with
-the number of stages, such as bottleneck * (microbatches + stages - 1), the best of all counts is the same as
-with exactly so many. `stages` may repeat, e.g. once per data-parallel degree with its own factors.
+`stages` always means *at most* so many, hence bottlenecks do not increase with it. Under an objective that
+grows with the number of stages, such as bottleneck * (microbatches + stages - 1), the best over all counts is
+the same as with exactly so many. `stages` may repeat, e.g. once per data-parallel degree with other factors.
 
-A stage of layers i..j takes the sum of its layers' times + boundary_s[i] + boundary_s[j + 1]; with recomputation
-on, every stage but the last takes the recomputing times and limits, and the last one does so only where keeping
-its activations does not fit.
+A stage of layers i..j takes the sum of its layers' times + boundary_s[i] + boundary_s[j + 1]. With
+recomputation on, every stage but the last takes the recomputing times and limits; the last one does so only
+where keeping its activations does not fit.
 """
 
 from __future__ import annotations
@@ -128,11 +127,12 @@ def best_cuts(
     problem: PartitionProblem,
     architecture: int,
     stages: int,
+    *,
     weight: FloatArray | None = None,
     load_factor: float = 1.0,
     weight_factor: float = 0.0,
 ) -> Partition:
-    """Stages of one architecture that attain its bottleneck, or its weighted bottleneck if weights are given."""
+    """Stages of one architecture that attain its bottleneck, or its weighted one if weights are given."""
     one = problem.select(np.array([architecture]))
     weights = np.zeros(problem.layers) if weight is None else weight
     best = weighted_bottlenecks(one, [stages], weights, load_factor, weight_factor)
@@ -161,7 +161,7 @@ def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: FloatArr
 def _parts(
     problem: PartitionProblem, stages: Sequence[int], dp_steps: int
 ) -> Iterator[tuple[IntArray, bool]]:
-    """Architectures in groups that fill the cache but not the memory, and whether to use the threshold search.
+    """Architectures in groups of suitable size, each with whether to use the threshold search.
 
     The threshold search needs monotone loads. Both methods give the same bits, so the choice between them, by
     expected time, never shows in a result; `dp_steps` is the number of steps of the recurrence.

@@ -13,11 +13,12 @@ _ROUNDING = 1e-12
 
 
 def lower_bounds(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
-    """Seconds (A, len(stages)) that no partition into at most so many stages beats; memory enters at the last stage only.
+    """Seconds (A, len(stages)) that no partition into at most so many stages beats.
 
-    The last stage starts with some layer i. Of the other S - 1 stages, one takes at least their average, one
-    holds every layer before i, and of each kind of layer one holds at least the S - 1th part of those before i,
-    rounded up. The bound is the smallest maximum of these over i.
+    The last stage starts with some layer i. One of the other S - 1 stages takes at least their average; each
+    layer before i is in one of them; and of each kind of layer, and of all that repeat together, one of them
+    holds at least the (S - 1)th part of those before i, rounded up. The bound is the least maximum of these
+    loads over i. Memory enters at the last stage only.
     """
     windows = _Windows(problem, stages)
     bounds = np.empty((problem.architectures, len(stages)))
@@ -40,7 +41,8 @@ def _average(problem: PartitionProblem, others: int) -> FloatArray:
     boundary = problem.boundary_s
     work = problem.work_s[:, 1:-1] + boundary[:, 1:-1] + boundary[:, :1]
     cheapest_cut = boundary[:, 1:-1].min(axis=1, keepdims=True)
-    return np.minimum(work, (work + 2 * (others - 1) * cheapest_cut) / others)
+    average: FloatArray = np.minimum(work, (work + 2 * (others - 1) * cheapest_cut) / others)
+    return average
 
 
 class _Windows:
@@ -48,7 +50,7 @@ class _Windows:
 
     def __init__(self, problem: PartitionProblem, stages: Sequence[int]) -> None:
         self._problem = problem
-        # A stage that contains layers i..j takes at least ends[j + 1] - starts[i], also where boundaries shrink.
+        # A stage that contains layers i..j takes at least ends[j + 1] - starts[i], whatever its boundaries.
         self._starts = np.maximum.accumulate(problem.starts_s, axis=1)
         self._ends = np.minimum.accumulate(problem.ends_s[:, ::-1], axis=1)[:, ::-1]
         self.single: FloatArray = np.maximum.accumulate(self._ends[:, 1:] - self._starts[:, :-1], axis=1)
@@ -60,7 +62,7 @@ class _Windows:
         self._groups = [(places, self._table(places, fewest)) for places in groups]
 
     def _table(self, places: IntArray, fewest: int) -> FloatArray:
-        """Least load of a stage with k of the given layers, at [:, k], up to the share of the `fewest` stages."""
+        """Least load of a stage with k of the layers, at [:, k], up to the share of the `fewest` stages."""
         most = -(-places.size // fewest)
         table = np.zeros((self._problem.architectures, most + 1))
         starts, ends = self._starts[:, places], self._ends[:, places + 1]

@@ -12,7 +12,7 @@ ROW_BLOCK = 64
 
 
 def stage_loads(problem: PartitionProblem) -> tuple[FloatArray, FloatArray]:
-    """Loads of stages i..j that are not the last (A, L, L), infinite below the diagonal, and of last ones (A, L)."""
+    """Loads of inner stages i..j (A, L, L), infinite below the diagonal, and of last ones (A, L)."""
     inner = problem.ends_s[:, None, 1:] - problem.starts_s[:, :-1, None]
     return np.where(np.triu(np.ones(inner.shape[1:], dtype=np.bool_)), inner, np.inf), problem.last_s
 

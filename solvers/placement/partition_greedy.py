@@ -1,10 +1,10 @@
 """Minimal bottleneck by threshold search: many (architecture, stages) rows in lockstep.
 
 For a threshold T the stages are filled from the end of the chain, each as far to the left as T and the memory
-allow. Where trimming the right end of a stage never makes it slower or larger, this reaches furthest with every
-number of stages, so it fails only if no partition of maximal load T exists. A failing sweep also returns the
-smallest load that would have let any of its stages start earlier: below it every sweep fails alike, so it is a
-lower bound, and an attained load. The search ends when a sweep at a lower bound succeeds: the result is exact.
+allow. Where trimming the right end of a stage never makes it slower or larger, this reaches furthest with any
+number of stages, so it fails only if no partition of maximal load T exists. A failing sweep also tells the
+smallest load that would have let one of its stages start earlier: below that every sweep fails alike, so it
+is a lower bound. The search ends when a sweep at a lower bound succeeds, hence the result is exact.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROWS = 4096
 def is_monotone(problem: PartitionProblem) -> BoolArray:
     """Architectures (A,) whose stage loads only shrink when an inner stage loses a layer at one end.
 
-    The chain's first and last layer are exempt: the sweep treats a stage that starts the chain apart, and only
-    the last stage ends with the last layer.
+    The chain's first and last layer are exempt: the sweep treats a stage that starts the chain apart, and no
+    stage but the last ends with the last layer.
     """
     if problem.layers < 3:
         return np.ones(problem.architectures, dtype=np.bool_)
@@ -34,26 +34,38 @@ def is_monotone(problem: PartitionProblem) -> BoolArray:
 
 @dataclass(frozen=True)
 class Rows:
-    """R independent questions: an architecture, a number of stages, a cap on the weight of a stage (R,) each."""
+    """R questions, each an architecture, a number of stages and a cap on the weight of a stage (R,)."""
 
     architecture: IntArray
     stages: IntArray
     weight_cap: FloatArray
 
     def __getitem__(self, rows: IntArray) -> Rows:
+        """Some of the rows."""
         return Rows(self.architecture[rows], self.stages[rows], self.weight_cap[rows])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sweep:
-    """`load_s` (R,): attained maximal load, infinite if the sweep failed; `next_s`: see the module's text.
+    """State and outcome of a pass over R rows, (R,) each.
 
-    `weight` (R,): attained maximal weight of a stage.
+    `front`: layers not yet in a stage, 0 if the pass succeeded; `load_s`, `weight`: the largest attained;
+    `next_s`: see the module's text.
     """
 
+    front: IntArray
     load_s: FloatArray
     next_s: FloatArray
     weight: FloatArray
+
+    def __getitem__(self, rows: IntArray) -> Sweep:
+        """Some of the rows, copied."""
+        return Sweep(self.front[rows], self.load_s[rows], self.next_s[rows], self.weight[rows])
+
+    def __setitem__(self, rows: IntArray, other: Sweep) -> None:
+        """Overwrite some of the rows."""
+        self.front[rows], self.load_s[rows] = other.front, other.load_s
+        self.next_s[rows], self.weight[rows] = other.next_s, other.weight
 
 
 class Sweeper:
@@ -72,32 +84,27 @@ class Sweeper:
     def sweep(self, rows: Rows, threshold_s: FloatArray) -> Sweep:
         """One greedy pass of every row at its threshold."""
         capped = bool(np.isfinite(rows.weight_cap).any())
-        front, load, bump = self._last_stage(rows, threshold_s, capped)
-        result = (front, load, bump, self._weights[-1] - self._weights[front])
-        active = np.flatnonzero((front > 0) & (front < self._problem.layers) & (rows.stages > 1))
-        local, limit = rows[active], threshold_s[active]
-        front, load, bump, weight = (array[active] for array in result)
+        done = self._last_stage(rows, threshold_s, capped)
+        active = np.flatnonzero((done.front > 0) & (done.front < self._problem.layers) & (rows.stages > 1))
+        state, rows, threshold_s = done[active], rows[active], threshold_s[active]
         depth = 2
         while active.size:
-            start, achieved, longer = self._inner_stage(depth, front, local, limit, capped)
-            np.maximum(load, achieved, out=load)
-            np.minimum(bump, longer, out=bump)
-            np.maximum(weight, self._weights[front] - self._weights[start], out=weight)
-            goes_on = (start < front) & (start > 0) & (local.stages > depth)
-            front, depth = start, depth + 1
+            front = state.front
+            state.front, load, longer = self._inner_stage(depth, front, rows, threshold_s, capped)
+            np.maximum(state.load_s, load, out=state.load_s)
+            np.minimum(state.next_s, longer, out=state.next_s)
+            weight = self._weights[front] - self._weights[state.front]
+            np.maximum(state.weight, weight, out=state.weight)
+            goes_on = (state.front < front) & (state.front > 0) & (rows.stages > depth)
             if not goes_on.all():
-                for kept, new in zip(result, (front, load, bump, weight), strict=True):
-                    kept[active] = new
-                kept_rows = np.flatnonzero(goes_on)
-                active, local, limit = active[kept_rows], local[kept_rows], limit[kept_rows]
-                front, load, bump, weight = (a[kept_rows] for a in (front, load, bump, weight))
-        front, load, bump, weight = result
-        return Sweep(np.where(front == 0, load, np.inf), bump, weight)
+                done[active] = state
+                kept = np.flatnonzero(goes_on)
+                active, state, rows, threshold_s = active[kept], state[kept], rows[kept], threshold_s[kept]
+            depth += 1
+        return done
 
-    def _last_stage(
-        self, rows: Rows, threshold_s: FloatArray, capped: bool
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """First layer of the longest last stage (L if none), its load, the least load of a longer one."""
+    def _last_stage(self, rows: Rows, threshold_s: FloatArray, capped: bool) -> Sweep:
+        """The pass after its first stage, the chain's last; the front is L if none fits."""
         layers, number = self._problem.layers, np.arange(rows.stages.size)
         if capped:
             loads = self._problem.last_s[rows.architecture]
@@ -114,7 +121,7 @@ class Sweeper:
             low = np.where(fits, low, np.minimum(middle + 1, high))
         longer = np.where(low > 0, least[base + np.maximum(low, 1) - 1], np.inf)
         attained = np.where(low < layers, least[base + np.minimum(low, layers - 1)], 0.0)
-        return low, attained, longer
+        return Sweep(low, attained, longer, self._weights[-1] - self._weights[low])
 
     def _inner_stage(
         self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray, capped: bool
@@ -125,7 +132,8 @@ class Sweeper:
         end = self._ends[base + front]
 
         def load(start: IntArray) -> FloatArray:
-            return end - self._starts[base + start]
+            seconds: FloatArray = end - self._starts[base + start]
+            return seconds
 
         def light(start: IntArray) -> BoolArray:
             return self._weights[front] - self._weights[start] <= rows.weight_cap
@@ -155,7 +163,7 @@ class Sweeper:
 
 
 def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Minimal maximal load and the maximal weight of a partition that attains it, (R,) each; infinite if none.
+    """Minimal maximal load, and maximal weight of a partition that attains it, (R,) each; infinite if none.
 
     `lower_s` (R,): valid lower bounds to start from.
     """
@@ -167,10 +175,10 @@ def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[Float
     while active.size:
         threshold = low[active] if attempt % 2 == 0 else _between(low[active], high[active], attempt)
         found = sweeper.sweep(rows[active], threshold)
-        better = found.load_s < high[active]
+        failed = found.front > 0
+        better = ~failed & (found.load_s < high[active])
         high[active[better]] = found.load_s[better]
         weight[active[better]] = found.weight[better]
-        failed = np.isinf(found.load_s)
         low[active[failed]] = found.next_s[failed]
         # A sweep that succeeds at a lower bound attains the optimum.
         proven = ~failed & (threshold <= low[active])

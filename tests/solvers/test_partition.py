@@ -1,4 +1,4 @@
-"""Contiguous partition for many architectures: against enumeration, and the two exact methods against each other."""
+"""Contiguous partition for many architectures: against enumeration, and one method against the other."""
 
 import math
 from itertools import combinations, pairwise
@@ -23,7 +23,7 @@ BYTES = ("static_bytes", "saved_bytes", "input_bytes", "working_bytes")
 
 @st.composite
 def chains(draw, max_layers=7):
-    """A problem of whole numbers (every sum is exact), the memory figures behind it, and the layers' weights."""
+    """A problem of whole numbers (every sum is exact), its memory figures, and the layers' weights."""
     layers, architectures = draw(st.integers(1, max_layers)), draw(st.integers(1, 3))
     kinds = draw(st.integers(1, layers))
     kind = np.array(draw(st.lists(st.integers(0, kinds - 1), min_size=layers, max_size=layers)))
@@ -47,8 +47,9 @@ def chains(draw, max_layers=7):
     return problem, memory, numbers(1, layers, 5)[0]
 
 
-def stage_load(problem, memory, architecture, first, end, index):
-    """Seconds of the stage first..end-1 at an index from the end, straight from the statement; inf if it does not fit."""
+def stage_load(case, architecture, first, end, index):
+    """Seconds of the stage first..end-1 at an index from the end; inf if it does not fit."""
+    problem, memory, _ = case
     limit = memory["inflight_limit"]
     held = index if limit is None else min(index, limit)
     layers = slice(first, end)
@@ -73,12 +74,13 @@ def partitions(layers, most):
             yield (0, *cuts, layers)
 
 
-def exhaustive(problem, memory, architecture, most, weight, load_factor, weight_factor):
+def exhaustive(case, architecture, most, load_factor, weight_factor):
     """Least value over all partitions, by enumeration."""
+    problem, _, weight = case
     best = math.inf
     for ends in partitions(problem.layers, most):
         loads = [
-            stage_load(problem, memory, architecture, i, j, len(ends) - 1 - number)
+            stage_load(case, architecture, i, j, len(ends) - 1 - number)
             for number, (i, j) in enumerate(pairwise(ends))
         ]
         heaviest = max(weight[i:j].sum() for i, j in pairwise(ends))
@@ -90,11 +92,11 @@ def exhaustive(problem, memory, architecture, most, weight, load_factor, weight_
 @settings(max_examples=250, deadline=None)
 @given(chains())
 def test_bottlenecks_equal_enumeration(case):
-    problem, memory, weight = case
+    problem = case[0]
     stages = list(range(1, problem.layers + 2))
     found, bounds = bottlenecks(problem, stages), lower_bounds(problem, stages)
     for a in range(problem.architectures):
-        expected = [exhaustive(problem, memory, a, most, weight, 1, 0) for most in stages]
+        expected = [exhaustive(case, a, most, 1, 0) for most in stages]
         assert found[a].tolist() == expected
     assert (bounds <= found).all()
 
@@ -102,13 +104,11 @@ def test_bottlenecks_equal_enumeration(case):
 @settings(max_examples=150, deadline=None)
 @given(chains(), st.integers(0, 3), st.integers(0, 3))
 def test_weighted_bottlenecks_equal_enumeration(case, load_factor, weight_factor):
-    problem, memory, weight = case
+    problem, _, weight = case
     stages = list(range(1, problem.layers + 1))
     found = weighted_bottlenecks(problem, stages, weight, load_factor, weight_factor)
     for a in range(problem.architectures):
-        expected = [
-            exhaustive(problem, memory, a, most, weight, load_factor, weight_factor) for most in stages
-        ]
+        expected = [exhaustive(case, a, most, load_factor, weight_factor) for most in stages]
         assert found.value[a].tolist() == expected
     fits = np.isfinite(found.value)
     attained = load_factor * found.load_s[fits] + weight_factor * found.weight[fits]
@@ -118,10 +118,10 @@ def test_weighted_bottlenecks_equal_enumeration(case, load_factor, weight_factor
 @settings(max_examples=150, deadline=None)
 @given(chains(), st.integers(1, 7), st.integers(0, 3))
 def test_best_cuts_attain_what_is_promised(case, most, weight_factor):
-    problem, memory, weight = case
+    problem, _, weight = case
     promised = weighted_bottlenecks(problem, [most], weight, 1.0, weight_factor)
     for a in range(problem.architectures):
-        found = best_cuts(problem, a, most, weight, weight_factor=weight_factor)
+        found = best_cuts(problem, a, most, weight=weight, weight_factor=weight_factor)
         if math.isinf(promised.value[a, 0]):
             assert found.starts == ()
             assert math.isinf(found.load_s)
@@ -129,14 +129,14 @@ def test_best_cuts_attain_what_is_promised(case, most, weight_factor):
         assert len(found.starts) <= most
         ends = (*found.starts, problem.layers)
         loads = [
-            stage_load(problem, memory, a, i, j, len(found.starts) - number)
+            stage_load(case, a, i, j, len(found.starts) - number)
             for number, (i, j) in enumerate(pairwise(ends))
         ]
         assert list(found.loads_s) == loads
         assert found.load_s + weight_factor * max(found.weights) == promised.value[a, 0]
 
 
-def transformer(rng, architectures, blocks, noise, memory_bytes, recompute=True):
+def transformer(rng, architectures, blocks, *, noise, memory_bytes, recompute=True):
     """Embedding, blocks of attention and MLP, norm, head, with rounded-off times."""
     kind = np.array([0] + [1, 2] * blocks + [3, 4])
     times = rng.uniform([0.5, 10, 20, 0.2, 20], [2, 30, 50, 0.5, 100], size=(architectures, 5))[:, kind]
@@ -159,7 +159,9 @@ def transformer(rng, architectures, blocks, noise, memory_bytes, recompute=True)
 @pytest.mark.parametrize("memory_bytes", [2e10, 6e10, 1e12])
 @pytest.mark.parametrize("recompute", [False, True])
 def test_threshold_search_and_recurrence_agree_to_the_last_bit(noise, memory_bytes, recompute):
-    problem = transformer(np.random.default_rng(7), 12, 24, noise, memory_bytes, recompute)
+    problem = transformer(
+        np.random.default_rng(7), 12, 24, noise=noise, memory_bytes=memory_bytes, recompute=recompute
+    )
     assert is_monotone(problem).all()
     stages = [1, 2, 3, 5, 8, 13, 21, 34, 51, 64]
     found = bottlenecks(problem, stages)
@@ -169,7 +171,7 @@ def test_threshold_search_and_recurrence_agree_to_the_last_bit(noise, memory_byt
 
 
 def test_weighted_search_agrees_with_recurrence_on_long_chains():
-    problem = transformer(np.random.default_rng(3), 2, 10, True, 6e10)
+    problem = transformer(np.random.default_rng(3), 2, 10, noise=True, memory_bytes=6e10)
     weight = np.array([5, 3, 6, 0, 5.0])[problem.kind]
     found = weighted_bottlenecks(problem, [4, 7], weight, 1.0, 40.0)
     for a in range(2):
