@@ -1,13 +1,14 @@
 """Contiguous partition for many architectures: against enumeration, and one method against the other."""
 
 import math
+from contextlib import contextmanager
 from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phaze.solvers.placement import partition_dp
+from phaze.solvers.placement import partition, partition_dp
 from phaze.solvers.placement.partition import (
     PartitionProblem,
     best_cuts,
@@ -18,7 +19,16 @@ from phaze.solvers.placement.partition import (
 )
 from phaze.solvers.placement.partition_greedy import is_monotone
 
+# Expected seconds per element that make the automatic choice fall on the recurrence or the threshold search.
+METHODS = pytest.mark.parametrize("dp_s_per_element", [0.0, 1.0], ids=["recurrence", "threshold"])
 BYTES = ("static_bytes", "saved_bytes", "input_bytes", "working_bytes")
+
+
+@contextmanager
+def method(dp_s_per_element):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partition, "DP_S_PER_ELEMENT", dp_s_per_element)
+        yield
 
 
 @st.composite
@@ -89,24 +99,28 @@ def exhaustive(case, architecture, most, load_factor, weight_factor):
     return best
 
 
+@METHODS
 @settings(max_examples=250, deadline=None)
-@given(chains())
-def test_bottlenecks_equal_enumeration(case):
+@given(case=chains())
+def test_bottlenecks_equal_enumeration(dp_s_per_element, case):
     problem = case[0]
     stages = list(range(1, problem.layers + 2))
-    found, bounds = bottlenecks(problem, stages), lower_bounds(problem, stages)
+    with method(dp_s_per_element):
+        found, bounds = bottlenecks(problem, stages), lower_bounds(problem, stages)
     for a in range(problem.architectures):
         expected = [exhaustive(case, a, most, 1, 0) for most in stages]
         assert found[a].tolist() == expected
     assert (bounds <= found).all()
 
 
+@METHODS
 @settings(max_examples=150, deadline=None)
-@given(chains(), st.integers(0, 3), st.integers(0, 3))
-def test_weighted_bottlenecks_equal_enumeration(case, load_factor, weight_factor):
+@given(case=chains(), load_factor=st.integers(0, 3), weight_factor=st.integers(0, 3))
+def test_weighted_bottlenecks_equal_enumeration(dp_s_per_element, case, load_factor, weight_factor):
     problem, _, weight = case
     stages = list(range(1, problem.layers + 1))
-    found = weighted_bottlenecks(problem, stages, weight, load_factor, weight_factor)
+    with method(dp_s_per_element):
+        found = weighted_bottlenecks(problem, stages, weight, load_factor, weight_factor)
     for a in range(problem.architectures):
         expected = [exhaustive(case, a, most, load_factor, weight_factor) for most in stages]
         assert found.value[a].tolist() == expected
@@ -115,13 +129,15 @@ def test_weighted_bottlenecks_equal_enumeration(case, load_factor, weight_factor
     assert (attained == found.value[fits]).all()
 
 
+@METHODS
 @settings(max_examples=150, deadline=None)
-@given(chains(), st.integers(1, 7), st.integers(0, 3))
-def test_best_cuts_attain_what_is_promised(case, most, weight_factor):
+@given(case=chains(), most=st.integers(1, 7), weight_factor=st.integers(0, 3))
+def test_best_cuts_attain_what_is_promised(dp_s_per_element, case, most, weight_factor):
     problem, _, weight = case
     promised = weighted_bottlenecks(problem, [most], weight, 1.0, weight_factor)
     for a in range(problem.architectures):
-        found = best_cuts(problem, a, most, weight=weight, weight_factor=weight_factor)
+        with method(dp_s_per_element):
+            found = best_cuts(problem, a, most, weight=weight, weight_factor=weight_factor)
         if math.isinf(promised.value[a, 0]):
             assert found.starts == ()
             assert math.isinf(found.load_s)
@@ -164,16 +180,19 @@ def test_threshold_search_and_recurrence_agree_to_the_last_bit(noise, memory_byt
     )
     assert is_monotone(problem).all()
     stages = [1, 2, 3, 5, 8, 13, 21, 34, 51, 64]
-    found = bottlenecks(problem, stages)
+    with method(1.0):
+        found = bottlenecks(problem, stages)
     table = partition_dp.bottlenecks(problem, max(stages))
     assert np.array_equal(found, table[:, np.array(stages) - 1])
     assert (lower_bounds(problem, stages) <= found).all()
 
 
-def test_weighted_search_agrees_with_recurrence_on_long_chains():
+@METHODS
+def test_weighted_search_on_longer_chains_equals_a_scan_over_caps(dp_s_per_element):
     problem = transformer(np.random.default_rng(3), 2, 10, noise=True, memory_bytes=6e10)
     weight = np.array([5, 3, 6, 0, 5.0])[problem.kind]
-    found = weighted_bottlenecks(problem, [4, 7], weight, 1.0, 40.0)
+    with method(dp_s_per_element):
+        found = weighted_bottlenecks(problem, [4, 7], weight, 1.0, 40.0)
     for a in range(2):
         for column, most in enumerate([4, 7]):
             options = []
