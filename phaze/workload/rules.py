@@ -27,3 +27,47 @@ Sharding: attribute `shard` (a `sharding.Shard` value: "none", "column", "row", 
 `shard_axis` (int, -1: the output axis that is divided), `shard_parts` (tuple of (units, unit size)
 that make up that axis; for a split one per output). Front ends without tensor parallelism omit all.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from phaze.workload import rules_matrix as matrix
+from phaze.workload import rules_vector as vector
+from phaze.workload.ir import Operator, OpKind
+from phaze.workload.steps import Context, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How an operator kind turns into work.
+
+    `forward(op, context)`: its step. `saved(op, context)`: bytes of each tensor (or mask, named
+    `operator:what`) kept for backward. `backward(op, context, gradients)`: its gradient steps, given the
+    gradient tensor's name of each output; a step writes `gradient_of(op, input)`.
+    """
+
+    forward: Callable[[Operator, Context], Step]
+    saved: Callable[[Operator, Context], dict[str, float]]
+    backward: Callable[[Operator, Context, Mapping[str, str]], tuple[Step, ...]]
+
+
+_PRODUCT = Rule(matrix.product_forward, matrix.product_saved, matrix.product_backward)
+
+RULES: Mapping[OpKind, Rule] = {
+    OpKind.MATMUL: _PRODUCT,
+    OpKind.CONV: _PRODUCT,
+    OpKind.ATTENTION: Rule(matrix.attention_forward, matrix.attention_saved, matrix.attention_backward),
+    OpKind.SOFTMAX: Rule(vector.softmax_forward, vector.output_saved, vector.softmax_backward),
+    OpKind.NORM: Rule(vector.norm_forward, vector.first_input_saved, vector.norm_backward),
+    OpKind.ELEMENTWISE: Rule(
+        vector.elementwise_forward, vector.elementwise_saved, vector.elementwise_backward
+    ),
+    OpKind.POOL: Rule(vector.pool_forward, vector.pool_saved, vector.pool_backward),
+    OpKind.REDUCE: Rule(vector.reduce_forward, vector.reduce_saved, vector.reduce_backward),
+    OpKind.EMBEDDING: Rule(vector.embedding_forward, vector.first_input_saved, vector.embedding_backward),
+    OpKind.LOSS: Rule(vector.loss_forward, vector.loss_saved, vector.loss_backward),
+    OpKind.VIEW: Rule(vector.view_forward, vector.nothing_saved, vector.view_backward),
+    OpKind.ALL_REDUCE: Rule(vector.all_reduce_forward, vector.nothing_saved, vector.all_reduce_backward),
+}

@@ -1,0 +1,206 @@
+"""A workload made from a forward operator graph, whichever front end it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from phaze.workload.cut import Segment, cut, signature, whole_context
+from phaze.workload.ir import Operator, OpKind, OperatorGraph, Tensor
+from phaze.workload.layers import build_layer
+from phaze.workload.numerics import Optimizer, numerics
+from phaze.workload.sharding import Shard
+from phaze.workload.steps import Context, word
+from phaze.workload.work import Layer, LayerChain
+from phaze.workload.workload import Mode, Numerics
+
+SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
+LABEL_BYTES = 8  # class indices as 64-bit integers
+
+
+class ForwardModel(Protocol):
+    """What a front end provides: the forward graph at any batch size, without a loss."""
+
+    @property
+    def name(self) -> str:
+        """Short name of the model."""
+
+    @property
+    def heads(self) -> int | None:
+        """Attention heads that tensor parallelism divides; None where there are none."""
+
+    def graph(self, batch: int) -> OperatorGraph:
+        """Forward graph of `batch` samples; its outputs are logits."""
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """The undivided model at one microbatch size, cut into layers."""
+
+    graph: OperatorGraph
+    ctx: Context
+    unique: tuple[Segment, ...]
+    index: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+class GraphWorkload:
+    """Workload over a forward model. Chains are cached; the object is otherwise unchanging."""
+
+    def __init__(
+        self,
+        model: ForwardModel,
+        mode: Mode,
+        *,
+        global_batch: int | None = None,
+        optimizer: Optimizer = Optimizer.ADAM,
+        expert_plan: tuple[int, int, int] | None = None,
+        fusion: bool = True,
+    ) -> None:
+        self._model = model
+        self._mode = mode
+        self._global_batch = global_batch
+        self._numerics = numerics(optimizer, mode)
+        self._expert_plan = expert_plan
+        self._fusion = fusion
+        self._divided: dict[int, _Divided] = {}
+        self._chains: dict[tuple[int, int], LayerChain] = {}
+        self._parameter_count: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Short name, as in results."""
+        return self._model.name
+
+    @property
+    def mode(self) -> Mode:
+        """Training or prefill."""
+        return self._mode
+
+    @property
+    def numerics(self) -> Numerics:
+        """Bytes and vector work per parameter."""
+        return self._numerics
+
+    @property
+    def expert_plan(self) -> tuple[int, int, int] | None:
+        """Published hand-made plan for 1024 devices (pipeline, tensor, data), if one is known."""
+        return self._expert_plan
+
+    def global_batch(self, devices: int) -> int:
+        """Samples per iteration: the workload's own, or 32 per device."""
+        return self._global_batch if self._global_batch is not None else SAMPLES_PER_DEVICE * devices
+
+    @property
+    def parameter_count(self) -> int:
+        """Parameters of the whole model, tied ones once."""
+        if self._parameter_count is None:
+            self._parameter_count = sum(t.elements for t in self._model.graph(1).parameters())
+        return self._parameter_count
+
+    def tensor_parallel_widths(self, limit: int) -> tuple[int, ...]:
+        """Powers of two that divide the heads, every divisor for odd heads, 1 without heads."""
+        heads = self._model.heads
+        if heads is None:
+            return (1,)
+        divisors = [t for t in range(1, min(limit, heads) + 1) if heads % t == 0]
+        powers = tuple(t for t in divisors if t & (t - 1) == 0)
+        return tuple(divisors) if heads % 2 else powers
+
+    def operator_graph(self, microbatch: int) -> OperatorGraph:
+        """The whole forward graph as run: with its loss in training, without dropout in prefill."""
+        graph = self._model.graph(microbatch)
+        return with_loss(graph) if self._mode is Mode.TRAINING else without_dropout(graph)
+
+    def chain(self, microbatch: int, tensor_parallel: int) -> LayerChain:
+        """The model as a chain of layers (cached). ValueError for sizes below 1."""
+        if microbatch < 1 or tensor_parallel < 1:
+            msg = f"microbatch {microbatch} and tensor-parallel width {tensor_parallel} must be at least 1"
+            raise ValueError(msg)
+        key = (microbatch, tensor_parallel)
+        if key not in self._chains:
+            self._chains[key] = self._build(microbatch, tensor_parallel)
+        return self._chains[key]
+
+    def _build(self, microbatch: int, width: int) -> LayerChain:
+        parts = self._cut(microbatch)
+        layers: tuple[Layer, ...] = tuple(
+            build_layer(segment, parts.graph, parts.ctx, width, fusion=self._fusion)
+            for segment in parts.unique
+        )
+        return LayerChain(self.name, microbatch, width, layers, parts.index, parts.names)
+
+    def _cut(self, microbatch: int) -> _Divided:
+        """Layers of the undivided model, isomorphic ones once (cached per microbatch)."""
+        if microbatch in self._divided:
+            return self._divided[microbatch]
+        graph = self.operator_graph(microbatch)
+        ctx = whole_context(graph, training=self._mode is Mode.TRAINING)
+        segments = cut(graph, ctx, fusion=self._fusion)
+        numbers: dict[Hashable, int] = {}
+        unique: list[Segment] = []
+        index = []
+        for segment in segments:
+            key = signature(segment, graph, ctx)
+            if key not in numbers:
+                numbers[key] = len(unique)
+                unique.append(segment)
+            index.append(numbers[key])
+        parts = _Divided(graph, ctx, tuple(unique), tuple(index), _distinct(segments))
+        self._divided[microbatch] = parts
+        return parts
+
+
+def _distinct(segments: tuple[Segment, ...]) -> tuple[str, ...]:
+    """Names of the layers, a running number added where two would be the same."""
+    seen: dict[str, int] = {}
+    names = []
+    for segment in segments:
+        name = segment.prefix
+        seen[name] = seen.get(name, 0) + 1
+        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(names)
+
+
+def with_loss(graph: OperatorGraph) -> OperatorGraph:
+    """Append a cross-entropy over the last dimension of every output; the losses become the outputs."""
+    tensors = dict(graph.tensors)
+    makers = graph.producers()
+    operators, labels, losses = list(graph.operators), [], []
+    for number, logits in enumerate(graph.outputs):
+        suffix = "" if number == 0 else str(number + 1)
+        loss, label = f"loss{suffix}", f"labels{suffix}"
+        rows = tensors[logits].shape[:-1]
+        tensors[loss] = Tensor(loss, rows, 4)
+        tensors[label] = Tensor(label, rows, LABEL_BYTES)
+        role = _logits_role(operators[makers[logits]]) if logits in makers else Shard.NONE
+        attributes = MappingProxyType({"shard": role} if role is not Shard.NONE else {})
+        operators.append(Operator(loss, OpKind.LOSS, (logits, label), (loss,), attributes))
+        labels.append(label)
+        losses.append(loss)
+    frozen = MappingProxyType(tensors)
+    return OperatorGraph(
+        graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses)
+    )
+
+
+def _logits_role(op: Operator) -> Shard:
+    """A loss is divided over the vocabulary where its logits are."""
+    role = Shard(word(op, "shard", Shard.NONE))
+    return Shard.VOCAB if role in (Shard.VOCAB, Shard.COLUMN) else Shard.NONE
+
+
+def without_dropout(graph: OperatorGraph) -> OperatorGraph:
+    """Turn dropouts into views and switch attention dropout off: a forward-only pass drops nothing."""
+    operators = []
+    for op in graph.operators:
+        changed = op
+        if op.kind is OpKind.ELEMENTWISE and word(op, "function") == "dropout":
+            attributes = {k: v for k, v in op.attributes.items() if k != "function"}
+            changed = replace(op, kind=OpKind.VIEW, attributes=MappingProxyType(attributes))
+        elif op.kind is OpKind.ATTENTION and op.attributes.get("dropout"):
+            changed = replace(op, attributes=MappingProxyType({**op.attributes, "dropout": False}))
+        operators.append(changed)
+    return replace(graph, operators=tuple(operators))

@@ -1,0 +1,94 @@
+"""The backward pass: every operator's gradient operators in reverse order, gradients summed where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phaze.workload.ir import Operator, OpKind, OperatorGraph
+from phaze.workload.rules import RULES
+from phaze.workload.steps import Context, Step, gradient_of, integer, vector_step
+
+
+def parameter_views(graph: OperatorGraph) -> frozenset[str]:
+    """Names of parameters and of views of nothing but parameters."""
+    found = {name for name, tensor in graph.tensors.items() if tensor.is_parameter}
+    for op in graph.operators:
+        if op.kind is OpKind.VIEW and op.inputs and found.issuperset(op.inputs):
+            found.update(op.outputs)
+    return frozenset(found)
+
+
+def differentiable(graph: OperatorGraph) -> frozenset[str]:
+    """Trained parameters and every tensor made with their help: where gradients flow.
+
+    Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained.
+    """
+    fixed = {t for op in graph.operators for t in _statistics(op)}
+    flows = {name for name, tensor in graph.tensors.items() if tensor.is_parameter} - fixed
+    for op in graph.operators:
+        if not flows.isdisjoint(op.inputs):
+            flows.update(op.outputs)
+    return frozenset(flows)
+
+
+def _statistics(op: Operator) -> tuple[str, ...]:
+    """Inputs of a NORM that are running statistics."""
+    count = integer(op, "statistics", 0) if op.kind is OpKind.NORM else 0
+    return op.inputs[len(op.inputs) - count :]
+
+
+def forward_steps(operators: Iterable[Operator], ctx: Context) -> tuple[Step, ...]:
+    """Forward steps, one per operator; what only rearranges parameters is left out."""
+    return tuple(
+        RULES[op.kind].forward(op, ctx) for op in operators if not set(op.outputs) <= set(ctx.parameters)
+    )
+
+
+def saved_tensors(operators: Iterable[Operator], ctx: Context) -> dict[str, float]:
+    """Bytes of everything the operators keep for backward, by tensor (or mask) name."""
+    kept: dict[str, float] = {}
+    for op in operators:
+        if not ctx.differentiable.isdisjoint(op.inputs) and not set(op.outputs) <= set(ctx.parameters):
+            kept |= RULES[op.kind].saved(op, ctx)
+    return kept
+
+
+def incoming_gradient(tensor: str) -> str:
+    """Name of the whole gradient of a tensor (of an output: as it arrives from the next layer)."""
+    return f"d.{tensor}"
+
+
+def backward_steps(
+    operators: Sequence[Operator], ctx: Context, outputs: Iterable[str], inputs: Iterable[str]
+) -> tuple[tuple[Step, ...], frozenset[str]]:
+    """Backward steps of a layer whose `outputs` receive gradients, and the gradients of its `inputs`."""
+    parts: dict[str, list[str]] = {t: [incoming_gradient(t)] for t in outputs}
+    steps: list[Step] = []
+    for op in reversed(operators):
+        gradients = {y: _settle(y, parts[y], ctx, steps) for y in op.outputs if y in parts}
+        flows = not ctx.differentiable.isdisjoint(op.inputs)
+        if not flows or not (gradients or op.kind is OpKind.LOSS):
+            continue
+        made = RULES[op.kind].backward(op, ctx, gradients)
+        steps += made
+        written = {t for step in made for t in step.writes}
+        for x in dict.fromkeys(op.inputs):
+            if gradient_of(op, x) in written:
+                parts.setdefault(x, []).append(gradient_of(op, x))
+    made_for_inputs = frozenset(_settle(x, parts[x], ctx, steps) for x in inputs if x in parts)
+    return tuple(steps), made_for_inputs
+
+
+def _settle(tensor: str, parts: list[str], ctx: Context, steps: list[Step]) -> str:
+    """Name of the tensor's whole gradient; where several operators contribute, one sum of them all."""
+    if len(parts) == 1:
+        return parts[0]
+    size = ctx.bytes(tensor)
+    total = incoming_gradient(tensor) if incoming_gradient(tensor) not in parts else f"d.{tensor}@sum"
+    cycles = float((len(parts) - 1) * ctx.elements(tensor))
+    name = f"{tensor}.sum"
+    reads, writes = dict.fromkeys(parts, size), {total: size}
+    steps.append(
+        vector_step(name, OpKind.ELEMENTWISE, cycles, reads, writes, hosts=True, epilogue=True)
+    )
+    return total
