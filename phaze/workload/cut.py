@@ -1,7 +1,8 @@
 """Cutting a model into layers, and finding the layers that are the same.
 
-A layer lies between two consecutive points that exactly one activation tensor passes (graph inputs
-such as token ids enter where they are read). Fused operators stay together, so no cut is made through a
+A layer lies between two consecutive points that exactly one activation tensor passes. A model input
+counts as a tensor that passes until it is read for the last time, so inputs enter at the first layer;
+the labels of a loss do not count. Fused operators stay together, so no cut is made through a
 tensor that fusion swallows; views belong to the layer that reads them.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from phaze.workload.ir import Operator, OpKind, OperatorGraph
+from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.passes import aliases, schedulable
 from phaze.workload.steps import Context, Step
 from phaze.workload.training import differentiable, forward_steps, parameter_views, saved_tensors
@@ -42,6 +43,12 @@ class Segment:
         return ".".join(names[0][:shared]) if shared else ".".join(names[0])
 
     @property
+    def path(self) -> str:
+        """What is cut from operator names inside the layer: the prefix, unless it is an operator's name."""
+        names = {op.name for op in self.operators}
+        return self.prefix.rpartition(".")[0] if self.prefix in names else self.prefix
+
+    @property
     def kind(self) -> str:
         """The prefix without running numbers: what layers of this sort are called."""
         return re.sub(r"\d+", "", self.prefix)
@@ -62,9 +69,7 @@ def cut(graph: OperatorGraph, ctx: Context, *, fusion: bool = True) -> tuple[Seg
     return _segments(graph, ctx, stops)
 
 
-def _swallowed(
-    steps: Sequence[Step], ctx: Context, graph: OperatorGraph, *, fusion: bool
-) -> frozenset[str]:
+def _swallowed(steps: Sequence[Step], ctx: Context, graph: OperatorGraph, *, fusion: bool) -> frozenset[str]:
     """Tensors inside fused steps."""
     kept = saved_tensors(graph.operators, ctx)
     plain = schedulable(steps, kept, graph.outputs, fusion=False)
@@ -73,9 +78,7 @@ def _swallowed(
     return frozenset(t for step in plain.steps for t in step.writes if t not in left)
 
 
-def _stops(
-    graph: OperatorGraph, ctx: Context, same: dict[str, str], swallowed: Collection[str]
-) -> list[int]:
+def _stops(graph: OperatorGraph, ctx: Context, same: dict[str, str], swallowed: Collection[str]) -> list[int]:
     """Positions after which the graph is cut; the last is its end."""
     end = len(graph.operators)
     first: dict[str, int] = {}
@@ -86,6 +89,8 @@ def _stops(
                 first.setdefault(same.get(t, t), i)
         for t in op.inputs:
             last[same.get(t, t)] = i
+    labels = {op.inputs[1] for op in graph.operators if op.kind is OpKind.LOSS}
+    first |= dict.fromkeys((t for t in graph.inputs if t not in labels), 0)
     last |= {same.get(t, t): end for t in graph.outputs}
     crossing, label = [0] * (end + 1), [0] * (end + 1)
     for number, (t, begin) in enumerate(first.items()):

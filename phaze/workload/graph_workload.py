@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from phaze.workload.cut import Segment, cut, signature, whole_context
-from phaze.workload.ir import Operator, OpKind, OperatorGraph, Tensor
+from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.layers import build_layer
 from phaze.workload.numerics import Optimizer, numerics
 from phaze.workload.sharding import Shard
@@ -59,6 +59,7 @@ class GraphWorkload:
         expert_plan: tuple[int, int, int] | None = None,
         fusion: bool = True,
     ) -> None:
+        """Wrap a forward model; without `global_batch` it is 32 samples per device."""
         self._model = model
         self._mode = mode
         self._global_batch = global_batch
@@ -171,7 +172,7 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
     operators, labels, losses = list(graph.operators), [], []
     for number, logits in enumerate(graph.outputs):
         suffix = "" if number == 0 else str(number + 1)
-        loss, label = f"loss{suffix}", f"labels{suffix}"
+        loss, label = (_free(f"{stem}{suffix}", tensors) for stem in ("loss", "labels"))
         rows = tensors[logits].shape[:-1]
         tensors[loss] = Tensor(loss, rows, 4)
         tensors[label] = Tensor(label, rows, LABEL_BYTES)
@@ -181,9 +182,14 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
         labels.append(label)
         losses.append(loss)
     frozen = MappingProxyType(tensors)
-    return OperatorGraph(
-        graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses)
-    )
+    return OperatorGraph(graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses))
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, lengthened until no tensor of the model has it."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _logits_role(op: Operator) -> Shard:
@@ -193,14 +199,17 @@ def _logits_role(op: Operator) -> Shard:
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:
-    """Turn dropouts into views and switch attention dropout off: a forward-only pass drops nothing."""
+    """Take dropouts out and switch attention dropout off: a forward-only pass drops nothing."""
+    source: dict[str, str] = {}
     operators = []
     for op in graph.operators:
-        changed = op
+        inputs = tuple(source.get(t, t) for t in op.inputs)
         if op.kind is OpKind.ELEMENTWISE and word(op, "function") == "dropout":
-            attributes = {k: v for k, v in op.attributes.items() if k != "function"}
-            changed = replace(op, kind=OpKind.VIEW, attributes=MappingProxyType(attributes))
-        elif op.kind is OpKind.ATTENTION and op.attributes.get("dropout"):
-            changed = replace(op, attributes=MappingProxyType({**op.attributes, "dropout": False}))
-        operators.append(changed)
-    return replace(graph, operators=tuple(operators))
+            source[op.outputs[0]] = inputs[0]
+        elif op.kind is OpKind.ATTENTION:
+            attributes = MappingProxyType({**op.attributes, "dropout": False})
+            operators.append(replace(op, inputs=inputs, attributes=attributes))
+        else:
+            operators.append(replace(op, inputs=inputs))
+    outputs = tuple(source.get(t, t) for t in graph.outputs)
+    return replace(graph, operators=tuple(operators), outputs=outputs)

@@ -137,6 +137,7 @@ class GraphBuilder:
     """Grows a graph operator by operator; each call returns the name of the tensor it made."""
 
     def __init__(self, name: str) -> None:
+        """Start an empty graph."""
         self._name = name
         self._tensors: dict[str, Tensor] = {}
         self._operators: list[Operator] = []
@@ -167,9 +168,7 @@ class GraphBuilder:
         self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
         return name
 
-    def split(
-        self, name: str, tensor: str, widths: Iterable[int], **attributes: object
-    ) -> tuple[str, ...]:
+    def split(self, name: str, tensor: str, widths: Iterable[int], **attributes: object) -> tuple[str, ...]:
         """Append a view with several outputs that cuts the last axis into pieces of the given widths."""
         *lead, _ = self.shape(tensor)
         pieces = []

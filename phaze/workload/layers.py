@@ -34,18 +34,15 @@ def build_layer(
     """Layer of a segment; `graph` and `ctx` are the undivided model's, `width` the tensor-parallel degree."""
     local = _divide(segment, graph, ctx, width)
     saved, own = _saved(segment, local)
-    forward = schedulable(
-        forward_steps(local.operators, local.ctx), saved, segment.outputs, fusion=fusion
-    )
+    forward = schedulable(forward_steps(local.operators, local.ctx), saved, segment.outputs, fusion=fusion)
     entering = local.ctx.activations(segment.inputs)
     backward, working = None, forward.peak_bytes(entering, saved)
     if ctx.training:
         backward, backward_peak = _backward(segment, graph, local, fusion=fusion)
         working = max(working, backward_peak)
-    prefix = segment.prefix
     return Layer(
         kind=segment.kind,
-        forward=forward.to_pass(prefix),
+        forward=forward.to_pass(segment.path),
         backward=backward,
         parameters=_parameters(local),
         saved_bytes=own,
@@ -69,7 +66,7 @@ def _divide(segment: Segment, graph: OperatorGraph, ctx: Context, width: int) ->
         sharder.add(op)
     flows = set(ctx.differentiable)
     for op in sharder.operators:
-        if not flows.isdisjoint(op.inputs):
+        if any(t in flows for t in op.inputs):
             flows.update(op.outputs)
     local = Context(sharder.tensors, ctx.parameters, flows, ctx.training, width)
     return _Local(tuple(sharder.operators), local)
@@ -95,9 +92,7 @@ def _size(piece: str, otherwise: float, tensors: Mapping[str, Tensor]) -> float:
     return float(tensors[piece].size_bytes) if piece in tensors else otherwise
 
 
-def _backward(
-    segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: bool
-) -> tuple[Pass, float]:
+def _backward(segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: bool) -> tuple[Pass, float]:
     """Backward pass and its peak of gradients alive at once."""
     ctx = local.ctx
     receiving = [t for t in segment.outputs if t in ctx.differentiable and t not in graph.outputs]
@@ -105,7 +100,7 @@ def _backward(
     steps, made = backward_steps(local.operators, ctx, receiving, wanted)
     scheduled: Schedulable = schedulable(steps, (), made, fusion=fusion)
     arriving = {incoming_gradient(t): ctx.bytes(t) for t in receiving}
-    return scheduled.to_pass(segment.prefix), scheduled.peak_bytes(arriving, ())
+    return scheduled.to_pass(segment.path), scheduled.peak_bytes(arriving, ())
 
 
 def _parameters(local: _Local) -> int:

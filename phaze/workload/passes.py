@@ -87,7 +87,7 @@ class Schedulable:
 
 def _named(work: Work, prefix: str) -> Work:
     """Work with a name relative to its layer, so that isomorphic layers read the same."""
-    return replace(work, name=work.name.removeprefix(f"{prefix}."))
+    return replace(work, name=work.name.removeprefix(f"{prefix}." if prefix else ""))
 
 
 def schedulable(
@@ -100,5 +100,3 @@ def schedulable(
     if fusion:
         resolved = fuse(resolved, frozenset(same.get(t, t) for t in kept), out)
     return Schedulable(resolved, out)
-
-
