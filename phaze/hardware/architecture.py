@@ -17,7 +17,6 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.hardware.units import si_value
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
-
 PUBLISHED = ("published_area_mm2", "published_tdp_w")
 """The vendor's figures an architecture may carry."""
 

@@ -56,7 +56,7 @@ def over_budget(
     area_limit_mm2: float | None = None,
     margin: float = 1.0,
 ) -> dict[Limit, Mask]:
-    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin` per package."""
+    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`."""
     area = area_mm2(table)
     none = np.zeros(len(table), dtype=np.bool_)
     return {

@@ -9,7 +9,7 @@ from phaze.hardware.power import power_parts_w, relative_voltage
 from phaze.hardware.table import ArchitectureTable
 
 LOWEST_SHARE = 0.1
-"""Lowest clock considered, as a share of the node's nominal one; at the voltage floor slower gains nothing."""
+"""Lowest clock considered, as a share of the node's nominal one; the voltage is at its floor there."""
 
 _SWITCHING = ("mac", "operands", "vector", "background")
 _STEPS = 40  # halves an interval of at most 10 x to below 1e-11 of the clock
