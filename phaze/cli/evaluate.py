@@ -8,7 +8,7 @@ import typer
 
 from phaze.cli import options as opt
 
-Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree [the best].")]
+Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).")]
 
 
 def command(
@@ -20,7 +20,7 @@ def command(
     tensor_parallel: Degree = None,
     pipeline_parallel: Degree = None,
     microbatch: Degree = None,
-    recompute: Annotated[str | None, typer.Option(help="none or full [the best].")] = None,
+    recompute: Annotated[str | None, typer.Option(help="none or full (default: the best).")] = None,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
     network: opt.Network = "default",

@@ -12,7 +12,9 @@ Workloads = Annotated[
     typer.Option("--workload", "-w", help="Built-in name, YAML or ONNX file; repeat for a common design."),
 ]
 Devices = Annotated[int, typer.Option(min=1, help="Accelerators the workload is spread over.")]
-GlobalBatch = Annotated[int | None, typer.Option(min=1, help="Samples per iteration [the workload's own].")]
+GlobalBatch = Annotated[
+    int | None, typer.Option(min=1, help="Samples per iteration (default: the workload's own).")
+]
 ModeOption = Annotated[str, typer.Option(help="training, prefill or decode.")]
 Attention = Annotated[str, typer.Option(help="flash (no s x s tensor is kept) or unfused.")]
 Network = Annotated[str, typer.Option(help="Built-in network or YAML file.")]
@@ -24,7 +26,7 @@ Area = Annotated[
 TdpMargin = Annotated[float, typer.Option(min=0.0, help="TDP over peak power.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 TimeLimit = Annotated[str, typer.Option(help="Stop after this long, for instance 10s or 2min.")]
-Out = Annotated[Path | None, typer.Option(help="Run directory [./results/WORKLOAD-UTCTIME].")]
+Out = Annotated[Path | None, typer.Option(help="Run directory (default: ./results/WORKLOAD-UTCTIME).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue in a run directory that holds something.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result document to stdout and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")]

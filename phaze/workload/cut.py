@@ -62,9 +62,7 @@ def cut(graph: OperatorGraph, ctx: Context, *, fusion: bool = True) -> tuple[Seg
     return _segments(graph, ctx, stops)
 
 
-def _swallowed(
-    steps: Sequence[Step], ctx: Context, graph: OperatorGraph, *, fusion: bool
-) -> frozenset[str]:
+def _swallowed(steps: Sequence[Step], ctx: Context, graph: OperatorGraph, *, fusion: bool) -> frozenset[str]:
     """Tensors inside fused steps."""
     kept = saved_tensors(graph.operators, ctx)
     plain = schedulable(steps, kept, graph.outputs, fusion=False)
@@ -73,9 +71,7 @@ def _swallowed(
     return frozenset(t for step in plain.steps for t in step.writes if t not in left)
 
 
-def _stops(
-    graph: OperatorGraph, ctx: Context, same: dict[str, str], swallowed: Collection[str]
-) -> list[int]:
+def _stops(graph: OperatorGraph, ctx: Context, same: dict[str, str], swallowed: Collection[str]) -> list[int]:
     """Positions after which the graph is cut; the last is its end."""
     end = len(graph.operators)
     first: dict[str, int] = {}

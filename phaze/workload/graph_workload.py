@@ -181,9 +181,7 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
         labels.append(label)
         losses.append(loss)
     frozen = MappingProxyType(tensors)
-    return OperatorGraph(
-        graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses)
-    )
+    return OperatorGraph(graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses))
 
 
 def _logits_role(op: Operator) -> Shard:

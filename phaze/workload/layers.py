@@ -34,9 +34,7 @@ def build_layer(
     """Layer of a segment; `graph` and `ctx` are the undivided model's, `width` the tensor-parallel degree."""
     local = _divide(segment, graph, ctx, width)
     saved, own = _saved(segment, local)
-    forward = schedulable(
-        forward_steps(local.operators, local.ctx), saved, segment.outputs, fusion=fusion
-    )
+    forward = schedulable(forward_steps(local.operators, local.ctx), saved, segment.outputs, fusion=fusion)
     entering = local.ctx.activations(segment.inputs)
     backward, working = None, forward.peak_bytes(entering, saved)
     if ctx.training:
@@ -95,9 +93,7 @@ def _size(piece: str, otherwise: float, tensors: Mapping[str, Tensor]) -> float:
     return float(tensors[piece].size_bytes) if piece in tensors else otherwise
 
 
-def _backward(
-    segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: bool
-) -> tuple[Pass, float]:
+def _backward(segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: bool) -> tuple[Pass, float]:
     """Backward pass and its peak of gradients alive at once."""
     ctx = local.ctx
     receiving = [t for t in segment.outputs if t in ctx.differentiable and t not in graph.outputs]

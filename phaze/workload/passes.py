@@ -100,5 +100,3 @@ def schedulable(
     if fusion:
         resolved = fuse(resolved, frozenset(same.get(t, t) for t in kept), out)
     return Schedulable(resolved, out)
-
-

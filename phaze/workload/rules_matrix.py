@@ -84,7 +84,9 @@ def _product(
 
 def _fused(groups: int, m: int, k: int, n: int) -> Gemm:
     """Build a product inside the flash kernel; its bytes are for reference, HBM sees none of them."""
-    return Gemm(groups, m, k, n, 2.0 * groups * m * k, 2.0 * groups * k * n, 2.0 * groups * m * n, Traffic.FUSED)
+    return Gemm(
+        groups, m, k, n, 2.0 * groups * m * k, 2.0 * groups * k * n, 2.0 * groups * m * n, Traffic.FUSED
+    )
 
 
 def _heads(op: Operator, ctx: Context) -> tuple[int, int, int, int, int]:
@@ -170,4 +172,3 @@ def model_flops(op: Operator, ctx: Context) -> float:
     """Multiply and add, forward plus one product per operand that needs a gradient; no recompute."""
     products = 1 + sum(x in ctx.differentiable for x in op.inputs[:2])
     return 2.0 * forward_macs(op, ctx) * products
-

@@ -311,7 +311,9 @@ def _collective(name: str, ctx: Context, reads: Mapping[str, float], writes: Map
     return Step(name, OpKind.ALL_REDUCE, work, reads, writes)
 
 
-def _unary(op: Operator, ctx: Context, cycles: float, extra_bytes: float = 0.0, *, hosts: bool = False) -> Step:
+def _unary(
+    op: Operator, ctx: Context, cycles: float, extra_bytes: float = 0.0, *, hosts: bool = False
+) -> Step:
     """Forward step with one pass over inputs, parameters and output."""
     extra = extra_bytes + ctx.parameter_bytes(op)
     writes = {t: ctx.bytes(t) for t in op.outputs}

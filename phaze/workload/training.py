@@ -88,7 +88,5 @@ def _settle(tensor: str, parts: list[str], ctx: Context, steps: list[Step]) -> s
     cycles = float((len(parts) - 1) * ctx.elements(tensor))
     name = f"{tensor}.sum"
     reads, writes = dict.fromkeys(parts, size), {total: size}
-    steps.append(
-        vector_step(name, OpKind.ELEMENTWISE, cycles, reads, writes, hosts=True, epilogue=True)
-    )
+    steps.append(vector_step(name, OpKind.ELEMENTWISE, cycles, reads, writes, hosts=True, epilogue=True))
     return total
