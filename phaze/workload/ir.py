@@ -167,6 +167,20 @@ class GraphBuilder:
         self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
         return name
 
+    def split(
+        self, name: str, tensor: str, widths: Iterable[int], **attributes: object
+    ) -> tuple[str, ...]:
+        """Append a view with several outputs that cuts the last axis into pieces of the given widths."""
+        *lead, _ = self.shape(tensor)
+        pieces = []
+        for i, width in enumerate(widths):
+            piece = Tensor(f"{name}.{i}", (*lead, width), self._tensors[tensor].element_bytes)
+            self._tensors[piece.name] = piece
+            pieces.append(piece.name)
+        made = tuple(pieces)
+        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, MappingProxyType(attributes)))
+        return made
+
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape

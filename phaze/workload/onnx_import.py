@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnx import NodeProto
+
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_operators import CONVERTERS, unsupported
+from phaze.workload.onnx_operators import CONVERTERS, MOVES, unsupported
 from phaze.workload.onnx_read import OnnxGraph, read_onnx
 from phaze.workload.onnx_shapes import Extent, infer_extents
 from phaze.workload.onnx_values import Array
@@ -42,12 +44,21 @@ class OnnxModel:
     def _lower(self, batch: int) -> OperatorGraph:
         builder = GraphBuilder(self.name)
         low = Lowering(self.source, self.extents, self.values, batch, builder)
-        nodes = self.source.live_nodes()
         for value in self.source.inputs:
             builder.input(value.name, low.shape(value.name), low.element_bytes(value.name))
-        for node in nodes:
-            CONVERTERS[node.op_type](low, node)
+        for node in self.source.live_nodes():
+            _convert(low, node)
         return builder.build([_classes_last(low, name) for name in self.source.outputs])
+
+
+def _convert(low: Lowering, node: NodeProto) -> None:
+    """Append a node's operators. Raises InputError for what ONNX's inference let through."""
+    if node.op_type not in MOVES and any(name in low.graph.read for name in node.output[1:]):
+        raise low.error(node, "hands out a second result, which is not supported")
+    try:
+        CONVERTERS[node.op_type](low, node)
+    except (IndexError, KeyError, ValueError) as error:
+        raise low.error(node, f"is malformed ({error})") from error
 
 
 def _classes_last(low: Lowering, name: str) -> str:

@@ -124,15 +124,10 @@ def _constants(graph: GraphProto) -> tuple[dict[str, TypeProto], dict[str, Tenso
 def _constant(attribute: AttributeProto, name: str) -> TensorProto:
     """The tensor of a Constant node, whichever way it is written."""
     value = helper.get_attribute_value(attribute)
-    if isinstance(value, SparseTensorProto):
-        return TensorProto(
-            name=name, data_type=value.values.data_type, dims=value.dims, data_location=TensorProto.EXTERNAL
-        )
-    if isinstance(value, TensorProto):
-        tensor = TensorProto(
-            name=name, data_type=value.data_type, dims=value.dims, data_location=TensorProto.EXTERNAL
-        )
-        if _is_small(value):
+    if isinstance(value, TensorProto | SparseTensorProto):
+        code = value.data_type if isinstance(value, TensorProto) else value.values.data_type
+        tensor = TensorProto(name=name, data_type=code, dims=value.dims, data_location=TensorProto.EXTERNAL)
+        if isinstance(value, TensorProto) and _is_small(value):
             tensor.CopyFrom(value)
             tensor.name = name
         return tensor
@@ -152,7 +147,18 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if not model.HasField("graph"):
         raise InputError(f"{path}: not an ONNX model (it holds no graph)")
+    if not all(isinstance(word, str) for word in _words(model.graph)):
+        raise InputError(f"{path}: not a readable ONNX model (a name in it is no text)")
     return model
+
+
+def _words(graph: GraphProto) -> Iterator[object]:
+    """Names in a graph; the protobuf library hands out those that are no UTF-8 as bytes."""
+    for value in (*graph.initializer, *graph.input, *graph.output):
+        yield value.name
+    for node in graph.node:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _is_small(tensor: TensorProto) -> bool:

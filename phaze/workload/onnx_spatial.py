@@ -15,7 +15,7 @@ def convert_convolution(low: Lowering, node: NodeProto) -> None:
     kernel = low.shape(node.input[1])
     groups = _integer(low.attributes(node).get("group", 1))
     channels, filters = low.shape(node.input[0])[1], kernel[0]
-    if kernel[1] * groups != channels or filters % groups:
+    if len(kernel) < 3 or kernel[1] * groups != channels or filters % groups:
         raise low.error(node, f"does not fit: {channels} channels, {groups} groups, weight {kernel}")
     out = node.output[0]
     window = _window(low, node, kernel[2:])
@@ -31,9 +31,7 @@ def convert_convolution(low: Lowering, node: NodeProto) -> None:
 
 
 def convert_pool(function: str, low: Lowering, node: NodeProto) -> None:
-    """MaxPool or AveragePool; a second output (indices) is not supported."""
-    if any(name in low.graph.read for name in node.output[1:]):
-        raise low.error(node, "hands out the indices of its maxima, which is not supported")
+    """MaxPool or AveragePool."""
     kernel = tuple(_integers(low.attributes(node)["kernel_shape"]))
     low.emit(node, OpKind.POOL, [node.input[0]], function=function, **_window(low, node, kernel))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from phaze.solvers.placement.instance import Edge, Optimizer, PlacementProblem, WidthModel
 
 FloatArray = NDArray[np.float64]
@@ -56,7 +56,7 @@ def stage_costs(problem: PlacementProblem, model: WidthModel) -> StageCosts:
     )
 
 
-def interval_sums(values: tuple[float, ...]) -> FloatArray:
+def interval_sums(values: ArrayLike) -> FloatArray:
     """Sum of values[i..j] at [i, j], added from left to right (differences of prefix sums would round)."""
     row = np.asarray(values, dtype=np.float64)
     return np.cumsum(np.triu(np.broadcast_to(row, (row.size, row.size))), axis=1)

@@ -1,0 +1,239 @@
+"""The certified search: bound every point, look at the most promising first, stop when nothing can be better.
+
+Points fall at one of four stages, each tighter and dearer than the one before:
+  budget      over a budget (area and power are known without evaluating)
+  roofline    model FLOPs at peak: not even a perfect placement could matter
+  path        critical-path and work bounds per layer, and the least time a placement of them can take
+  placement   schedule bounds and the exact stage partition of them
+What remains is evaluated: exact schedules, exact placement. A point matters only if its optimistic throughput
+at its own TDP is not dominated by an evaluated point, so that the frontier is complete, and with it the
+optimum of every objective that grows with throughput and falls with TDP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.factored import FactoredBounds
+from phaze.explore.frontier import Staircase
+from phaze.explore.progress import Clock, Progress
+from phaze.placement.plan import Plan
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+# Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
+ROUNDING = 1e-11
+BATCH = 256
+
+
+class Stage(IntEnum):
+    """How far a point got."""
+
+    ROOFLINE = 0
+    PATH = 1
+    PLACEMENT = 2
+    EXACT = 3
+
+
+@dataclass
+class Point:
+    """One evaluated point."""
+
+    row: int
+    setting: Setting
+    plan: Plan
+    throughput: float
+    bound: float  # upper bound on its throughput: equal unless a solver ran out of time
+
+
+@dataclass
+class Outcome:
+    """Everything a search found out; throughput in samples per second, per architecture row."""
+
+    feasible: Rows
+    over_budget_points: int
+    pruned_by: dict[str, int] = field(default_factory=dict)
+    evaluated: dict[tuple[int, Setting], Point] = field(default_factory=dict)
+    staircase: Staircase = field(default_factory=Staircase)
+    open_bound: FloatArray | None = None  # optimistic throughput of what was left when time was over, per feasible row
+    finished: bool = False
+
+    def best_per_row(self) -> dict[int, Point]:
+        """The best evaluated point of every architecture looked at."""
+        best: dict[int, Point] = {}
+        for point in self.evaluated.values():
+            if point.row not in best or point.throughput > best[point.row].throughput:
+                best[point.row] = point
+        return best
+
+
+class CertifiedSearch:
+    """Runs the search over the feasible rows of one table."""
+
+    def __init__(
+        self, evaluator: Evaluator, tdp_w: FloatArray, area_mm2: FloatArray, feasible: Rows, clock: Clock, progress: Progress
+    ) -> None:
+        self._evaluator = evaluator
+        self._tdp = tdp_w[feasible]
+        self._area = area_mm2[feasible]
+        self._rows = feasible
+        self._clock = clock
+        self._progress = progress
+        self._settings = evaluator.settings
+        self._batch = float(evaluator.task.cluster.global_batch)
+        over = (len(evaluator.table) - len(feasible)) * len(self._settings)
+        self.outcome = Outcome(feasible, over)
+        # Optimistic throughput per (setting, feasible row); -inf once a point is settled.
+        self._bound = np.full((len(self._settings), len(feasible)), np.inf)
+        self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
+        self._known = Staircase()  # throughput that some plan reaches, exact or not
+        self._open: tuple[Rows, Rows] = np.nonzero(np.zeros((0, 0)))
+        self._leading = 0
+
+    def run(self) -> Outcome:
+        """Search until nothing can be better or time is over."""
+        self._roofline()
+        factored = FactoredBounds(self._evaluator.task, self._evaluator.table)
+        self._seed(factored)
+        self._paths(factored)
+        self._refine()
+        self._close()
+        return self.outcome
+
+    # -- stages of bounding -------------------------------------------------------------------------------
+
+    def _roofline(self) -> None:
+        peak = self._evaluator.sustained_flops_per_s[self._rows] * self._evaluator.task.cluster.devices
+        self._bound[:] = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
+
+    def _seed(self, factored: FactoredBounds) -> None:
+        """Evaluate a few promising points of every power class, so that bounds have something to meet."""
+        order = np.argsort(self._tdp, kind="stable")
+        classes = np.array_split(order, min(32, len(order)))
+        sample = np.concatenate([c[np.argsort(-self._bound[0, c], kind="stable")[:48]] for c in classes])
+        trial = np.stack([self._path_bound(factored, k, sample) for k in range(len(self._settings))])
+        at = 0
+        for c in classes:
+            width = min(48, len(c))
+            part = trial[:, at : at + width]
+            for k in np.argsort(-part.max(axis=1), kind="stable")[:2]:
+                best = np.argsort(-part[k], kind="stable")[:2]
+                self._tighten(int(k), sample[at + best[part[k, best] > 0]])
+            at += width
+
+    def _paths(self, factored: FactoredBounds) -> None:
+        alive = np.flatnonzero(~self._dominated(self._bound[0]))
+        for k, setting in enumerate(self._settings):
+            if self._clock.over:
+                return
+            self._progress.update("bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}")
+            open_ = alive[self._stage[k, alive] == Stage.ROOFLINE]
+            bound = self._path_bound(factored, k, open_)
+            self._bound[k, open_] = np.minimum(self._bound[k, open_], bound)
+            self._stage[k, open_] = Stage.PATH
+
+    def _path_bound(self, factored: FactoredBounds, k: int, at: Rows) -> FloatArray:
+        setting = self._settings[k]
+        chain = self._evaluator.task.workload.chain(setting.microbatch, setting.tensor_parallel)
+        lower = factored.layer_times(chain, self._rows[at])
+        seconds = self._evaluator.quick_bound(setting, self._rows[at], lower)
+        return self._batch / seconds * (1 + ROUNDING)
+
+    def _refine(self) -> None:
+        """Tighten the most promising candidates first, then evaluate exactly what is still undominated."""
+        self._open = np.nonzero(~self._dominated(self._bound))
+        while not self._clock.over and len(at := self._most_promising(Stage.PATH)[1]):
+            self._tighten(self._leading, at)
+            self._report("refining")
+        while not self._clock.over and len(at := self._most_promising(Stage.PLACEMENT)[1]):
+            for position in at:
+                if self._clock.over or self._dominated_point(self._leading, position):
+                    continue
+                self._evaluate(self._leading, int(position))
+            self._report("evaluating")
+
+    def _most_promising(self, stage: Stage) -> tuple[int, Rows]:
+        """The setting of the undominated candidate with most to gain, and the best of that setting, best first."""
+        k, at = self._open
+        keep = ~self._dominated(self._bound[k, at], at) & (self._stage[k, at] < Stage.EXACT)
+        self._open = k, at = k[keep], at[keep]
+        here = self._stage[k, at] == stage
+        k, at = k[here], at[here]
+        if not len(at):
+            return 0, at
+        gain = self._bound[k, at] / np.maximum(self._known.best_at(self._tdp[at]), np.finfo(float).tiny)
+        self._leading = int(k[np.argmax(gain)])
+        mine = k == self._leading
+        return self._leading, at[mine][np.argsort(-gain[mine], kind="stable")[:BATCH]]
+
+    def _dominated(self, throughput: FloatArray, at: Rows | slice = slice(None)) -> NDArray[np.bool_]:
+        """Whether points of that optimistic throughput cannot matter; infeasible ones (0) never do."""
+        tdp = np.broadcast_to(self._tdp[at], throughput.shape)
+        flat = self._known.dominates(tdp.ravel(), throughput.ravel()).reshape(throughput.shape)
+        return flat | (throughput <= 0)
+
+    def _dominated_point(self, k: int, position: int) -> bool:
+        where = np.array([position])
+        return bool(self._dominated(self._bound[k, where], where)[0])
+
+    # -- one batch, one point ---------------------------------------------------------------------------
+
+    def _tighten(self, k: int, at: Rows) -> None:
+        """Schedule bounds and exact partition for a batch; plans that are reached join the known frontier."""
+        if not len(at):
+            return
+        setting, rows = self._settings[k], self._rows[at]
+        lower, upper = self._evaluator.timed(setting).bands(rows)
+        found = self._evaluator.bounds(setting, rows, lower, upper)
+        bound = self._batch / found.lower_s * (1 + ROUNDING)
+        self._bound[k, at] = np.minimum(self._bound[k, at], bound)
+        self._stage[k, at] = Stage.PLACEMENT
+        for position, seconds in zip(at, found.upper_s, strict=True):
+            if np.isfinite(seconds):
+                self._learn(int(position), self._batch / seconds)
+
+    def _learn(self, position: int, throughput: float) -> None:
+        self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), int(self._rows[position])))
+
+    def _evaluate(self, k: int, position: int) -> None:
+        """Exact schedules and exact placement of one point."""
+        setting, row = self._settings[k], int(self._rows[position])
+        seconds, plan = self._evaluator.exact(setting, row, self._clock.left_s)
+        self._stage[k, position] = Stage.EXACT
+        self._bound[k, position] = min(self._bound[k, position], self._batch / seconds * (1 + ROUNDING))
+        if plan is None:
+            return
+        throughput = self._batch / plan.iteration_s
+        bound = throughput if seconds == plan.iteration_s else float(self._bound[k, position])
+        self.outcome.evaluated[row, setting] = Point(row, setting, plan, throughput, bound)
+        self._learn(position, throughput)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _report(self, what: str) -> None:
+        done = len(self.outcome.evaluated)
+        self._progress.update(what, done, done + len(self._open[0]), f"{len(self._known.tdp_w)} frontier steps")
+
+    def _close(self) -> None:
+        """Count where points fell and keep what is left open as a bound."""
+        outcome = self.outcome
+        for point in outcome.evaluated.values():
+            position = int(np.searchsorted(self._rows, point.row))
+            key = (float(self._area[position]), point.row)
+            outcome.staircase.add(float(self._tdp[position]), point.throughput, key)
+        optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
+        outcome.open_bound = np.where(outcome.staircase.dominates(self._tdp, optimistic), 0.0, optimistic)
+        outcome.finished = not bool((outcome.open_bound > 0).any())
+        for stage, name in ((Stage.ROOFLINE, "roofline"), (Stage.PATH, "critical_path"), (Stage.PLACEMENT, "placement")):
+            outcome.pruned_by[name] = int((self._stage == stage).sum())
+        unfit = (self._stage == Stage.PATH) & (self._bound <= 0)
+        outcome.pruned_by["memory"] = int(unfit.sum())
+        outcome.pruned_by["critical_path"] -= outcome.pruned_by["memory"]
+        missing = int((self._stage == Stage.EXACT).sum()) - len(outcome.evaluated)
+        outcome.pruned_by["memory"] += missing

@@ -1,0 +1,155 @@
+"""One evaluator for every strategy: bounds and exact values of points, for a table of architectures.
+
+A point is an architecture with a microbatch size, a tensor-parallel width and a recompute choice; data and
+pipeline degrees, stage cuts and operator schedules are optimised inside it (definitions: search).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.model import CostModel
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.explore.request import Task
+from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s, sustained_flops_per_s
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import Recompute
+from phaze.placement.plan import Plan
+from phaze.placement.planner import Planner, Rates
+from phaze.scheduling.layers import LayerTimes, TimedChain
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """What distinguishes the points of one architecture."""
+
+    microbatch: int
+    tensor_parallel: int
+    recompute: Recompute
+
+
+@dataclass(frozen=True, slots=True)
+class PointBounds:
+    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
+
+    lower_s: FloatArray
+    upper_s: FloatArray
+
+
+@dataclass
+class Evaluator:
+    """Evaluates points of one task on one table of architectures; caches what they share."""
+
+    task: Task
+    table: ArchitectureTable
+    _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
+    _planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """The points of every architecture, in a fixed order."""
+        return tuple(
+            Setting(b, t, r)
+            for b in self.task.microbatches
+            for t in self.task.widths
+            for r in self.task.recomputes
+        )
+
+    @cached_property
+    def model(self) -> CostModel:
+        """Operator costs over the table."""
+        return CostModel(self.table, self.task.network)
+
+    @cached_property
+    def capacity_bytes(self) -> FloatArray:
+        """HBM capacity of every architecture, (A,)."""
+        return hbm_capacity_bytes(self.table)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Link bandwidth and optimizer speed of every architecture, (A,) each."""
+        return Rates(
+            np.asarray(self.table["link_bandwidth_bytes_per_s"], dtype=np.float64),
+            optimizer_s_per_parameter(self.table, self.task.workload.numerics),
+        )
+
+    @cached_property
+    def peak_flops_per_s(self) -> FloatArray:
+        """Peak of every architecture, (A,)."""
+        return peak_flops_per_s(self.table)
+
+    @cached_property
+    def sustained_flops_per_s(self) -> FloatArray:
+        """Peak at the clock that latencies use, (A,)."""
+        return sustained_flops_per_s(self.table)
+
+    @cached_property
+    def model_flops(self) -> float:
+        """Model FLOPs of one iteration, all devices together."""
+        b = self.task.microbatches[0]
+        return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
+
+    def timed(self, setting: Setting) -> TimedChain:
+        """The costed chain of layers behind a setting."""
+        key = (setting.microbatch, setting.tensor_parallel)
+        if key not in self._chains:
+            self._chains[key] = TimedChain(self.task.workload.chain(*key), self.model, self.table)
+        return self._chains[key]
+
+    def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
+        """The placement of a setting within one memory capacity."""
+        key = (setting, capacity_bytes)
+        if key not in self._planners:
+            self._planners[key] = Planner(
+                chain=self.timed(setting).chain,
+                numerics=self.task.workload.numerics,
+                cluster=self.task.cluster,
+                recompute=setting.recompute,
+                memory_bytes=capacity_bytes,
+                fixed=self.task.fixed,
+            )
+        return self._planners[key]
+
+    def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
+        """Positions within `rows` grouped by memory capacity."""
+        values, group = np.unique(self.capacity_bytes[rows], return_inverse=True)
+        return [(float(v), np.flatnonzero(group == g)) for g, v in enumerate(values)]
+
+    def quick_bound(self, setting: Setting, rows: Rows, lower: LayerTimes) -> FloatArray:
+        """A cheap lower bound on the iteration time from lower bounds on layer times, (A,) seconds."""
+        bound = np.empty(len(rows))
+        for capacity, at in self.capacities(rows):
+            planner = self.planner(setting, capacity)
+            bound[at] = planner.quick_bound(lower.take(at), self.rates.take(rows[at]))
+        return bound
+
+    def bounds(self, setting: Setting, rows: Rows, lower: LayerTimes, upper: LayerTimes) -> PointBounds:
+        """Tight bounds on the iteration time from bounds on layer times."""
+        low, high = np.empty(len(rows)), np.empty(len(rows))
+        for capacity, at in self.capacities(rows):
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            low[at], high[at] = planner.iteration_bounds(lower.take(at), rates)
+            open_ = np.flatnonzero((lower.forward_s[at] < upper.forward_s[at]).any(axis=1) | (lower.backward_s[at] < upper.backward_s[at]).any(axis=1))
+            if len(open_):
+                _, high[at[open_]] = planner.iteration_bounds(upper.take(at[open_]), rates.take(open_))
+        return PointBounds(low, high)
+
+    def exact(self, setting: Setting, row: int, time_limit_s: float) -> tuple[float, Plan | None]:
+        """(lower bound, best plan) of one point after exact scheduling and placement; no plan: does not fit."""
+        lower, upper = self.timed(setting).exact(row, time_limit_s)
+        planner = self.planner(setting, float(self.capacity_bytes[row]))
+        rates = self.rates.take(np.array([row]))
+        plan = planner.best(upper, rates)
+        if plan is None:
+            return np.inf, None
+        if (lower.forward_s < upper.forward_s).any() or (lower.backward_s < upper.backward_s).any():
+            relaxed = planner.best(lower, rates)
+            return (relaxed.iteration_s if relaxed else np.inf), plan
+        return plan.iteration_s, plan

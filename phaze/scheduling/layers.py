@@ -1,0 +1,77 @@
+"""Times of a model's unique layers over a table of architectures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from phaze.cost.model import CostModel
+from phaze.hardware.table import ArchitectureTable
+from phaze.scheduling.passes import Band, FloatArray, Rows, TimedPass
+from phaze.workload.work import LayerChain, Pass
+
+_EMPTY = Pass((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """Seconds one microbatch spends in each unique layer, (A, U) forward and backward."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+
+    def take(self, rows: Rows) -> LayerTimes:
+        """The same for some of the architectures."""
+        return LayerTimes(self.forward_s[rows], self.backward_s[rows])
+
+
+@dataclass(frozen=True)
+class TimedChain:
+    """A chain of layers whose passes are costed over a table of architectures."""
+
+    chain: LayerChain
+    model: CostModel
+    table: ArchitectureTable
+
+    @cached_property
+    def forward(self) -> tuple[TimedPass, ...]:
+        """Forward pass of each unique layer."""
+        return tuple(TimedPass(self.model.costs(layer.forward), self.table) for layer in self.chain.layers)
+
+    @cached_property
+    def backward(self) -> tuple[TimedPass, ...]:
+        """Backward pass of each unique layer (empty in inference)."""
+        return tuple(
+            TimedPass(self.model.costs(layer.backward or _EMPTY), self.table) for layer in self.chain.layers
+        )
+
+    def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+        """Proven (lower, upper) layer times for the architectures at `rows`."""
+        forward = [p.band(rows) for p in self.forward]
+        backward = [p.band(rows) for p in self.backward]
+        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
+
+    def exact(self, row: int, time_limit_s: float) -> tuple[LayerTimes, LayerTimes]:
+        """(lower, upper) layer times of one architecture after exact scheduling, (1, U) each.
+
+        Only passes whose band is open go to the exact solver; equal unless its time limit struck.
+        """
+        lower, upper = self.bands(np.array([row]))
+        for passes, low, high in (
+            (self.forward, lower.forward_s, upper.forward_s),
+            (self.backward, lower.backward_s, upper.backward_s),
+        ):
+            for u, timed in enumerate(passes):
+                if low[0, u] < high[0, u]:
+                    least, most, _ = timed.exact(row, time_limit_s)
+                    low[0, u], high[0, u] = max(low[0, u], least), min(high[0, u], most)
+        return lower, upper
+
+
+def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:
+    return LayerTimes(
+        np.stack([getattr(b, side) for b in forward], axis=1),
+        np.stack([getattr(b, side) for b in backward], axis=1),
+    )
