@@ -69,8 +69,10 @@ class Field(BaseModel):
                 raise InputError(f"{where}: {value!r} is not true or false")
             return value
         number = si_value(value, self.unit, where)
-        if not self.minimum <= number <= self.maximum or np.isinf(number):
-            bounds = f"from {self.minimum:g} to {self.maximum:g}"
+        if not self.minimum <= number <= self.maximum:
+            bounds = f"from {self.minimum:.10g}" + (
+                f" to {self.maximum:.10g}" if np.isfinite(self.maximum) else ""
+            )
             raise InputError(f"{where}: {value!r} is out of range; {self.name} takes {bounds} {self.unit}")
         if self.kind is FieldKind.INTEGER:
             if number != round(number):

@@ -7,7 +7,7 @@ from phaze.hardware.fields import Field, field_table
 
 _HEAD = """# Hardware fields and constants
 
-Generated from `phaze/hardware/fields.yaml` and `constants.yaml` by `phaze.hardware.reference_page`; do not edit.
+Generated from `phaze/hardware/fields.yaml` and `constants.yaml`; change those, not this page.
 """
 
 
@@ -27,7 +27,7 @@ def _fields() -> list[str]:
 
 def _scalars() -> list[str]:
     rows = [f"| `{n}` | {c.value:g} | {c.confidence} | {c.source} |" for n, c in constants().scalars.items()]
-    text = "The unit is the ending of the name. Confidence: H several sources, M one or derived, L assumed or tuned."
+    text = "The name ends in the unit. Confidence: H several sources, M one or derived, L assumed or tuned."
     head = ["## Constants", "", text, "", "| constant | value | confidence | source |"]
     return [*head, "|---|---|---|---|", *rows]
 
