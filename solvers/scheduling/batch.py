@@ -137,12 +137,11 @@ def _block(
     lower = (shortest + batch_lower.sweep(graph, shortest, forward=False)).max(axis=0)
     upper = np.full(lower.shape, np.inf)
     open_rows = np.flatnonzero(np.isfinite(lower))
-    for rule in batch_upper.RULES:
-        if not open_rows.size:
-            break
+    for rules in (batch_upper.RULES[:1], batch_upper.RULES[1:]):
         s, p = single[:, open_rows], parallel[:, open_rows]
         part = {unit: count[open_rows] for unit, count in cores.items()}
-        upper[open_rows] = np.minimum(upper[open_rows], rule(graph, s, p, part))
+        for rule in rules if open_rows.size else ():
+            upper[open_rows] = np.minimum(upper[open_rows], rule(graph, s, p, part))
         bound = batch_lower.lower_bound(graph, s, p, part, upper[open_rows])
         lower[open_rows] = np.maximum(lower[open_rows], bound)
         open_rows = open_rows[lower[open_rows] < upper[open_rows] * (1.0 - 1e-12)]

@@ -20,8 +20,8 @@ ROUNDS = 2
 MIXES = ((0.5, 0.5), (0.75, 0.25), (0.25, 0.75))
 """Weightings of two blocked units beside the pure ones; any convex mixture is valid."""
 
-BLENDS = (0.25, 0.5, 0.75, 1.0)
-"""Weights between the longest single operator and the work of all of them; any in [0, 1] is valid."""
+PARTS = (0.0, 0.5, 1.0)
+"""How much of the weight the longest single operator may take that the path leaves; any in [0, 1] is valid."""
 
 
 def sweep(graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None) -> FloatArray:
@@ -74,14 +74,15 @@ def _round(
     heads, tails, best = np.zeros_like(single), np.zeros_like(single), np.zeros_like(upper)
     struck = np.zeros(single.shape, dtype=bool)
     ranking = np.argsort(np.where(core, single, -1.0), axis=0)
+    path = _one_path(graph, np.where(core, shortest, 0.0))
     for share, blocking in shares:
         alone = np.where(share > 0.0, single * np.maximum(share, 1e-300), 0.0)
         work = alone
         if blocking:
             alone = np.where(np.isinf(single), np.inf, alone)
             work = np.where(core, np.minimum(alone, parallel), 0.0)
-            total, hopeless = _thresholds(single, parallel, alone, core, ranking, upper)
-            struck |= hopeless
+            total, hopeless = _thresholds(*(np.where(core, x, 0.0) for x in (single, parallel, alone)), path, ranking, upper)
+            struck |= hopeless & core
         else:
             total = work.sum(axis=0)
         np.maximum(best, total, out=best)
@@ -102,32 +103,78 @@ def _round(
     return best, bool(struck.any())
 
 
+def _one_path(graph: BatchGraph, shortest: FloatArray) -> NDArray[np.bool_]:
+    """(O, A): the operators of one longest path per architecture."""
+    tails = sweep(graph, shortest, forward=False)
+    reach = shortest + tails
+    target = reach.max(axis=0)
+    path = np.zeros(shortest.shape, dtype=bool)
+    started = np.zeros(target.shape, dtype=bool)
+    due = np.full(target.shape, -1)
+    for i in graph.order:
+        here = np.where(started, due == i, reach[i] >= target)
+        path[i], started = here, started | here
+        after = graph.successors[i]
+        if after:
+            following = np.asarray(after)[reach[list(after)].argmax(axis=0)]
+            due = np.where(here, following, due)
+    return path
+
+
 def _thresholds(
     single: FloatArray,
     parallel: FloatArray,
     alone: FloatArray,
-    core: NDArray[np.bool_],
+    path: NDArray[np.bool_],
     ranking: IntArray,
     upper: FloatArray,
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Core time (A,) if single and core-parallel operators may not overlap, and single modes it rules out (O, A).
 
-    Let M be the longest single-mode latency a schedule uses. Longer operators run core-parallel; the others,
-    while any of them runs single, exclude core-parallel ones for at least max(M, their share of the chip).
-    The least over M is the bound; where every M from some length on fails to beat `upper`, those modes are out.
+    Let M be the longest single-mode latency a schedule uses. Longer operators run core-parallel; the time during
+    which any other runs single is at least M, at least their `alone` share of the chip, and at least the sum
+    along the `path`; so at least any blend of the three. The least over M is the bound; where every M from some
+    length on fails to beat `upper`, those modes are out.
     """
-    ordered = np.take_along_axis(np.where(core, single, 0.0), ranking, axis=0)
-    every = np.take_along_axis(np.where(core, parallel, 0.0), ranking, axis=0)
-    some = np.take_along_axis(np.where(core, alone, 0.0), ranking, axis=0)
+    ordered = np.take_along_axis(single, ranking, axis=0)
+    every = np.take_along_axis(parallel, ranking, axis=0)
+    some = np.take_along_axis(alone, ranking, axis=0)
+    along = np.where(np.take_along_axis(path, ranking, axis=0), ordered, 0.0)
     longer = np.zeros_like(every)
-    longer[:-1] = np.cumsum(every[:0:-1], axis=0)[::-1]
-    bound = np.cumsum(np.minimum(every, some), axis=0) + longer
-    for blend in BLENDS:
-        least = np.minimum(every, (1.0 - blend) * some) if blend < 1.0 else np.zeros_like(some)
-        np.maximum(bound, np.cumsum(least, axis=0) + longer + blend * ordered, out=bound)
-    none = every.sum(axis=0)
-    best = np.minimum(bound.min(axis=0), none)
+    for k in range(len(every) - 1, 0, -1):
+        np.add(longer[k], every[k], out=longer[k - 1])
+    bound = np.full_like(every, -np.inf)
+    finite = np.isfinite(ordered)
+    some[~finite], along[~finite] = np.inf, 0.0
+    for of_longest, of_path in _blends(single, parallel, alone, path):
+        rest = 1.0 - of_longest - of_path
+        least = np.minimum(every, of_path * along + np.where(finite, rest * np.where(finite, some, 0.0), np.inf))
+        total = np.zeros_like(upper)
+        for k in range(len(every)):
+            total = total + least[k]
+            np.maximum(bound[k], total + longer[k] + of_longest * np.where(finite[k], ordered[k], 0.0), out=bound[k])
+    bound[~finite] = np.inf
+    best = np.minimum(bound.min(axis=0), longer[0] + every[0])
     failing = np.logical_and.accumulate((bound >= upper)[::-1], axis=0)[::-1]
     hopeless = np.zeros_like(failing)
     np.put_along_axis(hopeless, ranking, failing, axis=0)
-    return best, hopeless & core
+    return best, hopeless
+
+
+def _blends(
+    single: FloatArray, parallel: FloatArray, alone: FloatArray, path: NDArray[np.bool_]
+) -> list[tuple[FloatArray | float, FloatArray | float]]:
+    """Weights of the longest operator and of the path (shares take the rest): any in the simplex is valid.
+
+    Those pay that make single and core-parallel cost the same along the path, here on its average operator.
+    """
+    usable = path & np.isfinite(single) & np.isfinite(parallel) & (single > 0.0)
+    time = np.maximum(np.where(usable, single, 0.0).sum(axis=0), 1e-300)
+    ratio = np.clip(np.where(usable, parallel, 0.0).sum(axis=0) / time, 0.0, 1.0)
+    share = np.clip(np.where(usable, alone, 0.0).sum(axis=0) / time, 0.0, 1.0)
+    blends: list[tuple[FloatArray | float, FloatArray | float]] = [(0.0, 0.0), (1.0, 0.0)]
+    for part in PARTS:
+        longest = part * (1.0 - ratio)
+        of_path = (ratio - (1.0 - longest) * share) / np.maximum(1.0 - share, 1e-300)
+        blends.append((longest, np.clip(of_path, 0.0, 1.0 - longest)))
+    return blends

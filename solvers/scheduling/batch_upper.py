@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch_lower import sweep
+
 if TYPE_CHECKING:
     from .batch import BatchGraph
 
@@ -24,22 +26,21 @@ Rule = Callable[["BatchGraph", FloatArray, FloatArray, Mapping[str, IntArray]], 
 
 def dispatch(
     graph: BatchGraph,
-    duration: FloatArray,
-    whole: BoolArray,
-    priority: FloatArray,
+    single: FloatArray,
+    parallel: FloatArray,
     cores: Mapping[str, IntArray],
+    sharing: FloatArray,
 ) -> FloatArray:
-    """Makespan (A,): always start the operator that can start first, of those the one of highest priority.
+    """Makespan (A,): always start the operator that can start first, of those the one least slack.
 
-    `whole` (O, A) marks core-parallel operators.
+    Each runs in the mode that ends it first, except where `sharing` (O, A) is positive: while the cores are idle
+    such an operator goes to one core if the operators that could start now would take longer one after the other.
     """
-    state = _Dispatch(graph, duration, whole, cores)
-    makespan = np.zeros(duration.shape[1])
+    priority = _priority(graph, np.minimum(single, parallel))
+    state = _Dispatch(graph, single, parallel, cores, sharing)
+    makespan = np.zeros(single.shape[1])
     for _ in range(graph.size):
-        start = state.earliest()
-        now = start.min(axis=0)
-        chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
-        np.maximum(makespan, state.start(chosen, now), out=makespan)
+        np.maximum(makespan, state.step(priority), out=makespan)
     return makespan
 
 
@@ -47,44 +48,58 @@ class _Dispatch:
     """Cores and operators of every architecture between two starts."""
 
     def __init__(
-        self, graph: BatchGraph, duration: FloatArray, whole: BoolArray, cores: Mapping[str, IntArray]
+        self,
+        graph: BatchGraph,
+        single: FloatArray,
+        parallel: FloatArray,
+        cores: Mapping[str, IntArray],
+        sharing: FloatArray,
     ) -> None:
-        self.duration, self.whole, self.core = duration, whole, graph.core
+        self.single, self.parallel, self.sharing, self.core = single, parallel, sharing, graph.core
         self.follows = graph.adjacency
-        self.columns = np.arange(duration.shape[1])
-        self.waiting = np.repeat(graph.adjacency.sum(axis=0)[:, None], duration.shape[1], axis=1)
+        self.columns = np.arange(single.shape[1])
+        self.waiting = np.repeat(graph.adjacency.sum(axis=0)[:, None], single.shape[1], axis=1)
         self.ready = np.where(self.waiting > 0.0, np.inf, 0.0)
-        self.known = np.zeros_like(duration)
-        self.blocked_until = np.zeros(duration.shape[1])
-        self.cores_end = np.zeros(duration.shape[1])
+        self.known = np.zeros_like(single)
+        self.blocked_until = np.zeros(single.shape[1])
+        self.cores_end = np.zeros(single.shape[1])
+        self.serial = np.where(self.core[:, None] & np.isfinite(parallel), parallel, 0.0)
         self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
         self.free = {unit: _free_times(cores[unit], int(users.sum())) for unit, users in self.users.items()}
 
-    def earliest(self) -> FloatArray:
-        """Earliest start (O, A) given everything started so far; inf where not yet possible or already started."""
-        begin = np.zeros_like(self.ready)
+    def step(self, priority: FloatArray) -> FloatArray:
+        """Start one operator per architecture; its end (A,)."""
+        alone = np.maximum(self.ready, self._single_start())
+        whole = np.maximum(self.ready, self.cores_end)
+        faster = whole + self.parallel < alone + self.single
+        start = np.where(faster, whole, alone)
+        now = start.min(axis=0)
+        if self.sharing.any():
+            queue = np.where(self.ready <= now, self.serial, 0.0).sum(axis=0)
+            faster &= ~((self.sharing > 0.0) & (self.single <= queue) & (alone <= now))
+        chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
+        return self._run(chosen, faster[chosen, self.columns], now)
+
+    def _single_start(self) -> FloatArray:
+        """Earliest time (O, A) at which each operator finds one core of each of its units."""
+        begin = np.where(self.core[:, None], self.blocked_until, 0.0)
         for unit, users in self.users.items():
             begin[users] = np.maximum(begin[users], self.free[unit].min(axis=0))
-        begin[self.core] = np.maximum(begin[self.core], self.blocked_until)
-        begin = np.where(self.whole, self.cores_end, begin)
-        return np.maximum(begin, self.ready)
+        return begin
 
-    def start(self, chosen: IntArray, now: FloatArray) -> FloatArray:
-        """Run one operator per architecture from `now`; its end (A,)."""
+    def _run(self, chosen: IntArray, whole: BoolArray, now: FloatArray) -> FloatArray:
         at = (chosen, self.columns)
-        end = now + self.duration[at]
-        whole, core = self.whole[at], self.core[chosen]
+        end = now + np.where(whole, self.parallel[at], self.single[at])
         self.blocked_until = np.where(whole, end, self.blocked_until)
-        self.cores_end = np.where(core, np.maximum(self.cores_end, end), self.cores_end)
+        self.cores_end = np.where(self.core[chosen], np.maximum(self.cores_end, end), self.cores_end)
         for unit, users in self.users.items():
             columns = np.flatnonzero(users[chosen] & ~whole)
             free = self.free[unit]
             free[free[:, columns].argmin(axis=0), columns] = end[columns]
-        self.ready[at] = np.inf
-        self.waiting[at] = np.inf
         follows = self.follows[chosen].T
+        self.ready[at] = np.inf
         self.waiting -= follows
-        self.known = np.where(follows > 0.0, np.maximum(self.known, end), self.known)
+        self.known = np.maximum(self.known, follows * end)
         np.copyto(self.ready, self.known, where=(self.waiting == 0.0) & (follows > 0.0))
         return end
 
@@ -97,50 +112,27 @@ def _free_times(count: IntArray, users: int) -> FloatArray:
 
 def _priority(graph: BatchGraph, duration: FloatArray) -> FloatArray:
     """Longest path from the start of every operator: least slack first."""
-    from .batch_lower import sweep
-
     return duration + sweep(graph, duration, forward=False)
 
 
-def fastest(
+def eager(graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]) -> FloatArray:
+    """Every operator in the mode that ends it first."""
+    return dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
+
+
+def shared(
     graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
 ) -> FloatArray:
-    """Every operator in its faster mode."""
-    shortest = np.minimum(single, parallel)
-    return dispatch(graph, shortest, parallel < single, _priority(graph, shortest), cores)
+    """Operators that could start together share the chip where that is faster."""
+    return dispatch(graph, single, parallel, cores, np.ones((1, 1)))
 
 
-def alone(
+def shared_sinks(
     graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
 ) -> FloatArray:
-    """Every operator on one core where it can."""
-    shortest = np.minimum(single, parallel)
-    duration = np.where(np.isinf(single), parallel, single)
-    return dispatch(graph, duration, np.isinf(single), _priority(graph, shortest), cores)
+    """Only operators that nothing waits for share the chip; the others take all of it."""
+    return dispatch(graph, single, parallel, cores, (graph.adjacency.sum(axis=1) == 0.0)[:, None] * 1.0)
 
 
-def slack(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
-    """Core-parallel only where a single core would make the operator critical."""
-    from .batch_lower import sweep
-
-    shortest = np.minimum(single, parallel)
-    heads, priority = sweep(graph, shortest, forward=True), _priority(graph, shortest)
-    length = priority.max(axis=0)
-    whole = (parallel < single) & (heads + single + priority - shortest > length * (1.0 + 1e-12))
-    return dispatch(graph, np.where(whole, parallel, single), whole, priority, cores)
-
-
-def sinks(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
-    """Operators that nothing waits for on one core, beside the rest in its faster mode."""
-    shortest = np.minimum(single, parallel)
-    last = (graph.adjacency.sum(axis=1) == 0.0)[:, None] & np.isfinite(single)
-    whole = (parallel < single) & ~last
-    return dispatch(graph, np.where(whole, parallel, single), whole, _priority(graph, shortest), cores)
-
-
-RULES: tuple[Rule, ...] = (fastest, slack, alone, sinks)
-"""In the order of their cost-benefit: most architectures are settled by the first."""
+RULES: tuple[Rule, ...] = (eager, shared, shared_sinks)
+"""In the order in which they settle most architectures."""
