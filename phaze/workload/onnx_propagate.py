@@ -126,7 +126,7 @@ class Propagation:
             raise self._error(
                 f"{node_label(node)} has no known definition ({operator_type(node)})"
             ) from error
-        except (InferenceError, checker.ValidationError, RuntimeError) as error:
+        except (InferenceError, checker.ValidationError, RuntimeError, ValueError) as error:
             reason = str(error).removeprefix("[ShapeInferenceError] ").partition("\n")[0].rstrip(".")
             what = "does not keep the batch" if self.reference else "has impossible inputs"
             raise self._error(f"{node_label(node)} {what}: {reason}") from error
