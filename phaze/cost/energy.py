@@ -77,7 +77,7 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
 
 
 def static_w(table: ArchitectureTable) -> Floats:
-    """Watts that flow whatever runs, (A,): background (the share that stays when idle), leakage, HBM refresh."""
+    """Watts that flow whatever runs, (A,): background as far as it is not gated, leakage, HBM refresh."""
     e = energy_constants(table)
     total: Floats = e.background_w * e.idle_background + e.leakage_w + e.hbm_background_w
     return total

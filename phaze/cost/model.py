@@ -113,9 +113,8 @@ class PassCosts:
 
     def buffer_s(self, rows: Rows) -> Floats:
         """Seconds to move all bytes of the pass through the global buffer, (A,)."""
-        return (
-            self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]] * self.factors.cycle_s[rows]
-        )
+        cycles: Floats = self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]]
+        return cycles * self.factors.cycle_s[rows]
 
     def lower_s(self, rows: Rows) -> Floats:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""

@@ -42,4 +42,5 @@ def _link_s(work: Work, table: ArchitectureTable, network: Network) -> Floats:
     """Bytes of an all-reduce over the bandwidth of its tier, no latency."""
     bandwidth, _ = tier(network, work.link_group, table["link_bandwidth_bytes_per_s"])
     sent = wire_bytes(Collective.ALL_REDUCE, work.link_bytes, work.link_group)
-    return np.divide(sent, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0)
+    time: Floats = np.divide(sent, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0)
+    return time
