@@ -13,10 +13,10 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from phaze.cli.output import file_text
-    from phaze.hardware.catalogue import Catalogue, find
+    from phaze.cli.task import find_architecture
+    from phaze.hardware.architecture import dump_yaml
 
-    return file_text(find(Catalogue.ARCHITECTURE, name, {}))
+    return dump_yaml(find_architecture(name))
 
 
 app = noun_app("archs", "architectures", _rows, _show)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    workload: opt.Workloads,
+    workload: opt.Workload,
     arch: Annotated[list[str], typer.Option("--arch", "-a", help="Chips, YAML files or run directories.")],
     more: Annotated[
         list[str] | None, typer.Argument(help="Further architectures.", metavar="[ARCH]...")
@@ -29,26 +29,20 @@ def command(
 
     Example: dse compare --arch a100 h100 tpuv4 --workload gpt3
     """
-    from phaze.cli.output import choose, console, print_json
+    from phaze.cli.output import console, print_json
+    from phaze.cli.task import find_architecture, make_task
     from phaze.errors import InfeasibleError
-    from phaze.explore.evaluator import evaluate
-    from phaze.explore.request import EvaluateRequest
+    from phaze.explore.api import evaluate
     from phaze.report.compare import print_comparison
-    from phaze.workload.workload import Attention, Mode
 
+    task = make_task(
+        workload, mode=mode, attention=attention, devices=devices, global_batch=global_batch, network=network
+    )
+    chips = {name: find_architecture(name) for name in (*arch, *(more or ()))}
     rows: dict[str, Design | str] = {}
-    for name in (*arch, *(more or ())):
-        request = EvaluateRequest(
-            arch=name,
-            workloads=tuple(workload),
-            devices=devices,
-            global_batch=global_batch,
-            mode=choose(Mode, mode, "--mode"),
-            attention=choose(Attention, attention, "--attention"),
-            network=network,
-        )
+    for name, chip in chips.items():
         try:
-            rows[name] = evaluate(request)
+            rows[name] = evaluate(task, chip)
         except InfeasibleError as error:
             rows[name] = str(error)
     if json:

@@ -8,19 +8,19 @@ import typer
 
 from phaze.cli import options as opt
 
-Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree [the best].")]
+Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).")]
 
 
 def command(
     arch: Annotated[str, typer.Option("--arch", "-a", help="Built-in chip, YAML file or run directory.")],
-    workload: opt.Workloads,
+    workload: opt.Workload,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     data_parallel: Degree = None,
     tensor_parallel: Degree = None,
     pipeline_parallel: Degree = None,
     microbatch: Degree = None,
-    recompute: Annotated[str | None, typer.Option(help="none or full [the best].")] = None,
+    recompute: Annotated[str | None, typer.Option(help="none or full (default: the best).")] = None,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
     network: opt.Network = "default",
@@ -31,27 +31,28 @@ def command(
     Example: dse evaluate --arch a100 --workload gpt3 --devices 1024
     """
     from phaze.cli.output import choose, console, print_json
-    from phaze.explore.evaluator import evaluate
-    from phaze.explore.request import EvaluateRequest
+    from phaze.cli.task import find_architecture, make_task
+    from phaze.explore.api import evaluate
+    from phaze.placement.cluster import FixedDegrees, Recompute
     from phaze.report.design import print_design
-    from phaze.workload.workload import Attention, Mode
 
-    design = evaluate(
-        EvaluateRequest(
-            arch=arch,
-            workloads=tuple(workload),
-            devices=devices,
-            global_batch=global_batch,
-            data_parallel=data_parallel,
-            tensor_parallel=tensor_parallel,
-            pipeline_parallel=pipeline_parallel,
-            microbatch=microbatch,
-            recompute=recompute,
-            mode=choose(Mode, mode, "--mode"),
-            attention=choose(Attention, attention, "--attention"),
-            network=network,
-        )
+    fixed = FixedDegrees(
+        data_parallel,
+        tensor_parallel,
+        pipeline_parallel,
+        microbatch,
+        choose(Recompute, recompute, "--recompute") if recompute else None,
     )
+    task = make_task(
+        workload,
+        mode=mode,
+        attention=attention,
+        devices=devices,
+        global_batch=global_batch,
+        network=network,
+        fixed=fixed,
+    )
+    design = evaluate(task, find_architecture(arch))
     if json:
         print_json(design)
     else:

@@ -34,7 +34,13 @@ def command(
         return
     for entry in found:
         typer.secho(f"{entry.name} ({entry.kind})", bold=True)
-        typer.echo(f"  {entry.text}")
+        _echo(entry.text)
         for label, text in (("unit", entry.unit), ("default", entry.default), ("source", entry.source)):
             if text:
-                typer.echo(f"  {label}: {text}")
+                _echo(f"{label}: {text}")
+
+
+def _echo(text: str) -> None:
+    from textwrap import fill
+
+    typer.echo(fill(text, 80, initial_indent="  ", subsequent_indent="  ", break_long_words=False))

@@ -7,10 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 130
+"""Exit code of a run that was interrupted: 128 + SIGINT, as shells have it."""
+
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed; the second press raises KeyboardInterrupt."""
+def interruptible(on_interrupt: Callable[[], None] | None = None) -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether Ctrl-C was pressed.
+
+    The first press also calls `on_interrupt`; the second raises KeyboardInterrupt.
+    """
     pressed = False
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -18,6 +24,8 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
+        if on_interrupt is not None:
+            on_interrupt()
 
     before = signal.signal(signal.SIGINT, on_signal)
     try:

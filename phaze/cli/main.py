@@ -25,10 +25,10 @@ from phaze.cli import (
     sweep,
     workloads,
 )
+from phaze.cli.interrupt import INTERRUPTED
 from phaze.cli.output import print_error
 from phaze.errors import PhazeError
 
-INTERRUPTED = 130
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -80,12 +80,14 @@ def _guarded() -> int:
     except (KeyboardInterrupt, typer.Abort):
         print_error("interrupted before any answer was known")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (head, less) has left: not our failure. Python must not flush into the pipe again.
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) has left: not our failure; typer answers a closed pipe by SystemExit.
+        # Python must not flush into the pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except _ClickError as error:
-        print_error(_usage(error))
+        if text := _usage(error):
+            print_error(text)
         return 2
     return code if isinstance(code, int) else 0
 
@@ -95,7 +97,7 @@ def _usage(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dse"
     text = getattr(error, "format_message", error.__str__)()
-    return f"{' '.join(text.split()).rstrip('.')} (see {command} --help)" if text else f"see {command} --help"
+    return f"{' '.join(text.split()).rstrip('.')} (see {command} --help)" if text else ""
 
 
 if __name__ == "__main__":

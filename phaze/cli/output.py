@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -46,9 +47,9 @@ def print_error(error: BaseException | str) -> None:
     lines = ["dse: " + " ".join(str(error).split())]
     if isinstance(error, InfeasibleError):
         for short in error.shortfalls:
+            smallest = f"{short.demand:.4g} {short.unit}" if math.isfinite(short.demand) else "none at all"
             lines.append(
-                f"  {short.what}: given {short.limit:.4g} {short.unit}, "
-                f"smallest feasible {short.demand:.4g} {short.unit}"
+                f"  {short.what}: given {short.limit:.4g} {short.unit}, smallest feasible {smallest}"
             )
             lines += [f"    - {lever}" for lever in short.levers]
     sys.stderr.write("\n".join(lines) + "\n")

@@ -22,7 +22,7 @@ def command(
     x: Annotated[str, typer.Option("--x", help="Metric across.")] = "tdp",
     y: Annotated[str, typer.Option("--y", help="Metric upwards.")] = "throughput",
     format: Annotated[Format, typer.Option("--format", help="csv, json or svg.")] = Format.CSV,
-    out: Annotated[Path | None, typer.Option(help="File to write [stdout].")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
 ) -> None:
     """Export the evaluated designs that no other one beats on two metrics.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,26 +13,23 @@ from phaze.cli import options as opt
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
 
-INTERRUPTED = 130
-
 
 def command(
-    workload: opt.Workloads,
+    workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
-    mode: opt.ModeOption = "training",
-    attention: opt.Attention = "flash",
+    objective: Annotated[str, typer.Option(help="throughput, throughput_per_tdp or tdp.")] = "throughput",
     space: opt.Space = "default",
     network: opt.Network = "default",
-    objective: Annotated[
-        str,
-        typer.Option(help="throughput, throughput_per_tdp, tdp, area, energy_per_sample or memory."),
-    ] = "throughput",
+    node: opt.Node = None,
+    clock: opt.Clock = None,
+    tdp_margin: opt.TdpMargin = 1.0,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
     time_limit: opt.TimeLimit = "60s",
     gap: Annotated[float, typer.Option(min=0.0, help="Stop as soon as this gap is proven.")] = 0.0,
-    tdp_margin: opt.TdpMargin = 1.0,
     seed: opt.Seed = 0,
     out: opt.Out = None,
     resume: opt.Resume = False,
@@ -44,38 +40,43 @@ def command(
 
     Example: dse run --workload gpt3 --power 400W
     """
-    from phaze.cli.interrupt import interruptible
+    from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
+    from phaze.cli.task import make_budgets, make_space, make_task, run_folder
+    from phaze.explore.api import explore
+    from phaze.explore.progress import Clock
     from phaze.explore.request import ExploreRequest, Objective
-    from phaze.explore.search import explore
-    from phaze.quantity import parse_area, parse_power, parse_time
-    from phaze.runs.directory import default_directory, run_directory, write_run
-    from phaze.workload.workload import Attention, Mode
+    from phaze.quantity import parse_time
+    from phaze.runs.directory import run_directory, write_run
 
     request = ExploreRequest(
-        workloads=tuple(workload),
-        power_w=parse_power(power, "--power") if power else None,
-        area_mm2=parse_area(area, "--area") if area else None,
-        devices=devices,
-        global_batch=global_batch,
-        mode=choose(Mode, mode, "--mode"),
-        attention=choose(Attention, attention, "--attention"),
-        space=space,
-        network=network,
+        task=make_task(
+            workload,
+            mode=mode,
+            attention=attention,
+            devices=devices,
+            global_batch=global_batch,
+            network=network,
+        ),
+        space=make_space(space, node, clock),
+        budgets=make_budgets(power, area, tdp_margin),
         objective=choose(Objective, objective, "--objective"),
         time_limit_s=parse_time(time_limit, "--time-limit"),
         gap=gap,
-        tdp_margin=tdp_margin,
         seed=seed,
     )
-    folder = out or default_directory("+".join(Path(w).stem for w in workload), datetime.now(UTC))
-    with run_directory(folder, resume=resume), interruptible() as stop, progress(quiet=quiet) as report:
-        answer = explore(request, progress=report, stop=stop)
+    timer = Clock(request.time_limit_s)
+    with (
+        run_directory(run_folder(out, workload), resume=resume) as folder,
+        interruptible(timer.interrupt) as interrupted,
+        progress(quiet=quiet) as report,
+    ):
+        answer = explore(request, report, timer)
         document = with_command(answer.document)
         write_run(folder, document, answer.designs)
-        interrupted = stop()
+        stopped = interrupted()
     show(document, folder, json=json, quiet=quiet)
-    if interrupted:
+    if stopped:
         raise typer.Exit(INTERRUPTED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,11 @@ from phaze.cli import options as opt
 if TYPE_CHECKING:
     from phaze.explore.sweep import SweepPlan, SweepResult
 
-INTERRUPTED = 130
 JOURNAL = "study.journal"
 
 
 def command(
-    workload: opt.Workloads,
+    workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
     trials: Annotated[int, typer.Option(min=1, help="Designs to try, those of earlier runs included.")] = 100,
@@ -27,11 +27,13 @@ def command(
     objectives: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = "throughput,tdp",
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
-    mode: opt.ModeOption = "training",
-    attention: opt.Attention = "flash",
     space: opt.Space = "default",
     network: opt.Network = "default",
+    node: opt.Node = None,
+    clock: opt.Clock = None,
     tdp_margin: opt.TdpMargin = 1.0,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
     seed: opt.Seed = 0,
     out: opt.Out = None,
     resume: opt.Resume = False,
@@ -40,49 +42,44 @@ def command(
 ) -> None:
     """Sample the design space with Optuna; the study is a journal file and can be resumed.
 
+    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
+
     Example: dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp
     """
-    from phaze.cli.interrupt import interruptible
+    from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
-    from phaze.explore.evaluator import Evaluator
+    from phaze.cli.task import make_budgets, make_space, make_task, run_folder
+    from phaze.explore.api import evaluate
     from phaze.explore.metrics import metric
-    from phaze.explore.request import ExploreRequest
+    from phaze.explore.space_evaluator import SpaceEvaluator, parameters
     from phaze.explore.sweep import Sampler, SweepPlan, sweep
-    from phaze.hardware.space import load_space
-    from phaze.quantity import parse_area, parse_power
-    from phaze.runs.directory import default_directory, run_directory
-    from phaze.workload.workload import Attention, Mode
+    from phaze.runs.directory import run_directory
 
     started = datetime.now(UTC)
-    request = ExploreRequest(
-        workloads=tuple(workload),
-        power_w=parse_power(power, "--power") if power else None,
-        area_mm2=parse_area(area, "--area") if area else None,
-        devices=devices,
-        global_batch=global_batch,
-        mode=choose(Mode, mode, "--mode"),
-        attention=choose(Attention, attention, "--attention"),
-        space=space,
-        network=network,
-        tdp_margin=tdp_margin,
-        seed=seed,
+    task = make_task(
+        workload, mode=mode, attention=attention, devices=devices, global_batch=global_batch, network=network
     )
-    folder = out or default_directory("+".join(Path(w).stem for w in workload), started)
+    ranges = make_space(space, node, clock)
+    evaluator = SpaceEvaluator(ranges, make_budgets(power, area, tdp_margin), partial(evaluate, task))
+    folder = run_folder(out, workload)
     plan = SweepPlan(
-        parameters=load_space(space).parameters,
+        parameters=parameters(ranges),
         objectives=[metric(name.strip()) for name in objectives.split(",")],
         trials=trials,
         journal=folder / JOURNAL,
         sampler=choose(Sampler, sampler, "--sampler"),
         seed=seed,
     )
-    evaluator = Evaluator(request)
-    with run_directory(folder, resume=resume), interruptible() as stop, progress(quiet=quiet) as report:
-        result = sweep(evaluator, plan, report, stop)
-        _write(folder, result, [*workload, space, network], seed, started)
-        interrupted = stop()
+    with (
+        run_directory(folder, resume=resume),
+        interruptible() as interrupted,
+        progress(quiet=quiet) as report,
+    ):
+        result = sweep(evaluator, plan, report, interrupted)
+        _write(folder, result, [workload, space, network], seed, started)
+        stopped = interrupted()
     _show(result, plan, folder, json=json, quiet=quiet)
-    if interrupted:
+    if stopped:
         raise typer.Exit(INTERRUPTED)
 
 

@@ -7,7 +7,6 @@ sweep that was stopped and resumed visits the same designs as one that ran throu
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,13 +17,14 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.document import Design
 from phaze.explore.metrics import Metric
 
 BATCH = 8
+_CONSTRAINT = "missed limits"  # how far a design misses its limits; at most zero where it keeps them
 Choice = Mapping[str, Any]
 
 
@@ -166,12 +166,11 @@ def _evaluate(study: optuna.Study, plan: SweepPlan, answers: _Answers, trial: op
     trial.set_user_attr("fields", json.dumps(fields, sort_keys=True, default=str))
     if isinstance(answer, Design):
         trial.set_user_attr("design", answer.model_dump_json())
-        trial.set_user_attr("violation", 0.0)
         values = [metric.value(design_row(answer)) for metric in plan.objectives]
     else:
-        trial.set_user_attr("violation", answer)
         # Worst possible values; the samplers rank infeasible trials by their violation alone.
         values = [0.0 if metric.maximise else float("inf") for metric in plan.objectives]
+    trial.set_constraint(_CONSTRAINT, 0.0 if isinstance(answer, Design) else answer)
     study.tell(trial, values)
 
 
@@ -219,7 +218,7 @@ def _result(study: optuna.Study, plan: SweepPlan, answers: _Answers) -> SweepRes
             failure.shortfalls if failure else (),
         )
     found = tuple(designs.values())
-    infeasible = sum(trial.user_attrs["violation"] > 0 for trial in trials)
+    infeasible = sum(trial.constraints[_CONSTRAINT] > 0 for trial in trials)
     return SweepResult(found, non_dominated(found, plan.objectives), len(trials), infeasible)
 
 
@@ -231,7 +230,7 @@ def _seen(study: optuna.Study) -> dict[str, Design | float]:
             attrs = trial.user_attrs
             design = attrs.get("design")
             known[attrs["fields"]] = (
-                Design.model_validate_json(design) if design else float(attrs["violation"])
+                Design.model_validate_json(design) if design else trial.constraints[_CONSTRAINT]
             )
     return known
 
@@ -239,21 +238,13 @@ def _seen(study: optuna.Study) -> dict[str, Design | float]:
 def _sampler(plan: SweepPlan, first: int) -> optuna.samplers.BaseSampler:
     """A sampler whose randomness depends on the seed and the first trial of the batch alone."""
     seed = (plan.seed * 1_000_003 + first) % 2**32
-    with warnings.catch_warnings():
-        # Constraints are marked experimental in Optuna 4; the marker would reach the user's terminal.
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match plan.sampler:
-            case Sampler.RANDOM:
-                return optuna.samplers.RandomSampler(seed=seed)
-            case Sampler.NSGA2:
-                return optuna.samplers.NSGAIISampler(seed=seed, constraints_func=_constraint)
-            case Sampler.TPE:
-                return optuna.samplers.TPESampler(seed=seed, constraints_func=_constraint)
-
-
-def _constraint(trial: FrozenTrial) -> Sequence[float]:
-    """At most zero where the design is feasible."""
-    return (float(trial.user_attrs["violation"]),)
+    match plan.sampler:
+        case Sampler.RANDOM:
+            return optuna.samplers.RandomSampler(seed=seed)
+        case Sampler.NSGA2:
+            return optuna.samplers.NSGAIISampler(seed=seed)
+        case Sampler.TPE:
+            return optuna.samplers.TPESampler(seed=seed)
 
 
 def _violation(error: InfeasibleError) -> float:

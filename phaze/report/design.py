@@ -26,10 +26,10 @@ def plain_table(title: str, *columns: str) -> Table:
 
 
 def architecture(design: Design) -> Table:
-    """Every hardware field, two to a line."""
+    """Every hardware field that is not zero or off, two to a line."""
     table = plain_table("Architecture", "", "", "", "")
     table.show_header = False
-    pairs = [(fmt.label(k), fmt.field(k, v)) for k, v in design.architecture.items() if v is not None]
+    pairs = [(fmt.label(k), fmt.field(k, v)) for k, v in design.architecture.items() if v]
     half = (len(pairs) + 1) // 2
     for left, right in zip(pairs[:half], [*pairs[half:], ("", "")], strict=False):
         table.add_row(*(escape(text) for text in (*left, *right)))

@@ -33,8 +33,8 @@ def entries() -> tuple[Entry, ...]:
 
 def explain(name: str) -> tuple[Entry, ...]:
     """All meanings of a name; `-`, blanks, case and a unit suffix do not matter. Empty if unknown."""
-    wanted = _key(name)
-    return tuple(entry for entry in entries() if wanted in (_key(entry.name), _stem(entry.name)))
+    wanted = {_key(name), _stem(_key(name))}
+    return tuple(entry for entry in entries() if wanted & {_key(entry.name), _stem(entry.name)})
 
 
 def _words() -> Iterator[Entry]:
