@@ -65,7 +65,7 @@ def lower_bounds(ix: IndexedProblem, upper_s: float) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Relaxations:
-    """What does not depend on the incumbent: who precedes and follows whom (O, O), and weightings of units."""
+    """What no incumbent changes: who precedes and follows whom (O, O), and weightings of units."""
 
     above: Matrix
     below: Matrix

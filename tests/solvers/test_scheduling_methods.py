@@ -17,8 +17,7 @@ from phaze.solvers.scheduling import (
     critical_path,
     schedule,
 )
-
-from .schedule_oracle import optimum, problems
+from schedule_oracle import optimum, problems
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
