@@ -33,10 +33,16 @@ class Segment:
     kept_later: frozenset[str]
 
     @property
+    def first_name(self) -> str:
+        """Name of the first operator that does something."""
+        working = [op for op in self.operators if op.kind is not OpKind.VIEW]
+        return (working or self.operators)[0].name
+
+    @property
     def prefix(self) -> str:
         """Dotted path that the names of all working operators share; the first one's name otherwise."""
         names = [op.name.split(".") for op in self.operators if op.kind is not OpKind.VIEW]
-        names = names or [self.operators[0].name.split(".")]
+        names = names or [self.first_name.split(".")]
         shared = 0
         while all(len(n) > shared for n in names) and len({n[shared] for n in names}) == 1:
             shared += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from phaze.workload.layers import build_layer
 from phaze.workload.numerics import Optimizer, numerics
 from phaze.workload.sharding import Shard
 from phaze.workload.steps import Context, word
+from phaze.workload.training import trained_parameters
 from phaze.workload.work import Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
@@ -96,9 +98,9 @@ class GraphWorkload:
 
     @property
     def parameter_count(self) -> int:
-        """Parameters of the whole model, tied ones once."""
+        """Trained parameters of the whole model, tied ones once."""
         if self._parameter_count is None:
-            self._parameter_count = sum(t.elements for t in self._model.graph(1).parameters())
+            self._parameter_count = sum(t.elements for t in trained_parameters(self._model.graph(1)))
         return self._parameter_count
 
     def tensor_parallel_widths(self, limit: int) -> tuple[int, ...]:
@@ -155,12 +157,13 @@ class GraphWorkload:
 
 
 def _distinct(segments: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Names of the layers, a running number added where two would be the same."""
-    seen: dict[str, int] = {}
+    """Names of the layers: the shared prefix, the first operator where two share one, then numbers."""
+    prefixes = Counter(segment.prefix for segment in segments)
+    seen: Counter[str] = Counter()
     names = []
     for segment in segments:
-        name = segment.prefix
-        seen[name] = seen.get(name, 0) + 1
+        name = segment.prefix if prefixes[segment.prefix] == 1 else segment.first_name
+        seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return tuple(names)
 

@@ -16,6 +16,7 @@ from phaze.workload.training import (
     forward_steps,
     incoming_gradient,
     saved_tensors,
+    stored_statistics,
 )
 from phaze.workload.work import Layer, Pass
 
@@ -104,8 +105,10 @@ def _backward(segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: 
 
 
 def _parameters(local: _Local) -> int:
-    """Parameter elements of the layer on one device, each parameter once."""
-    names = {t for op in local.operators for t in op.inputs if local.ctx.tensors[t].is_parameter}
+    """Trained parameter elements of the layer on one device, each parameter once."""
+    read = {t for op in local.operators for t in op.inputs}
+    names = {t for t in read if local.ctx.tensors[t].is_parameter}
+    names -= {t for op in local.operators for t in stored_statistics(op)}
     return sum(local.ctx.elements(t) for t in names)
 
 

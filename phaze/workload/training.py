@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from phaze.workload.ir import Operator, OperatorGraph, OpKind
+from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context, Step, gradient_of, integer, vector_step
 
@@ -23,7 +23,7 @@ def differentiable(graph: OperatorGraph) -> frozenset[str]:
 
     Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained.
     """
-    fixed = {t for op in graph.operators for t in _statistics(op)}
+    fixed = {t for op in graph.operators for t in stored_statistics(op)}
     flows = {name for name, tensor in graph.tensors.items() if tensor.is_parameter} - fixed
     for op in graph.operators:
         if not flows.isdisjoint(op.inputs):
@@ -31,7 +31,13 @@ def differentiable(graph: OperatorGraph) -> frozenset[str]:
     return frozenset(flows)
 
 
-def _statistics(op: Operator) -> tuple[str, ...]:
+def trained_parameters(graph: OperatorGraph) -> tuple[Tensor, ...]:
+    """Parameters without the stored statistics of batch norms."""
+    fixed = {t for op in graph.operators for t in stored_statistics(op)}
+    return tuple(t for t in graph.parameters() if t.name not in fixed)
+
+
+def stored_statistics(op: Operator) -> tuple[str, ...]:
     """Inputs of a NORM that are running statistics."""
     count = integer(op, "statistics", 0) if op.kind is OpKind.NORM else 0
     return op.inputs[len(op.inputs) - count :]

@@ -137,7 +137,7 @@ class Transformer:
 
     def _unfused(self, name: str, q: str, k: str, v: str) -> str:
         """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each."""
-        d, g = self.d, self.g
+        d = self.d
         role = {"shard": Shard.HEADS, "shard_axis": 1, "shard_parts": ((d.heads, 1),)}
         by_head = (self.batch, d.heads, self.sequence, d.head)
         q, k, v = (
