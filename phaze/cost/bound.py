@@ -10,6 +10,7 @@ lone operators that use both kinds of cores are costed per architecture.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -19,7 +20,7 @@ from phaze.cost.factors import Factors, Floats, Rows
 from phaze.cost.tables import OperatorTables
 from phaze.workload.work import Pass, Unit
 
-_BLOCK = 4096  # architectures at a time for the operators costed one by one
+_BLOCK = 1024  # architectures at a time: gathered blocks stay in the cache
 
 _TENSOR = (Unit.TENSOR, Unit.TENSOR_VECTOR)
 _VECTOR = (Unit.VECTOR, Unit.TENSOR_VECTOR)
@@ -53,40 +54,65 @@ def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class LowerTables:
-    """Sums of block bounds in s: on clock levels x tensor sides x memory sides, and likewise for vectors.
+    """Bounds of one pass per distinct hardware combination.
 
-    The last four arrays hold the lone operators (last axis) that use both kinds of cores.
+    `tensor_s`, `floor_s`: (clock levels, tensor sides, memory sides); `vector_s`: likewise with vector
+    sides. Both sums over blocks add up to the bound; `floor_s` is the time that all bytes of the pass
+    take. The last three arrays hold the lone operators (last axis) that use both kinds of cores; their
+    fill is in `tensor_s`.
     """
 
-    factors: Factors
     tensor_s: Floats
     vector_s: Floats
+    floor_s: Floats
     tensor_cycles: Floats
     vector_cycles: Floats
     off_chip_s: Floats
-    fill_cycles: Floats
 
-    def makespan_s(self, rows: Rows) -> Floats:
-        """Lower bound on the makespan of any schedule on the given architectures, (A,)."""
-        f = self.factors
-        level, tensor, vector, memory = (
-            i[rows] for i in (f.clock_level, f.tensor_of, f.vector_of, f.memory_of)
-        )
-        total: Floats = self.tensor_s[level, tensor, memory] + self.vector_s[level, vector, memory]
-        if self.off_chip_s.shape[1]:
-            for start in range(0, len(rows), _BLOCK):
-                block = slice(start, start + _BLOCK)
-                total[block] += self._lone_s(rows[block])
-        return total
 
-    def _lone_s(self, rows: Rows) -> Floats:
-        f = self.factors
-        tensor, cycle_s = f.tensor_of[rows], f.cycle_s[rows, None]
-        time = np.maximum(self.tensor_cycles[tensor], self.vector_cycles[f.vector_of[rows]])
-        time *= cycle_s
-        np.maximum(time, self.off_chip_s[f.memory_of[rows]], out=time)
-        total: Floats = time.sum(axis=1) + (self.fill_cycles[tensor] * cycle_s).sum(axis=1)
-        return total
+def lower_s(factors: Factors, bounds: Sequence[LowerTables], rows: Rows) -> Floats:
+    """Lower bounds in s on the latency of passes under any schedule, (architectures, passes)."""
+    where = np.asarray(rows, dtype=np.intp)
+    width = len(bounds)
+    lone_count = [b.off_chip_s.shape[1] for b in bounds]
+    pass_of = np.repeat(np.eye(width), lone_count, axis=0)
+    tensor, vector, floor = (
+        np.stack([getattr(b, name).ravel() for b in bounds], axis=1)
+        for name in ("tensor_s", "vector_s", "floor_s")
+    )
+    lone = [
+        np.concatenate([getattr(b, name) for b in bounds], axis=1)
+        for name in ("tensor_cycles", "vector_cycles", "off_chip_s")
+    ]
+    total = np.empty((len(where), width))
+    for start in range(0, len(where), _BLOCK):
+        at = where[start : start + _BLOCK]
+        out = total[start : start + _BLOCK]
+        on_tensor, on_vector = _positions(factors, at)
+        np.take(tensor, on_tensor, axis=0, out=out, mode="clip")
+        out += np.take(vector, on_vector, axis=0)
+        if len(pass_of):
+            out += _lone_s(factors, lone, at) @ pass_of
+        np.maximum(out, np.take(floor, on_tensor, axis=0), out=out)
+    return total
+
+
+def _positions(factors: Factors, rows: Rows) -> tuple[Rows, Rows]:
+    """Flat positions of architectures in the tables of the tensor and of the vector side."""
+    f, memories = factors, len(factors.memory.hbm_bytes_per_s)
+    level, memory = f.clock_level[rows], f.memory_of[rows]
+    on_tensor: Rows = (level * len(f.tensor.cores) + f.tensor_of[rows]) * memories + memory
+    on_vector: Rows = (level * len(f.vector.cores) + f.vector_of[rows]) * memories + memory
+    return on_tensor, on_vector
+
+
+def _lone_s(factors: Factors, lone: list[Floats], rows: Rows) -> Floats:
+    """Latency without fill, in the faster mode, of the operators that use both kinds of cores."""
+    tensor_cycles, vector_cycles, off_chip_s = lone
+    time: Floats = np.take(tensor_cycles, factors.tensor_of[rows], axis=0)
+    np.maximum(time, np.take(vector_cycles, factors.vector_of[rows], axis=0), out=time)
+    time *= factors.cycle_s[rows, None]
+    return np.maximum(time, np.take(off_chip_s, factors.memory_of[rows], axis=0), out=time)
 
 
 @dataclass(frozen=True)
@@ -129,14 +155,16 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTable
     single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
     vector = _Side(factors.vector.cores, single, parallel, fill_least, off_chip)
     on_tensor, on_vector, lone = _sort_blocks(pass_)
+    level_cycle_s = factors.level_cycle_s[:, None, None]
+    lone_fill_s = t.fill_cycles[:, lone].sum(axis=1)[None, :, None] * level_cycle_s
+    buffer_s = t.buffer_cycles.sum(axis=1)[None, :, None] * level_cycle_s
     return LowerTables(
-        factors,
-        _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s),
+        _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s) + lone_fill_s,
         _sum_blocks(pass_, on_vector, vector, _VECTOR, factors.level_cycle_s),
+        np.maximum(buffer_s, t.hbm_s.sum(axis=1)),
         tensor_least[:, lone],
         vector_least[:, lone],
         off_chip[:, lone],
-        t.fill_cycles[:, lone],
     )
 
 

@@ -7,6 +7,7 @@ the arrays, which nothing hides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -14,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.bound import LowerTables, lower_tables
+from phaze.cost.bound import LowerTables, lower_s, lower_tables
 from phaze.cost.factors import Factors, Floats, Rows, factor_table
 from phaze.cost.tables import GemmTables, OperatorTables, operator_tables
 from phaze.hardware.network import Network
@@ -87,6 +88,13 @@ class CostModel:
             pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network)
         )
 
+    def lower_s(self, passes: Sequence[PassCosts], rows: Rows) -> Floats:
+        """Lower bounds in s of several passes of this model at once, (A, passes); see `PassCosts.lower_s`.
+
+        Many passes in one call cost a fraction of as many calls.
+        """
+        return lower_s(self.factors, [p.lower_tables for p in passes], rows)
+
 
 @dataclass(frozen=True)
 class PassCosts:
@@ -118,9 +126,7 @@ class PassCosts:
 
     def lower_s(self, rows: Rows) -> Floats:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
-        where = np.asarray(rows, dtype=np.intp)
-        bound: Floats = np.maximum(self.hbm_s(where), self.buffer_s(where))
-        return np.maximum(bound, self._lower.makespan_s(where))
+        return lower_s(self.factors, [self.lower_tables], rows)[:, 0]
 
     def attribution(self, rows: Rows) -> Attribution:
         """What each resource alone would take, for explaining a few architectures."""
@@ -156,7 +162,8 @@ class PassCosts:
         return np.maximum(self.tables.hbm_s, self.tables.link_s)
 
     @cached_property
-    def _lower(self) -> LowerTables:
+    def lower_tables(self) -> LowerTables:
+        """Bounds of the pass per distinct hardware combination, for `lower_s`."""
         return lower_tables(self.pass_, self.factors, self.tables)
 
     def _gather(self, rows: Rows, single: Floats, parallel: Floats) -> None:

@@ -21,9 +21,10 @@ def stream_bytes(work: Work, global_buffer_bytes: ArrayLike) -> Floats:
     """HBM bytes beside those of tiled products.
 
     A flash kernel re-reads the tensors that stream past the block it holds, once per further block. Half
-    of the global buffer holds the block; the other half takes what streams past it.
+    of the global buffer holds the block; the other half takes what streams past it. A buffer below two
+    bytes holds one byte at a time.
     """
-    held = np.asarray(global_buffer_bytes, dtype=np.float64) / 2
+    held = np.maximum(np.asarray(global_buffer_bytes, dtype=np.float64) / 2, 1.0)
     blocks = np.ceil(work.reread_rows_bytes / held)
     bytes_: Floats = work.stream_bytes + work.reread_bytes * np.maximum(blocks - 1, 0)
     return bytes_

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator, Setting
-from phaze.explore.factored import FactoredBounds
 from phaze.explore.frontier import Staircase
 from phaze.explore.progress import Clock, Progress
 from phaze.placement.plan import Plan
@@ -29,7 +28,8 @@ Rows = NDArray[np.intp]
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
 ROUNDING = 1e-11
-BATCH = 256
+BATCH = 1024  # points tightened together
+CLASSES, SAMPLE, SEEDS = 32, 48, 3  # power classes, architectures tried and points evaluated in each
 
 
 class Stage(IntEnum):
@@ -99,9 +99,8 @@ class CertifiedSearch:
     def run(self) -> Outcome:
         """Search until nothing can be better or time is over."""
         self._roofline()
-        factored = FactoredBounds(self._evaluator.task, self._evaluator.table)
-        self._seed(factored)
-        self._paths(factored)
+        self._seed()
+        self._paths()
         self._refine()
         self._close()
         return self.outcome
@@ -112,37 +111,38 @@ class CertifiedSearch:
         peak = self._evaluator.sustained_flops_per_s[self._rows] * self._evaluator.task.cluster.devices
         self._bound[:] = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
 
-    def _seed(self, factored: FactoredBounds) -> None:
+    def _seed(self) -> None:
         """Evaluate a few promising points of every power class, so that bounds have something to meet."""
         order = np.argsort(self._tdp, kind="stable")
-        classes = np.array_split(order, min(32, len(order)))
-        sample = np.concatenate([c[np.argsort(-self._bound[0, c], kind="stable")[:48]] for c in classes])
-        trial = np.stack([self._path_bound(factored, k, sample) for k in range(len(self._settings))])
-        at = 0
-        for c in classes:
-            width = min(48, len(c))
-            part = trial[:, at : at + width]
-            for k in np.argsort(-part.max(axis=1), kind="stable")[:2]:
-                best = np.argsort(-part[k], kind="stable")[:2]
-                self._tighten(int(k), sample[at + best[part[k, best] > 0]])
-            at += width
+        classes = np.array_split(order, min(CLASSES, len(order)))
+        best = [c[np.argsort(-self._bound[0, c], kind="stable")[:SAMPLE]] for c in classes]
+        sample = np.concatenate(best)
+        trial = np.stack([self._path_bound(k, sample) for k in range(len(self._settings))])
+        wanted: dict[int, list[int]] = {}
+        for columns in np.split(np.arange(len(sample)), np.cumsum([len(b) for b in best])[:-1]):
+            part = trial[:, columns]
+            for flat in np.argsort(-part, axis=None, kind="stable")[:SEEDS]:
+                k, column = divmod(int(flat), len(columns))
+                if part[k, column] > 0:
+                    wanted.setdefault(k, []).append(int(columns[column]))
+        for k, picked in wanted.items():
+            if not self._clock.over:
+                self._tighten(k, sample[picked])
 
-    def _paths(self, factored: FactoredBounds) -> None:
+    def _paths(self) -> None:
         alive = np.flatnonzero(~self._dominated(self._bound[0]))
         for k, setting in enumerate(self._settings):
             if self._clock.over:
                 return
             self._progress.update("bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}")
             open_ = alive[self._stage[k, alive] == Stage.ROOFLINE]
-            bound = self._path_bound(factored, k, open_)
+            bound = self._path_bound(k, open_)
             self._bound[k, open_] = np.minimum(self._bound[k, open_], bound)
             self._stage[k, open_] = Stage.PATH
 
-    def _path_bound(self, factored: FactoredBounds, k: int, at: Rows) -> FloatArray:
+    def _path_bound(self, k: int, at: Rows) -> FloatArray:
         setting = self._settings[k]
-        chain = self._evaluator.task.workload.chain(setting.microbatch, setting.tensor_parallel)
-        lower = factored.layer_times(chain, self._rows[at])
-        seconds = self._evaluator.quick_bound(setting, self._rows[at], lower)
+        seconds = self._evaluator.quick_bound(setting, self._rows[at])
         return self._batch / seconds * (1 + ROUNDING)
 
     def _refine(self) -> None:
@@ -167,7 +167,8 @@ class CertifiedSearch:
         k, at = k[here], at[here]
         if not len(at):
             return 0, at
-        gain = self._bound[k, at] / np.maximum(self._known.best_at(self._tdp[at]), np.finfo(float).tiny)
+        known = self._known.best_at(self._tdp[at])
+        gain = np.where(known > 0, self._bound[k, at] / np.where(known > 0, known, 1.0), np.inf)
         self._leading = int(k[np.argmax(gain)])
         mine = k == self._leading
         return self._leading, at[mine][np.argsort(-gain[mine], kind="stable")[:BATCH]]
@@ -189,8 +190,10 @@ class CertifiedSearch:
         if not len(at):
             return
         setting, rows = self._settings[k], self._rows[at]
-        lower, upper = self._evaluator.timed(setting).bands(rows)
-        found = self._evaluator.bounds(setting, rows, lower, upper)
+        known = self._known.best_at(self._tdp[at])
+        with np.errstate(divide="ignore"):
+            give_up_s = np.where(known > 0, self._batch / known * (1 + ROUNDING), np.inf)
+        found = self._evaluator.bounds(setting, rows, give_up_s)
         bound = self._batch / found.lower_s * (1 + ROUNDING)
         self._bound[k, at] = np.minimum(self._bound[k, at], bound)
         self._stage[k, at] = Stage.PLACEMENT

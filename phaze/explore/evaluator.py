@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.explore.request import Task
-from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s, sustained_flops_per_s
+from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
-from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.layers import TimedChain
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -88,7 +88,7 @@ class Evaluator:
     @cached_property
     def sustained_flops_per_s(self) -> FloatArray:
         """Peak at the clock that latencies use, (A,)."""
-        return sustained_flops_per_s(self.table)
+        return 2.0 * macs(self.table) * self.table["clock_hz"]
 
     @cached_property
     def model_flops(self) -> float:
@@ -122,23 +122,29 @@ class Evaluator:
         values, group = np.unique(self.capacity_bytes[rows], return_inverse=True)
         return [(float(v), np.flatnonzero(group == g)) for g, v in enumerate(values)]
 
-    def quick_bound(self, setting: Setting, rows: Rows, lower: LayerTimes) -> FloatArray:
-        """A cheap lower bound on the iteration time from lower bounds on layer times, (A,) seconds."""
-        bound = np.empty(len(rows))
+    def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
+        """A cheap lower bound on the iteration time, (A,) seconds; infinite where it cannot fit in memory."""
+        times, seconds = self.timed(setting).least(rows), np.empty(len(rows))
         for capacity, at in self.capacities(rows):
             planner = self.planner(setting, capacity)
-            bound[at] = planner.quick_bound(lower.take(at), self.rates.take(rows[at]))
-        return bound
+            seconds[at] = planner.quick_bound(times.take(at), self.rates.take(rows[at]))
+        return seconds
 
-    def bounds(self, setting: Setting, rows: Rows, lower: LayerTimes, upper: LayerTimes) -> PointBounds:
-        """Tight bounds on the iteration time from bounds on layer times."""
+    def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
+        """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
+
+        Infinite where the point cannot get below `give_up_s` (A,).
+        """
+        lower, upper = self.timed(setting).bands(rows)
         low, high = np.empty(len(rows)), np.empty(len(rows))
         for capacity, at in self.capacities(rows):
             planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            low[at], high[at] = planner.iteration_bounds(lower.take(at), rates)
-            open_ = np.flatnonzero((lower.forward_s[at] < upper.forward_s[at]).any(axis=1) | (lower.backward_s[at] < upper.backward_s[at]).any(axis=1))
+            low[at], choice = planner.iteration_s(lower.take(at), rates, give_up_s[at])
+            high[at] = low[at]
+            open_ = np.flatnonzero(lower.take(at).differs(upper.take(at)) & (choice >= 0))
             if len(open_):
-                _, high[at[open_]] = planner.iteration_bounds(upper.take(at[open_]), rates.take(open_))
+                times = upper.take(at[open_])
+                high[at[open_]] = planner.value(times, rates.take(open_), choice[open_])
         return PointBounds(low, high)
 
     def exact(self, setting: Setting, row: int, time_limit_s: float) -> tuple[float, Plan | None]:
@@ -149,7 +155,7 @@ class Evaluator:
         plan = planner.best(upper, rates)
         if plan is None:
             return np.inf, None
-        if (lower.forward_s < upper.forward_s).any() or (lower.backward_s < upper.backward_s).any():
+        if lower.differs(upper).any():
             relaxed = planner.best(lower, rates)
             return (relaxed.iteration_s if relaxed else np.inf), plan
         return plan.iteration_s, plan

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes
-from phaze.solvers.placement.partition import PartitionProblem, best_cuts, lower_bounds, weighted_bottlenecks
+from phaze.solvers.placement.partition import PartitionProblem, best_cuts, bottlenecks, lower_bounds, weighted_bottlenecks
 
 if TYPE_CHECKING:
     from phaze.placement.planner import Planner, Rates
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 _AT_ONCE = 8  # options solved together: enough to share the overhead, few enough to profit from what is learnt
 
 
@@ -31,7 +30,6 @@ class Iterations:
         self._options = planner.roomy
         self._weight_rate, self._latency = planner.weight_rates(rates, self._options)
         self._problems: dict[tuple[int, int | None], PartitionProblem] = {}
-        self._tight: BoolArray = np.zeros(len(self._options.stages), dtype=bool)
         self.lower: FloatArray = self._seconds(self._average_load())
 
     def _seconds(self, load_s: FloatArray) -> FloatArray:
@@ -70,29 +68,34 @@ class Iterations:
         short = o.microbatches[option] < o.stages[option]
         return int(o.pipeline_tier[option]), int(o.microbatches[option]) if short else None
 
-    def solve(self) -> tuple[FloatArray, IntArray]:
-        """(least iteration time (A,), option that reaches it (A,)); exact for the given layer times."""
-        best = np.full(len(self.lower), np.inf)
-        choice = np.zeros(len(self.lower), dtype=np.int64)
-        solved = np.zeros(self.lower.shape, dtype=bool)
+    def solve(self, give_up_s: FloatArray | None = None) -> tuple[FloatArray, IntArray]:
+        """(least iteration time (A,), option that reaches it (A,)); exact for the given layer times.
+
+        An architecture that cannot get below its `give_up_s` is told to take infinitely long.
+        """
+        best = np.full(len(self.lower), np.inf) if give_up_s is None else give_up_s.copy()
+        choice = np.full(len(self.lower), -1, dtype=np.int64)
+        stage = np.zeros(self.lower.shape, dtype=np.int8)
+        steps = (self._counted, self._partitioned, self._weighted)
         while True:
-            open_ = ~solved & (self.lower < best[:, None])
+            open_ = (stage < len(steps)) & (self.lower < best[:, None])
             rows = np.flatnonzero(open_.any(axis=1))
             if not len(rows):
-                return best, choice
+                return np.where(choice >= 0, best, np.inf), choice
             wanted = np.where(open_[rows], self.lower[rows], np.inf).argmin(axis=1)
-            group = self._group(wanted)
-            if not self._tight[group].all():
-                self._tighten(group)
-                continue
-            rows = rows[open_[np.ix_(rows, group)].any(axis=1)]
-            values = self._exact(rows, group)
-            solved[np.ix_(rows, group)] = True
-            self.lower[np.ix_(rows, group)] = values
-            least = values.argmin(axis=1)
-            found = values[np.arange(len(rows)), least]
-            better = found < best[rows]
-            best[rows[better]], choice[rows[better]] = found[better], group[least[better]]
+            level = int(stage[rows, wanted].min())
+            cheapest = stage[rows, wanted] == level
+            group = self._group(wanted[cheapest])
+            rows = rows[(open_ & (stage == level))[np.ix_(rows, group)].any(axis=1)]
+            at = np.ix_(rows, group)
+            values = np.maximum(steps[level](rows, group), self.lower[at])
+            self.lower[at] = values
+            stage[at] = np.maximum(stage[at], level + 1)
+            if level + 1 == len(steps):
+                least = values.argmin(axis=1)
+                found = values[np.arange(len(rows)), least]
+                better = found < best[rows]
+                best[rows[better]], choice[rows[better]] = found[better], group[least[better]]
 
     def _group(self, wanted: IntArray) -> IntArray:
         """The most wanted options that share one partition problem with the most wanted of all."""
@@ -102,31 +105,42 @@ class Iterations:
         same = [int(c) for c in candidates if self._key(int(c)) == key]
         return np.array(same[:_AT_ONCE], dtype=np.int64)
 
-    def _tighten(self, group: IntArray) -> None:
-        """Better bounds for every option with as many stages on the same tier as one of the group."""
-        o = self._options
-        tier = o.pipeline_tier[group[0]]
-        depths = np.unique(o.stages[group])
-        loads = lower_bounds(self._problem(int(tier), None), depths.tolist())
-        here = np.flatnonzero((o.pipeline_tier == tier) & np.isin(o.stages, depths))
-        full = np.zeros((len(self.lower), len(o.stages)))
-        full[:, here] = loads[:, np.searchsorted(depths, o.stages[here])]
-        self.lower = np.maximum(self.lower, self._seconds(full))
-        self._tight[here] = True
-
-    def _exact(self, rows: IntArray, group: IntArray) -> FloatArray:
-        o = self._options
+    def _counted(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Bounds that count layers, by averages and repeated kinds; no partition is made."""
         problem = self._problem(*self._key(int(group[0]))).select(rows)
-        slots = np.broadcast_to(o.slots[group].astype(np.float64), (len(rows), len(group)))
+        return self._at(lower_bounds(problem, self._options.stages[group].tolist()), rows, group)
+
+    def _partitioned(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Exact loads of the slowest stage, the largest stage's parameters still bounded from below."""
+        problem = self._problem(*self._key(int(group[0]))).select(rows)
+        return self._at(bottlenecks(problem, self._options.stages[group].tolist()), rows, group) * (1 - 1e-12)
+
+    def _at(self, load_s: FloatArray, rows: IntArray, group: IntArray) -> FloatArray:
+        weight = self._planner.least_weight[self._options.stages[group] - 1]
+        rate = self._weight_rate[np.ix_(rows, group)]
+        seconds: FloatArray = load_s * self._options.slots[group] + weight * rate + self._latency[group]
+        return seconds
+
+    def _weighted(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Exact values."""
+        o = self._options
         found = weighted_bottlenecks(
-            problem,
+            self._problem(*self._key(int(group[0]))).select(rows),
             o.stages[group].tolist(),
             self._planner.parameters,
-            slots,
+            o.slots[group].astype(np.float64),
             self._weight_rate[np.ix_(rows, group)],
         )
         value: FloatArray = found.value + self._latency[group]
         return value
+
+    def value(self, choice: IntArray) -> FloatArray:
+        """Exact iteration time (A,) of one given option per architecture; infinite where it is -1."""
+        seconds = np.full(len(choice), np.inf)
+        for option in np.unique(choice[choice >= 0]):
+            rows = np.flatnonzero(choice == option)
+            seconds[rows] = self._weighted(rows, np.array([option]))[:, 0]
+        return seconds
 
     # -- the plan of the first architecture -------------------------------------------------------------------
 

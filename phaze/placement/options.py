@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.collective import tier
 from phaze.placement.cluster import Cluster, FixedDegrees, data_degrees
 from phaze.workload.work import LayerChain
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
 SCALE_UP, SCALE_OUT = 0, 1
 
 
@@ -71,3 +73,9 @@ def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: in
     domain = cluster.network.scale_up_devices
     same = np.ones_like(depth)
     return np.stack([d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)])
+
+
+def tier_of(cluster: Cluster, code: int, link_bytes_per_s: FloatArray) -> tuple[FloatArray, float]:
+    """Bandwidth (A,) and latency in s between devices on one tier."""
+    domain = cluster.network.scale_up_devices
+    return tier(cluster.network, domain if code == SCALE_UP else domain + 1, link_bytes_per_s)

@@ -12,16 +12,16 @@ ends, and rate = gradient reduction plus optimizer step per parameter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import all_gather_s
+from phaze.cost.collective import Collective, collective_s
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.iterations import Iterations
 from phaze.placement.memory import ChainMemory
-from phaze.placement.options import SCALE_UP, Options, options
+from phaze.placement.options import SCALE_OUT, SCALE_UP, Options, options, tier_of
 from phaze.placement.plan import Plan
 from phaze.placement.quick import quick_bound
 from phaze.scheduling.layers import LayerTimes
@@ -50,6 +50,16 @@ class Rates:
     def take(self, rows: NDArray[np.intp]) -> Rates:
         """The same for some of the architectures."""
         return Rates(self.link_bytes_per_s[rows], self.optimizer_s[rows])
+
+
+@lru_cache(maxsize=256)
+def least_weights(weights: tuple[float, ...], kinds: tuple[int, ...]) -> tuple[float, ...]:
+    """Smallest possible largest sum of a stage, with at most 1..L stages (shared by all microbatch sizes)."""
+    row = np.array([weights])
+    layers = row.shape[1]
+    anywhere = StageLimits(np.full((layers, layers), layers), None)
+    problem = PartitionProblem(row, row, np.zeros((1, layers + 1)), anywhere, np.array(kinds))
+    return tuple(bottlenecks(problem, range(1, layers + 1))[0].tolist())
 
 
 @dataclass(frozen=True)
@@ -117,11 +127,7 @@ class Planner:
     @cached_property
     def least_weight(self) -> FloatArray:
         """Smallest possible largest stage, in parameters, with at most S = 1..L stages, memory aside, (L,)."""
-        layers = len(self.index)
-        anywhere = StageLimits(np.full((layers, layers), layers), None)
-        weights = self.parameters[None, :]
-        problem = PartitionProblem(weights, weights, np.zeros((1, layers + 1)), anywhere, self.index)
-        return bottlenecks(problem, range(1, layers + 1))[0]
+        return np.array(least_weights(tuple(self.parameters.tolist()), self.chain.index))
 
     def _per_layer(self, field: str) -> FloatArray:
         values = np.array([getattr(layer, field) for layer in self.chain.layers], dtype=np.float64)
@@ -129,31 +135,43 @@ class Planner:
 
     # -- per architecture ------------------------------------------------------------------------------------
 
-    def problem(self, times: LayerTimes, rates: Rates, tier: int, in_flight: int | None) -> PartitionProblem:
+    def problem(self, times: LayerTimes, rates: Rates, pipeline_tier: int, in_flight: int | None) -> PartitionProblem:
         """The partition problem of (A,) architectures when stages exchange tensors over one tier."""
         forward, backward = times.forward_s[:, self.index], times.backward_s[:, self.index]
         plain = forward + backward
         redo = plain + forward if self.recompute is Recompute.FULL else plain
         return PartitionProblem(
-            plain, redo, self.boundaries(rates, tier), self.memory.limits(in_flight), self.index
+            plain, redo, self.boundaries(rates, pipeline_tier), self.memory.limits(in_flight), self.index
         )
 
-    def boundaries(self, rates: Rates, tier: int) -> FloatArray:
+    def boundaries(self, rates: Rates, pipeline_tier: int) -> FloatArray:
         """Seconds per microbatch that a cut before layer i costs each of the two stages it separates, (A, L+1).
 
         The group's devices send 1/t of the tensor each and gather the rest inside the group (Narayanan et al.,
         SC'21, section 4.1); in training the gradient comes back the same way. Charged at both ends, never
         hidden: each stage sends one way and receives (with the gather) the other way.
         """
-        width = self.chain.tensor_parallel
-        network = self.cluster.network
-        bandwidth = network.bandwidth_bytes_per_s(tier, rates.link_bytes_per_s)[:, None]
+        seconds = np.zeros((len(rates.link_bytes_per_s), len(self.index) + 1))
         cut_bytes = self._per_layer("output_bytes")[None, :-1]
-        send = cut_bytes / width / bandwidth + network.latency_s(tier)
-        gather = all_gather_s(cut_bytes, width, rates.link_bytes_per_s[:, None], network.latency_s(SCALE_UP))
-        seconds = np.zeros((len(bandwidth), len(self.index) + 1))
-        seconds[:, 1:-1] = send * (2 if self.training else 1) + gather
+        seconds[:, 1:-1] = self.transfer_s(cut_bytes, rates, pipeline_tier)
         return seconds
+
+    def transfer_s(self, cut_bytes: FloatArray, rates: Rates, pipeline_tier: int) -> FloatArray:
+        """What a cut with tensors of these bytes (broadcast against (A, 1)) costs a stage, in seconds."""
+        width, links = self.chain.tensor_parallel, rates.link_bytes_per_s
+        bandwidth, latency_s = tier_of(self.cluster, pipeline_tier, links)
+        inside, inside_latency_s = tier_of(self.cluster, SCALE_UP, links)
+        send = cut_bytes / width / bandwidth[:, None] + latency_s
+        gather = collective_s(Collective.ALL_GATHER, cut_bytes, width, inside[:, None], inside_latency_s)
+        seconds: FloatArray = send * (2 if self.training else 1) + gather
+        return seconds
+
+    def least_transfer_s(self, rates: Rates, pipeline_tier: int) -> FloatArray:
+        """What the cheapest cut costs a stage, (A,)."""
+        smallest = self._per_layer("output_bytes")[:-1].min(initial=np.inf, keepdims=True)
+        if not np.isfinite(smallest[0]):
+            return np.zeros(len(rates.link_bytes_per_s))
+        return self.transfer_s(smallest[None, :], rates, pipeline_tier)[:, 0]
 
     def weight_rates(self, rates: Rates, chosen: Options) -> tuple[FloatArray, FloatArray]:
         """(A, O) seconds per parameter of the largest stage, and (O,) latency of the gradient reduction.
@@ -161,15 +179,14 @@ class Planner:
         Ring all-reduce of the gradients, 2 (d - 1) / d of their bytes, then the optimizer step.
         """
         d = chosen.data_parallel
-        network = self.cluster.network
         share = 2 * (d - 1) / d * self.numerics.gradient_bytes
         reduction = np.zeros((len(rates.optimizer_s), len(d)))
         latency = np.zeros(len(d))
-        for tier in (0, 1):
-            here = chosen.data_tier == tier
-            bandwidth = network.bandwidth_bytes_per_s(tier, rates.link_bytes_per_s)[:, None]
-            reduction[:, here] = share[None, here] / bandwidth
-            latency[here] = 2 * (d[here] - 1) * network.latency_s(tier)
+        for code in (SCALE_UP, SCALE_OUT):
+            here = chosen.data_tier == code
+            bandwidth, latency_s = tier_of(self.cluster, code, rates.link_bytes_per_s)
+            reduction[:, here] = share[None, here] / bandwidth[:, None]
+            latency[here] = 2 * (d[here] - 1) * latency_s
         step = rates.optimizer_s[:, None] if self.training else 0.0
         return reduction + step, latency * (self.numerics.gradient_bytes > 0)
 
@@ -177,11 +194,20 @@ class Planner:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where nothing can fit in memory."""
         return quick_bound(self, times, rates)
 
-    def iteration_s(self, times: LayerTimes, rates: Rates) -> FloatArray:
-        """The least iteration time, (A,) seconds, exact for these layer times; infinite where nothing fits."""
+    def iteration_s(
+        self, times: LayerTimes, rates: Rates, give_up_s: FloatArray | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """The least iteration time, (A,) seconds, exact for these layer times, and the option that reaches it.
+
+        Infinite, with option -1, where nothing fits or `give_up_s` (A,) cannot be beaten.
+        """
         if not len(self.roomy.stages):
-            return np.full(len(times.forward_s), np.inf)
-        return Iterations(self, times, rates).solve()[0]
+            return np.full(len(times.forward_s), np.inf), np.full(len(times.forward_s), -1)
+        return Iterations(self, times, rates).solve(give_up_s)
+
+    def value(self, times: LayerTimes, rates: Rates, choice: IntArray) -> FloatArray:
+        """Iteration time (A,) of a given option per architecture."""
+        return Iterations(self, times, rates).value(choice)
 
     def best(self, times: LayerTimes, rates: Rates) -> Plan | None:
         """The best plan of one architecture, or None where nothing fits."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.options import SCALE_OUT, SCALE_UP
+from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
 from phaze.scheduling.layers import LayerTimes
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray
     redo = planner.memory.recompute
     spare = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
     total = forward + backward + (forward if redo else 0.0)
-    cuts = {t: planner.boundaries(rates, t)[:, 1:-1].min(axis=1, initial=np.inf) for t in (SCALE_UP, SCALE_OUT)}
+    cuts = {t: planner.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
     step = rates.optimizer_s if planner.training else 0.0
     for several, pipeline, data, coefficients in _coefficients(planner, spare):
         c0, c1, c2, c3, c4, c5 = coefficients
         work = total if several else forward + backward
-        cut = cuts[pipeline] if several and len(planner.index) > 1 else 0.0
-        bandwidth = planner.cluster.network.bandwidth_bytes_per_s(data, rates.link_bytes_per_s)
+        cut = cuts[pipeline] if several else 0.0
+        bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
         seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + c3 / bandwidth + c4 * step + c5
         np.minimum(best, seconds, out=best)
     return best * (1 - 1e-12)
@@ -80,8 +80,8 @@ def _undominated(rows: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         power = np.floor(np.log(rows) / np.log(_GRID))
     coarse = np.unique(np.where(rows > 0, _GRID**power, 0.0), axis=0)
-    kept: list[FloatArray] = []
+    kept = np.empty((0, rows.shape[1]))
     for row in coarse[np.argsort(coarse.sum(axis=1), kind="stable")]:
-        if not any((other <= row).all() for other in kept):
-            kept.append(row)
-    return np.array(kept).reshape(-1, rows.shape[1])
+        if not (kept <= row).all(axis=1).any():
+            kept = np.vstack([kept, row])
+    return kept

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
@@ -26,6 +27,11 @@ class LayerTimes:
         """The same for some of the architectures."""
         return LayerTimes(self.forward_s[rows], self.backward_s[rows])
 
+    def differs(self, other: LayerTimes) -> NDArray[np.bool_]:
+        """Architectures (A,) where some layer's time is not the same."""
+        forward = (self.forward_s != other.forward_s).any(axis=1)
+        return np.asarray(forward | (self.backward_s != other.backward_s).any(axis=1))
+
 
 @dataclass(frozen=True)
 class TimedChain:
@@ -45,6 +51,13 @@ class TimedChain:
         """Backward pass of each unique layer (empty in inference)."""
         return tuple(
             TimedPass(self.model.costs(layer.backward or _EMPTY), self.table) for layer in self.chain.layers
+        )
+
+    def least(self, rows: Rows) -> LayerTimes:
+        """Cheap lower bounds on layer times for the architectures at `rows`."""
+        return LayerTimes(
+            np.stack([p.costs.lower_s(rows) for p in self.forward], axis=1),
+            np.stack([p.costs.lower_s(rows) for p in self.backward], axis=1),
         )
 
     def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:

@@ -1,7 +1,8 @@
 """Cutting a model into layers, and finding the layers that are the same.
 
-A layer lies between two consecutive points that exactly one activation tensor passes (graph inputs
-such as token ids enter where they are read). Fused operators stay together, so no cut is made through a
+A layer lies between two consecutive points that exactly one activation tensor passes. A model input
+counts as a tensor that passes until it is read for the last time, so inputs enter at the first layer;
+the labels of a loss do not count. Fused operators stay together, so no cut is made through a
 tensor that fusion swallows; views belong to the layer that reads them.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from phaze.workload.ir import Operator, OpKind, OperatorGraph
+from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.passes import aliases, schedulable
 from phaze.workload.steps import Context, Step
 from phaze.workload.training import differentiable, forward_steps, parameter_views, saved_tensors
@@ -32,14 +33,26 @@ class Segment:
     kept_later: frozenset[str]
 
     @property
+    def first_name(self) -> str:
+        """Name of the first operator that does something."""
+        working = [op for op in self.operators if op.kind is not OpKind.VIEW]
+        return (working or self.operators)[0].name
+
+    @property
     def prefix(self) -> str:
         """Dotted path that the names of all working operators share; the first one's name otherwise."""
         names = [op.name.split(".") for op in self.operators if op.kind is not OpKind.VIEW]
-        names = names or [self.operators[0].name.split(".")]
+        names = names or [self.first_name.split(".")]
         shared = 0
         while all(len(n) > shared for n in names) and len({n[shared] for n in names}) == 1:
             shared += 1
         return ".".join(names[0][:shared]) if shared else ".".join(names[0])
+
+    @property
+    def path(self) -> str:
+        """What is cut from operator names inside the layer: the prefix, unless it is an operator's name."""
+        names = {op.name for op in self.operators}
+        return self.prefix.rpartition(".")[0] if self.prefix in names else self.prefix
 
     @property
     def kind(self) -> str:
@@ -82,6 +95,8 @@ def _stops(graph: OperatorGraph, ctx: Context, same: dict[str, str], swallowed: 
                 first.setdefault(same.get(t, t), i)
         for t in op.inputs:
             last[same.get(t, t)] = i
+    labels = {op.inputs[1] for op in graph.operators if op.kind is OpKind.LOSS}
+    first |= dict.fromkeys((t for t in graph.inputs if t not in labels), 0)
     last |= {same.get(t, t): end for t in graph.outputs}
     crossing, label = [0] * (end + 1), [0] * (end + 1)
     for number, (t, begin) in enumerate(first.items()):

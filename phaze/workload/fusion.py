@@ -2,9 +2,9 @@
 
 Two rules, both standard in vendor libraries (cuBLASLt and cuDNN epilogues):
 
-- epilogue: an element-wise step is absorbed by a product, convolution, norm, gather or element-wise
-  step whose only reader it is. The tensor between them never reaches HBM, unless backward keeps it:
-  then it is written but not read. A residual sum is absorbed through one of its two operands.
+- epilogue: an element-wise step is absorbed by a product, convolution, norm, softmax, gather or
+  element-wise step whose only reader it is. The tensor between them never reaches HBM, unless backward
+  keeps it: then it is written but not read. A residual sum is absorbed through one of its operands.
 - bias gradient: a reduction that only feeds a parameter gradient is absorbed by the step that makes the
   gradient it reads; the second read disappears.
 
@@ -85,12 +85,21 @@ def _merge(host: Step, guest: Step, tensor: str, kept: Collection[str]) -> Step:
         else:
             stream -= size
     work = Work(
-        f"{host.name}+{guest.name.rsplit('.', 1)[-1]}",
+        f"{host.name}+{_short(guest.name, host.name)}",
         host.work.kind,
         Unit.TENSOR_VECTOR if gemms else Unit.VECTOR,
         gemms,
         host.work.vector_cycles + guest.work.vector_cycles,
         stream,
     )
-    reads = {t: b for t, b in (host.reads | dict(guest.reads)).items() if t != tensor}
+    reads = {t: b for t, b in {**host.reads, **guest.reads}.items() if t != tensor}
     return Step(work.name, host.kind, work, reads, guest.writes or host.writes, hosts=True)
+
+
+def _short(guest: str, host: str) -> str:
+    """Guest's name without the path it shares with its host."""
+    parts, others = guest.split("."), host.split(".")
+    shared = 0
+    while shared < min(len(parts), len(others)) - 1 and parts[shared] == others[shared]:
+        shared += 1
+    return ".".join(parts[shared:])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from phaze.workload.cut import Segment, cut, signature, whole_context
-from phaze.workload.ir import Operator, OpKind, OperatorGraph, Tensor
+from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.layers import build_layer
 from phaze.workload.numerics import Optimizer, numerics
 from phaze.workload.sharding import Shard
 from phaze.workload.steps import Context, word
+from phaze.workload.training import trained_parameters
 from phaze.workload.work import Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
@@ -59,6 +61,7 @@ class GraphWorkload:
         expert_plan: tuple[int, int, int] | None = None,
         fusion: bool = True,
     ) -> None:
+        """Wrap a forward model; without `global_batch` it is 32 samples per device."""
         self._model = model
         self._mode = mode
         self._global_batch = global_batch
@@ -95,9 +98,9 @@ class GraphWorkload:
 
     @property
     def parameter_count(self) -> int:
-        """Parameters of the whole model, tied ones once."""
+        """Trained parameters of the whole model, tied ones once."""
         if self._parameter_count is None:
-            self._parameter_count = sum(t.elements for t in self._model.graph(1).parameters())
+            self._parameter_count = sum(t.elements for t in trained_parameters(self._model.graph(1)))
         return self._parameter_count
 
     def tensor_parallel_widths(self, limit: int) -> tuple[int, ...]:
@@ -154,12 +157,13 @@ class GraphWorkload:
 
 
 def _distinct(segments: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Names of the layers, a running number added where two would be the same."""
-    seen: dict[str, int] = {}
+    """Names of the layers: the shared prefix, the first operator where two share one, then numbers."""
+    prefixes = Counter(segment.prefix for segment in segments)
+    seen: Counter[str] = Counter()
     names = []
     for segment in segments:
-        name = segment.prefix
-        seen[name] = seen.get(name, 0) + 1
+        name = segment.prefix if prefixes[segment.prefix] == 1 else segment.first_name
+        seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return tuple(names)
 
@@ -171,7 +175,7 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
     operators, labels, losses = list(graph.operators), [], []
     for number, logits in enumerate(graph.outputs):
         suffix = "" if number == 0 else str(number + 1)
-        loss, label = f"loss{suffix}", f"labels{suffix}"
+        loss, label = (_free(f"{stem}{suffix}", tensors) for stem in ("loss", "labels"))
         rows = tensors[logits].shape[:-1]
         tensors[loss] = Tensor(loss, rows, 4)
         tensors[label] = Tensor(label, rows, LABEL_BYTES)
@@ -184,6 +188,13 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
     return OperatorGraph(graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses))
 
 
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, lengthened until no tensor of the model has it."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 def _logits_role(op: Operator) -> Shard:
     """A loss is divided over the vocabulary where its logits are."""
     role = Shard(word(op, "shard", Shard.NONE))
@@ -191,14 +202,17 @@ def _logits_role(op: Operator) -> Shard:
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:
-    """Turn dropouts into views and switch attention dropout off: a forward-only pass drops nothing."""
+    """Take dropouts out and switch attention dropout off: a forward-only pass drops nothing."""
+    source: dict[str, str] = {}
     operators = []
     for op in graph.operators:
-        changed = op
+        inputs = tuple(source.get(t, t) for t in op.inputs)
         if op.kind is OpKind.ELEMENTWISE and word(op, "function") == "dropout":
-            attributes = {k: v for k, v in op.attributes.items() if k != "function"}
-            changed = replace(op, kind=OpKind.VIEW, attributes=MappingProxyType(attributes))
-        elif op.kind is OpKind.ATTENTION and op.attributes.get("dropout"):
-            changed = replace(op, attributes=MappingProxyType({**op.attributes, "dropout": False}))
-        operators.append(changed)
-    return replace(graph, operators=tuple(operators))
+            source[op.outputs[0]] = inputs[0]
+        elif op.kind is OpKind.ATTENTION:
+            attributes = MappingProxyType({**op.attributes, "dropout": False})
+            operators.append(replace(op, inputs=inputs, attributes=attributes))
+        else:
+            operators.append(replace(op, inputs=inputs))
+    outputs = tuple(source.get(t, t) for t in graph.outputs)
+    return replace(graph, operators=tuple(operators), outputs=outputs)

@@ -137,6 +137,7 @@ class GraphBuilder:
     """Grows a graph operator by operator; each call returns the name of the tensor it made."""
 
     def __init__(self, name: str) -> None:
+        """Start an empty graph."""
         self._name = name
         self._tensors: dict[str, Tensor] = {}
         self._operators: list[Operator] = []
@@ -167,9 +168,7 @@ class GraphBuilder:
         self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
         return name
 
-    def split(
-        self, name: str, tensor: str, widths: Iterable[int], **attributes: object
-    ) -> tuple[str, ...]:
+    def split(self, name: str, tensor: str, widths: Iterable[int], **attributes: object) -> tuple[str, ...]:
         """Append a view with several outputs that cuts the last axis into pieces of the given widths."""
         *lead, _ = self.shape(tensor)
         pieces = []
@@ -184,6 +183,12 @@ class GraphBuilder:
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape
+
+    def cut(self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]]) -> None:
+        """Append a view whose named outputs, of the given shapes, are pieces of a tensor."""
+        size = self._tensors[tensor].element_bytes
+        self._tensors |= {piece: Tensor(piece, tuple(shape), size) for piece, shape in pieces.items()}
+        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), tuple(pieces)))
 
     def build(self, outputs: Iterable[str]) -> OperatorGraph:
         """Freeze the graph."""

@@ -16,6 +16,7 @@ from phaze.workload.training import (
     forward_steps,
     incoming_gradient,
     saved_tensors,
+    stored_statistics,
 )
 from phaze.workload.work import Layer, Pass
 
@@ -40,10 +41,9 @@ def build_layer(
     if ctx.training:
         backward, backward_peak = _backward(segment, graph, local, fusion=fusion)
         working = max(working, backward_peak)
-    prefix = segment.prefix
     return Layer(
         kind=segment.kind,
-        forward=forward.to_pass(prefix),
+        forward=forward.to_pass(segment.path),
         backward=backward,
         parameters=_parameters(local),
         saved_bytes=own,
@@ -67,7 +67,7 @@ def _divide(segment: Segment, graph: OperatorGraph, ctx: Context, width: int) ->
         sharder.add(op)
     flows = set(ctx.differentiable)
     for op in sharder.operators:
-        if not flows.isdisjoint(op.inputs):
+        if any(t in flows for t in op.inputs):
             flows.update(op.outputs)
     local = Context(sharder.tensors, ctx.parameters, flows, ctx.training, width)
     return _Local(tuple(sharder.operators), local)
@@ -101,12 +101,14 @@ def _backward(segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: 
     steps, made = backward_steps(local.operators, ctx, receiving, wanted)
     scheduled: Schedulable = schedulable(steps, (), made, fusion=fusion)
     arriving = {incoming_gradient(t): ctx.bytes(t) for t in receiving}
-    return scheduled.to_pass(segment.prefix), scheduled.peak_bytes(arriving, ())
+    return scheduled.to_pass(segment.path), scheduled.peak_bytes(arriving, ())
 
 
 def _parameters(local: _Local) -> int:
-    """Parameter elements of the layer on one device, each parameter once."""
-    names = {t for op in local.operators for t in op.inputs if local.ctx.tensors[t].is_parameter}
+    """Trained parameter elements of the layer on one device, each parameter once."""
+    read = {t for op in local.operators for t in op.inputs}
+    names = {t for t in read if local.ctx.tensors[t].is_parameter}
+    names -= {t for op in local.operators for t in stored_statistics(op)}
     return sum(local.ctx.elements(t) for t in names)
 
 

@@ -12,7 +12,7 @@ from onnx import NodeProto
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_operators import CONVERTERS, MOVES, unsupported
+from phaze.workload.onnx_operators import CONVERTERS, unsupported
 from phaze.workload.onnx_read import OnnxGraph, read_onnx
 from phaze.workload.onnx_shapes import Extent, infer_extents
 from phaze.workload.onnx_values import Array
@@ -53,7 +53,7 @@ class OnnxModel:
 
 def _convert(low: Lowering, node: NodeProto) -> None:
     """Append a node's operators. Raises InputError for what ONNX's inference let through."""
-    if node.op_type not in MOVES and any(name in low.graph.read for name in node.output[1:]):
+    if node.op_type != "Split" and any(name in low.graph.read for name in node.output[1:]):
         raise low.error(node, "hands out a second result, which is not supported")
     try:
         CONVERTERS[node.op_type](low, node)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto, helper, numpy_helper
 
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OpKind
@@ -52,6 +52,8 @@ class Lowering:
     def scalar(self, name: str) -> float | None:
         """The number a one-element constant holds, if it is known."""
         value = self.values.get(name)
+        if value is None and name in self.graph.data:
+            value = numpy_helper.to_array(self.graph.data[name])
         return float(value.item()) if value is not None and value.size == 1 else None
 
     def operand(self, name: str) -> str | None:

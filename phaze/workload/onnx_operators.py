@@ -25,11 +25,19 @@ Converter = Callable[[Lowering, NodeProto], None]
 
 
 def _view(low: Lowering, node: NodeProto) -> None:
-    """Every output is a view of all operands."""
-    operands = low.operands(node)
-    for name in node.output:
-        if name in low.graph.read:
-            low.builder.add(name, OpKind.VIEW, operands, low.shape(name), low.element_bytes(name))
+    """Reads activations only; the constants beside them say how to move them."""
+    low.emit(node, OpKind.VIEW, [name for name in node.input if name in low.graph.live])
+
+
+def _concat(low: Lowering, node: NodeProto) -> None:
+    """Joins activations and parameters (such as a class token)."""
+    low.emit(node, OpKind.VIEW, low.operands(node))
+
+
+def _split(low: Lowering, node: NodeProto) -> None:
+    """One view with all the pieces that are read."""
+    pieces = [name for name in node.output if name in low.graph.read]
+    low.builder.cut(pieces[0], node.input[0], {name: low.shape(name) for name in pieces})
 
 
 def _element_wise(function: str, low: Lowering, node: NodeProto) -> None:
@@ -67,10 +75,12 @@ def _variadic(function: str, with_constant: str, low: Lowering, node: NodeProto)
 
 def _power(low: Lowering, node: NodeProto) -> None:
     """Squares, cubes and roots cost less than a general power."""
-    exponent = low.scalar(node.input[1])
+    exponent, operands = low.scalar(node.input[1]), low.operands(node)
     function = {2.0: "mul", 3.0: "mul", 0.5: "sqrt", 1.0: "scale", -1.0: "div"}.get(exponent or 0.0, "pow")
-    operands = low.operands(node)
-    low.emit(node, OpKind.ELEMENTWISE, operands[:1] if function != "pow" else operands, function=function)
+    if exponent == 3.0:
+        out, kind = node.output[0], OpKind.ELEMENTWISE
+        operands.append(low.builder.add(f"{out}.square", kind, operands, low.shape(out), function="mul"))
+    low.emit(node, OpKind.ELEMENTWISE, operands, function=function)
 
 
 def _gelu(low: Lowering, node: NodeProto) -> None:
@@ -143,6 +153,8 @@ def _registry() -> dict[str, Converter]:
         "Softmax": _softmax,
         "LogSoftmax": _softmax,  # the logarithm replaces the division
         "Gather": _gather,
+        "Concat": _concat,
+        "Split": _split,
         "Add": partial(_binary, "add", "scale"),
         "Sub": partial(_binary, "sub", "scale"),
         "Mul": partial(_binary, "mul", "scale"),
@@ -205,7 +217,7 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
 MOVES = frozenset(
     {
         *("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
-        *("Concat", "Split", "Slice", "Pad", "Expand", "Tile"),
+        *("Slice", "Pad", "Expand", "Tile"),
         *("DepthToSpace", "SpaceToDepth", "Resize", "Upsample"),
         *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN"),
     }

@@ -14,17 +14,16 @@ def convert_matmul(low: Lowering, node: NodeProto) -> None:
     out, shape = node.output[0], low.shape(node.output[0])
     if len(low.shape(left)) < 2:
         raise low.error(node, "has a vector as its left operand, which is not supported")
-    a, b = low.tensor(left), low.tensor(right)
-    if len(low.shape(right)) == 1:
-        column = low.builder.add(f"{out}.column", OpKind.VIEW, [b], (*low.shape(right), 1))
-        product = low.builder.add(f"{out}.product", OpKind.MATMUL, [a, column], (*shape, 1))
-        low.emit(node, OpKind.VIEW, [product])
-        return
     stored = _stored_transposed(low, right)
-    if stored is None:
-        low.emit(node, OpKind.MATMUL, [a, b])
+    factors = [low.tensor(left), low.tensor(stored or right)]
+    if stored is not None:
+        low.emit(node, OpKind.MATMUL, factors, transpose_b=True)
+    elif len(low.shape(right)) > 1:
+        low.emit(node, OpKind.MATMUL, factors)
     else:
-        low.emit(node, OpKind.MATMUL, [a, low.parameter(stored)], transpose_b=True)
+        factors[1] = low.builder.add(f"{out}.column", OpKind.VIEW, factors[1:], (*low.shape(right), 1))
+        product = low.builder.add(f"{out}.product", OpKind.MATMUL, factors, (*shape, 1))
+        low.emit(node, OpKind.VIEW, [product])
 
 
 def _stored_transposed(low: Lowering, name: str) -> str | None:

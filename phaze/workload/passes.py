@@ -87,7 +87,7 @@ class Schedulable:
 
 def _named(work: Work, prefix: str) -> Work:
     """Work with a name relative to its layer, so that isomorphic layers read the same."""
-    return replace(work, name=work.name.removeprefix(f"{prefix}."))
+    return replace(work, name=work.name.removeprefix(f"{prefix}." if prefix else ""))
 
 
 def schedulable(

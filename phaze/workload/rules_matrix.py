@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from phaze.workload.cycles import DIV, EXP
@@ -32,7 +33,7 @@ def product_forward(op: Operator, ctx: Context) -> Step:
     a, b, y = op.inputs[0], op.inputs[1], op.outputs[0]
     groups, m, k, n = _sizes(op, ctx)
     gemm = Gemm(groups, m, k, n, ctx.bytes(a), ctx.bytes(b), ctx.bytes(y))
-    return _product(op, op.name, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)})
+    return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)})
 
 
 def product_saved(op: Operator, ctx: Context) -> dict[str, float]:
@@ -50,35 +51,28 @@ def product_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -
     d_a = Gemm(groups, m, n, k, result, right, left)  # a convolution's in scatter form: MACs as forward
     d_b = Gemm(groups, k, m, n, left, result, right)
     steps = []
-    for operand, other, gemm, suffix in ((a, b, d_a, "dX"), (b, a, d_b, "dW")):
+    for operand, other, gemm in ((a, b, d_a), (b, a, d_b)):
         if operand in ctx.differentiable:
             reads = {gradients[y]: result} | ctx.activations((other,))
-            steps.append(_gradient_step(op, ctx, operand, gemm, reads, suffix))
+            steps.append(_gradient_step(op, ctx, operand, gemm, reads))
     return tuple(steps)
 
 
-def _gradient_step(
-    op: Operator, ctx: Context, operand: str, gemm: Gemm, reads: Mapping[str, float], suffix: str
-) -> Step:
+def _gradient_step(op: Operator, ctx: Context, operand: str, gemm: Gemm, reads: Mapping[str, float]) -> Step:
     """One gradient product; a parameter's adds into the fp32 gradient, which is read and written."""
-    name = f"{op.name}.{suffix}"
     if operand not in ctx.parameters:
-        return _product(op, name, gemm, reads, {gradient_of(op, operand): ctx.bytes(operand)})
+        weighted = any(t in ctx.parameters for t in op.inputs[:2])
+        name = f"{op.name}.{'dX' if weighted else 'dA' if operand == op.inputs[0] else 'dB'}"
+        return _product(name, op, gemm, reads, {gradient_of(op, operand): ctx.bytes(operand)})
     size = float(GRADIENT_BYTES * ctx.elements(operand))
-    accumulated = Gemm(gemm.groups, gemm.m, gemm.k, gemm.n, gemm.a_bytes, gemm.b_bytes, size)
-    return _product(op, name, accumulated, reads, {}, stream_bytes=size)
+    return _product(f"{op.name}.dW", op, replace(gemm, c_bytes=size), reads, {})
 
 
 def _product(
-    op: Operator,
-    name: str,
-    gemm: Gemm,
-    reads: Mapping[str, float],
-    writes: Mapping[str, float],
-    stream_bytes: float = 0.0,
+    name: str, op: Operator, gemm: Gemm, reads: Mapping[str, float], writes: Mapping[str, float]
 ) -> Step:
-    """Build a tensor-core step around one product."""
-    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=stream_bytes)
+    """Build a tensor-core step around one product; one without a result adds into a gradient it reads."""
+    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=0.0 if writes else gemm.c_bytes)
     return Step(name, op.kind, work, reads, writes, hosts=True)
 
 
@@ -136,7 +130,7 @@ def attention_backward(op: Operator, ctx: Context, gradients: Mapping[str, str])
     For every block of keys that fits (with its fp32 gradients), queries, output gradient and the fp32
     query gradient (read and written) pass again.
     """
-    groups, s_q, s_kv, d, share = _heads(op, ctx)
+    groups, s_q, s_kv, d, _ = _heads(op, ctx)
     out = op.outputs[0]
     q, k, v = op.inputs[:3]
     scores = groups * s_q * s_kv

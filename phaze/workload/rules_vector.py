@@ -117,12 +117,12 @@ def softmax_forward(op: Operator, ctx: Context) -> Step:
     axis = integer(op, "axis", -1)
     elements = ctx.elements(op.outputs[0])
     rows = elements / ctx.shape(op.outputs[0])[axis]
-    return _unary(op, ctx, (4 + EXP) * elements + DIV * rows)
+    return _unary(op, ctx, (4 + EXP) * elements + DIV * rows, hosts=True)
 
 
 def softmax_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """y (dy - sum(y dy)): multiply-add, subtract, multiply."""
-    return _unary_backward(op, ctx, gradients, 3.0 * ctx.elements(op.outputs[0]), op.outputs[:1])
+    return _unary_backward(op, ctx, gradients, cycles=3.0 * ctx.elements(op.outputs[0]), kept=op.outputs[:1])
 
 
 def norm_forward(op: Operator, ctx: Context) -> Step:
@@ -133,7 +133,7 @@ def norm_forward(op: Operator, ctx: Context) -> Step:
     """
     function, x = word(op, "function"), op.inputs[0]
     elements = ctx.elements(x)
-    rows = elements / ctx.shape(x)[1 if function != "layer" and function != "rms" else -1]
+    rows = elements / ctx.shape(x)[-1 if function in {"layer", "rms"} else 1]
     if function == "lrn":
         cycles = (3.0 + integer(op, "size", 5) + ROOT) * elements
     elif function == "batch" and not ctx.training:
@@ -155,7 +155,9 @@ def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
     two_pass = function in ("batch", "instance", "group")
     again = ctx.bytes(x) + ctx.bytes(op.outputs[0]) if two_pass else 0.0
     extra = 2.0 * GRADIENT_BYTES * trained + again
-    return _unary_backward(op, ctx, gradients, per_element * ctx.elements(x), (x,), extra)
+    return _unary_backward(
+        op, ctx, gradients, cycles=per_element * ctx.elements(x), kept=(x,), extra_bytes=extra
+    )
 
 
 def _lookup(op: Operator, table: Mapping[str, float]) -> float:
@@ -177,7 +179,7 @@ def output_saved(op: Operator, ctx: Context) -> dict[str, float]:
     return ctx.activations(op.outputs)
 
 
-def nothing_saved(op: Operator, ctx: Context) -> dict[str, float]:  # noqa: ARG001 (rule signature)
+def nothing_saved(op: Operator, ctx: Context) -> dict[str, float]:
     """Keep nothing."""
     return {}
 
@@ -199,7 +201,7 @@ def pool_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
     is_max = word(op, "function") == "max"
     outputs = ctx.elements(op.outputs[0])
     cycles = float(outputs if is_max else outputs * extent(op, "kernel"))
-    return _unary_backward(op, ctx, gradients, cycles, (), float(outputs if is_max else 0))
+    return _unary_backward(op, ctx, gradients, cycles=cycles, extra_bytes=float(outputs if is_max else 0))
 
 
 def reduce_forward(op: Operator, ctx: Context) -> Step:
@@ -215,7 +217,7 @@ def reduce_saved(op: Operator, ctx: Context) -> dict[str, float]:
 def reduce_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """Spread the gradient over the input: one operation per input element."""
     kept = op.inputs[:1] if reduce_saved(op, ctx) else ()
-    return _unary_backward(op, ctx, gradients, float(ctx.elements(op.inputs[0])), kept)
+    return _unary_backward(op, ctx, gradients, cycles=float(ctx.elements(op.inputs[0])), kept=kept)
 
 
 def embedding_forward(op: Operator, ctx: Context) -> Step:
@@ -249,7 +251,7 @@ def loss_saved(op: Operator, ctx: Context) -> dict[str, float]:
     return ctx.activations(op.inputs) | {f"{op.name}:lse": 4.0 * rows}
 
 
-def loss_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:  # noqa: ARG001
+def loss_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """softmax(logits) - one-hot, scaled: subtract, exponential, subtract and multiply in one pass."""
     logits = op.inputs[0]
     reads, writes = ctx.activations(op.inputs), {gradient_of(op, logits): ctx.bytes(logits)}
@@ -325,8 +327,9 @@ def _unary_backward(
     op: Operator,
     ctx: Context,
     gradients: Mapping[str, str],
+    *,
     cycles: float,
-    kept: tuple[str, ...],
+    kept: tuple[str, ...] = (),
     extra_bytes: float = 0.0,
 ) -> tuple[Step, ...]:
     """Backward step to the first input: reads the output gradient and what was kept."""
@@ -334,5 +337,5 @@ def _unary_backward(
     reads = {gradients[y]: ctx.bytes(y)} | ctx.activations(kept)
     writes = {gradient_of(op, x): ctx.bytes(x)} if x in ctx.differentiable else {}
     extra = extra_bytes + ctx.parameter_bytes(op)
-    hosts = op.kind is OpKind.NORM
+    hosts = op.kind in (OpKind.NORM, OpKind.SOFTMAX)
     return (vector_step(f"{op.name}.dX", op.kind, cycles, reads, writes, extra_bytes=extra, hosts=hosts),)

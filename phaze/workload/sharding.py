@@ -54,6 +54,7 @@ class Sharder:
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], width: int) -> None:
+        """Start with the undivided tensors of the layer and the number of devices."""
         self.tensors = dict(tensors)
         self.operators: list[Operator] = []
         self._width = width

@@ -1,207 +1,178 @@
-"""A workload file: what stands in the YAML, checked."""
+"""Workloads by name or file: the built-in YAML files, a user's own, ONNX models."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal, Self
-
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from phaze.errors import InputError
-from phaze.workload.numerics import Optimizer, Precision
+from phaze.workload.families.decoder import decoder_graph
+from phaze.workload.families.encoder import encoder_graph
+from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.ir import OperatorGraph
+from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload_file import Dimensions, Family, WorkloadSpec, parse_spec, read_spec
 
-Count = Annotated[int, Field(gt=0, le=10**9)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Family(StrEnum):
-    """Which graph the dimensions describe."""
-
-    DECODER = "decoder"
-    ENCODER = "encoder"
-
-
-class Activation(StrEnum):
-    """Function between the two products of the feed-forward half."""
-
-    GELU = "gelu"
-    GELU_TANH = "gelu_tanh"
-    RELU = "relu"
-    SILU = "silu"
+_GRAPHS: Mapping[Family, Callable[[str, Dimensions, int, int, Attention], OperatorGraph]] = {
+    Family.DECODER: decoder_graph,
+    Family.ENCODER: encoder_graph,
+}
+_SUFFIXES = (".yaml", ".yml")
 
 
-class NormKind(StrEnum):
-    """Normalisation."""
+@dataclass(frozen=True)
+class FamilyModel:
+    """Forward model of a workload file: dimensions, sequence length and the choice of attention."""
 
-    LAYER = "layer"
-    RMS = "rms"
+    name: str
+    spec: WorkloadSpec
+    attention: Attention
 
+    @property
+    def heads(self) -> int | None:
+        """Attention heads."""
+        return self.spec.dimensions.heads
 
-class NormPlace(StrEnum):
-    """Before each half of a block, or after its residual sum."""
-
-    PRE = "pre"
-    POST = "post"
-
-
-class Positions(StrEnum):
-    """How positions enter: a learned table, or rotation of queries and keys."""
-
-    LEARNED = "learned"
-    ROPE = "rope"
+    def graph(self, batch: int) -> OperatorGraph:
+        """Forward graph of `batch` sequences."""
+        build = _GRAPHS[self.spec.family]
+        return build(self.name, self.spec.dimensions, batch, self.spec.sequence_length, self.attention)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """One line of the list of built-in workloads."""
+
+    name: str
+    family: str
+    parameters: int
+    layers: int
+    sequence_length: int
+    global_batch: int | None
+    source: str
 
 
-class Dimensions(_Strict):
-    """Shape of a transformer stack.
+def builtin_names() -> tuple[str, ...]:
+    """Names of the built-in workloads, sorted."""
+    files = resources.files("phaze.workloads").iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
 
-    `kv_heads`, `head_size`, `ffn_hidden` and `embedding_size` default to `heads`, `hidden / heads`,
-    4 x `hidden` and `hidden`. `position_rows` is the length of the learned table where it is longer than
-    `max_positions` (OPT). `token_types` is BERT's segment table, 0 without one.
+
+def list_workloads() -> tuple[WorkloadSummary, ...]:
+    """Summaries of the built-in workloads, by name."""
+    return tuple(_summary(_builtin_spec(name)) for name in builtin_names())
+
+
+def load_workload(
+    name_or_path: str,
+    mode: Mode = Mode.TRAINING,
+    attention: Attention = Attention.FLASH,
+    *,
+    sequence_length: int | None = None,
+    global_batch: int | None = None,
+    fusion: bool = True,
+) -> Workload:
+    """Workload of a built-in name, a YAML file or an ONNX file.
+
+    `sequence_length` and `global_batch` replace the file's own. Raises InputError for an unknown name
+    (with the nearest ones), a file that cannot be read or used, and sizes that make no sense.
     """
-
-    layers: Count
-    hidden: Count
-    heads: Count
-    vocabulary: Count
-    max_positions: Count
-    kv_heads: Count | None = None
-    head_size: Count | None = None
-    ffn_hidden: Count | None = None
-    embedding_size: Count | None = None
-    position_rows: Count | None = None
-    token_types: Annotated[int, Field(ge=0)] = 0
-    gated: bool = False
-    activation: Activation = Activation.GELU
-    norm: NormKind = NormKind.LAYER
-    norm_place: NormPlace = NormPlace.PRE
-    final_norm: bool = True
-    bias: bool = True
-    positions: Positions = Positions.LEARNED
-    tied_embeddings: bool = True
-    dropout: Probability = 0.0
-    attention_dropout: Probability = 0.0
-
-    @property
-    def kv(self) -> int:
-        """Key-value heads."""
-        return self.kv_heads or self.heads
-
-    @property
-    def head(self) -> int:
-        """Elements per head."""
-        return self.head_size or self.hidden // self.heads
-
-    @property
-    def ffn(self) -> int:
-        """Width of the feed-forward half."""
-        return self.ffn_hidden or 4 * self.hidden
-
-    @property
-    def embedding(self) -> int:
-        """Width of the token table."""
-        return self.embedding_size or self.hidden
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        """Reject dimensions that contradict each other."""
-        if self.head_size is None and self.hidden % self.heads:
-            msg = f"hidden ({self.hidden}) is not a multiple of heads ({self.heads}); give head_size"
-            raise ValueError(msg)
-        if self.heads % self.kv:
-            msg = f"heads ({self.heads}) is not a multiple of kv_heads ({self.kv})"
-            raise ValueError(msg)
-        if self.gated and self.activation is not Activation.SILU:
-            msg = f"gated needs activation: silu, not {self.activation}"
-            raise ValueError(msg)
-        return self
+    _check_positive("global_batch", global_batch)
+    _check_positive("sequence_length", sequence_length)
+    path = Path(name_or_path)
+    if path.suffix == ".onnx":
+        return _load_onnx(path, mode, sequence_length, global_batch, fusion=fusion)
+    if path.suffix in _SUFFIXES:
+        spec, name = read_spec(path), path.stem
+    else:
+        spec = _builtin_spec(_known(name_or_path))
+        name = spec.name
+    spec = _with_sequence(spec, sequence_length)
+    plan = spec.expert_plan
+    return GraphWorkload(
+        FamilyModel(name, spec, attention),
+        mode,
+        global_batch=global_batch or spec.global_batch,
+        optimizer=spec.optimizer,
+        expert_plan=(plan.pipeline, plan.tensor, plan.data) if plan else None,
+        fusion=fusion,
+    )
 
 
-class ExpertPlan(_Strict):
-    """Hand-made plan for 1024 devices: degrees."""
-
-    pipeline: Count
-    tensor: Count
-    data: Count
-
-
-class WorkloadSpec(_Strict):
-    """One workload file. `source` says for each field (or group of fields) where its numbers are from."""
-
-    schema_version: Literal[1]
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    family: Family
-    source: Annotated[dict[str, str], Field(min_length=1)]
-    dimensions: Dimensions
-    sequence_length: Count
-    global_batch: Count | None = None
-    precision: Precision = Precision.BF16
-    optimizer: Optimizer = Optimizer.ADAM
-    expert_plan: ExpertPlan | None = None
-
-    @model_validator(mode="after")
-    def _fits_positions(self) -> Self:
-        """A sequence cannot be longer than the model's positions."""
-        if self.sequence_length > self.dimensions.max_positions:
-            msg = f"sequence_length {self.sequence_length} exceeds max_positions {self.dimensions.max_positions}"
-            raise ValueError(msg)
-        return self
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML loader that rejects a key given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        """Build a mapping after checking its keys."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                message = f"key {key.value!r} given twice"
-                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep=deep)
-
-
-def parse_spec(text: str, where: str) -> WorkloadSpec:
-    """Read a workload file's text; `where` names the file in errors. Raises InputError."""
-    try:
-        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or "not readable as YAML"
-        msg = f"{where}:{line} {problem}"
-        raise InputError(msg) from error
-    if not isinstance(data, dict):
-        msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
+def _load_onnx(
+    path: Path, mode: Mode, sequence_length: int | None, global_batch: int | None, *, fusion: bool
+) -> Workload:
+    """Workload of an ONNX file; the reader is imported only here, as it needs a while."""
+    if sequence_length is not None:
+        msg = f"{path}: a sequence length cannot be set for an ONNX file; its shapes are fixed"
         raise InputError(msg)
-    try:
-        return WorkloadSpec.model_validate(data)
-    except ValidationError as error:
-        msg = f"{where}: {_first_problem(error)}"
-        raise InputError(msg) from error
+    from phaze.workload.onnx_import import load_onnx
+
+    model = load_onnx(path)
+    return GraphWorkload(model, mode, global_batch=global_batch, fusion=fusion)
 
 
-def read_spec(path: Path) -> WorkloadSpec:
-    """Read a workload file. Raises InputError naming the file and what is wrong in it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: cannot be read as a workload file ({error})"
-        raise InputError(msg) from error
-    return parse_spec(text, str(path))
+def find_workload(name_or_path: str) -> Path:
+    """File of a built-in name or of a path to a YAML file. Raises InputError for an unknown name."""
+    path = Path(name_or_path)
+    if path.suffix in _SUFFIXES:
+        return path
+    return Path(str(resources.files("phaze.workloads"))) / f"{_known(name_or_path)}.yaml"
 
 
-def _first_problem(error: ValidationError) -> str:
-    """YAML path, value and remedy of the first of pydantic's complaints."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    path = ".".join(str(part) for part in first["loc"]) or "the file"
-    value = "" if first["type"] in ("missing", "value_error") else f" (found {first['input']!r})"
-    more = f"; {len(problems) - 1} more" if len(problems) > 1 else ""
-    return f"{path}: {first['msg'].removeprefix('Value error, ')}{value}{more}"
+def _known(name: str) -> str:
+    """The built-in workload of that name; case, `-`, `_` and blanks do not matter."""
+    names = builtin_names()
+    found = [known for known in names if _key(known) == _key(name)]
+    if found:
+        return found[0]
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+    hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
+    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml or .onnx)"
+    raise InputError(msg)
+
+
+def _builtin_spec(name: str) -> WorkloadSpec:
+    """Parsed file of a built-in workload."""
+    file = resources.files("phaze.workloads").joinpath(f"{name}.yaml")
+    return parse_spec(file.read_text(encoding="utf-8"), f"built-in workload {name}.yaml")
+
+
+def _with_sequence(spec: WorkloadSpec, sequence_length: int | None) -> WorkloadSpec:
+    """The workload at another sequence length."""
+    if sequence_length is None:
+        return spec
+    if sequence_length > spec.dimensions.max_positions:
+        msg = (
+            f"{spec.name}: sequence length {sequence_length} exceeds the model's "
+            f"{spec.dimensions.max_positions} positions (dimensions.max_positions)"
+        )
+        raise InputError(msg)
+    return spec.model_copy(update={"sequence_length": sequence_length})
+
+
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c not in "-_ ")
+
+
+def _check_positive(what: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        msg = f"{what} is {value}; it must be at least 1"
+        raise InputError(msg)
+
+
+def _summary(spec: WorkloadSpec) -> WorkloadSummary:
+    """Summary of a workload file; parameters counted on its graph."""
+    parameters = FamilyModel(spec.name, spec, Attention.FLASH).graph(1).parameters()
+    return WorkloadSummary(
+        name=spec.name,
+        family=spec.family.value,
+        parameters=sum(t.elements for t in parameters),
+        layers=spec.dimensions.layers,
+        sequence_length=spec.sequence_length,
+        global_batch=spec.global_batch,
+        source=next(iter(spec.source.values())),
+    )

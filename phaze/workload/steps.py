@@ -6,7 +6,7 @@ Rules turn graph operators into steps, fusion merges steps, `passes.py` drops th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import prod
 
@@ -43,7 +43,7 @@ class Context:
 
     tensors: Mapping[str, Tensor]
     parameters: Collection[str]
-    differentiable: Collection[str]
+    differentiable: Set[str]
     training: bool
     tensor_parallel: int = 1
 

@@ -1,10 +1,10 @@
-"""The backward pass: every operator's gradient operators in reverse order, gradients summed where they meet."""
+"""The backward pass: gradient operators in reverse order, gradients summed where they meet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from phaze.workload.ir import Operator, OpKind, OperatorGraph
+from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context, Step, gradient_of, integer, vector_step
 
@@ -23,7 +23,7 @@ def differentiable(graph: OperatorGraph) -> frozenset[str]:
 
     Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained.
     """
-    fixed = {t for op in graph.operators for t in _statistics(op)}
+    fixed = {t for op in graph.operators for t in stored_statistics(op)}
     flows = {name for name, tensor in graph.tensors.items() if tensor.is_parameter} - fixed
     for op in graph.operators:
         if not flows.isdisjoint(op.inputs):
@@ -31,7 +31,13 @@ def differentiable(graph: OperatorGraph) -> frozenset[str]:
     return frozenset(flows)
 
 
-def _statistics(op: Operator) -> tuple[str, ...]:
+def trained_parameters(graph: OperatorGraph) -> tuple[Tensor, ...]:
+    """Parameters without the stored statistics of batch norms."""
+    fixed = {t for op in graph.operators for t in stored_statistics(op)}
+    return tuple(t for t in graph.parameters() if t.name not in fixed)
+
+
+def stored_statistics(op: Operator) -> tuple[str, ...]:
     """Inputs of a NORM that are running statistics."""
     count = integer(op, "statistics", 0) if op.kind is OpKind.NORM else 0
     return op.inputs[len(op.inputs) - count :]
@@ -44,11 +50,16 @@ def forward_steps(operators: Iterable[Operator], ctx: Context) -> tuple[Step, ..
     )
 
 
+def _flows(op: Operator, ctx: Context) -> bool:
+    """Whether any operand needs a gradient."""
+    return any(t in ctx.differentiable for t in op.inputs)
+
+
 def saved_tensors(operators: Iterable[Operator], ctx: Context) -> dict[str, float]:
     """Bytes of everything the operators keep for backward, by tensor (or mask) name."""
     kept: dict[str, float] = {}
     for op in operators:
-        if not ctx.differentiable.isdisjoint(op.inputs) and not set(op.outputs) <= set(ctx.parameters):
+        if _flows(op, ctx) and not set(op.outputs) <= set(ctx.parameters):
             kept |= RULES[op.kind].saved(op, ctx)
     return kept
 
@@ -66,8 +77,7 @@ def backward_steps(
     steps: list[Step] = []
     for op in reversed(operators):
         gradients = {y: _settle(y, parts[y], ctx, steps) for y in op.outputs if y in parts}
-        flows = not ctx.differentiable.isdisjoint(op.inputs)
-        if not flows or not (gradients or op.kind is OpKind.LOSS):
+        if not _flows(op, ctx) or not (gradients or op.kind is OpKind.LOSS):
             continue
         made = RULES[op.kind].backward(op, ctx, gradients)
         steps += made
@@ -86,7 +96,8 @@ def _settle(tensor: str, parts: list[str], ctx: Context, steps: list[Step]) -> s
     size = ctx.bytes(tensor)
     total = incoming_gradient(tensor) if incoming_gradient(tensor) not in parts else f"d.{tensor}@sum"
     cycles = float((len(parts) - 1) * ctx.elements(tensor))
-    name = f"{tensor}.sum"
     reads, writes = dict.fromkeys(parts, size), {total: size}
-    steps.append(vector_step(name, OpKind.ELEMENTWISE, cycles, reads, writes, hosts=True, epilogue=True))
+    steps.append(
+        vector_step("gradient_sum", OpKind.ELEMENTWISE, cycles, reads, writes, hosts=True, epilogue=True)
+    )
     return total

@@ -16,6 +16,13 @@ class Mode(StrEnum):
     PREFILL = "prefill"
 
 
+class Attention(StrEnum):
+    """Flash keeps no score tensor; unfused writes scores, softmax and its dropout out."""
+
+    FLASH = "flash"
+    UNFUSED = "unfused"
+
+
 @dataclass(frozen=True, slots=True)
 class Numerics:
     """Bytes and vector work per parameter, by precision and optimizer (definitions: training numerics).

@@ -1,10 +1,10 @@
 """The exact dynamic program over (layers, stages, devices) for one tensor-parallel width.
 
-A stage runs on t devices, or on one if none of its layers is tensor-parallel (a narrow stage), so the devices
-of a suffix of the chain follow from its numbers of stages and of narrow stages: the state is (first layer,
-stages, narrow stages), and f[s][n, i] is the smallest achievable maximal load of layers i.. in exactly s stages,
-n of them narrow. The first stage of the plan is placed last, together with the data-parallel degree, because
-the objective is not separable in its parameters.
+A stage runs on t devices, or on one if none of its layers is tensor-parallel (a narrow stage). The devices of
+a suffix of the chain follow from its numbers of stages and of narrow stages, so the state is (first layer,
+stages, narrow stages), and f[s][n, i] is the smallest achievable maximal load of layers i.. in exactly s
+stages, n of them narrow. The first stage of the plan is placed last, together with the data-parallel degree,
+because the objective is not separable in its parameters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Plan:
 
 
 class WidthSearch:
-    """Search of one width: `run` finds the best time, `ties` the plans that reach it, `cuts` a plan's stages."""
+    """Search of one width: `run` gives the best time, `ties` the plans that reach it, `cuts` their stages."""
 
     def __init__(self, problem: PlacementProblem, model: WidthModel, degrees: Degrees) -> None:
         """Prepare the costs and bounds of one model of the problem."""
@@ -86,7 +86,7 @@ class WidthSearch:
         return float(self._time_bound_s[0])
 
     def run(self, incumbent_s: float) -> float:
-        """Best time of this width, or the incumbent if no worse; pipelines too deep to tie with it are cut."""
+        """Best time of this width, or the incumbent if no worse; deeper pipelines that cannot tie are cut."""
         start = np.full((self._max_narrow + 1, self._layers + 1), np.inf)
         start[0, self._layers] = 0.0
         self._suffix = [start]

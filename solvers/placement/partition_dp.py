@@ -8,10 +8,11 @@ from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray
 
 # Elements of one (architectures, L, L) block: about 16 MB each.
 BLOCK = 2_000_000
+ROW_BLOCK = 64
 
 
 def stage_loads(problem: PartitionProblem) -> tuple[FloatArray, FloatArray]:
-    """Loads of stages i..j that are not the last (A, L, L), infinite below the diagonal, and of last ones (A, L)."""
+    """Loads of inner stages i..j (A, L, L), infinite below the diagonal, and of last ones (A, L)."""
     inner = problem.ends_s[:, None, 1:] - problem.starts_s[:, :-1, None]
     return np.where(np.triu(np.ones(inner.shape[1:], dtype=np.bool_)), inner, np.inf), problem.last_s
 
@@ -22,12 +23,23 @@ def suffix_tables(inner: FloatArray, last: FloatArray, deepest: IntArray, stages
     `inner` (A, L, L), `last` (A, L): the value of a stage; `deepest` (L, L): see StageLimits.inner.
     """
     architectures, layers = last.shape
+    values = inner.reshape(architectures, -1).copy()
+    shallow_first = np.argsort(deepest, axis=None, kind="stable")
+    passed = np.searchsorted(deepest.ravel()[shallow_first], np.arange(1, layers + 1))
+    passed[0] = 0
+    square = values.reshape(inner.shape)
+    room = np.empty((architectures, ROW_BLOCK, layers))
     tables = [np.concatenate([last, np.full((architectures, 1), np.inf)], axis=1)]
     for depth in range(2, min(stages, layers) + 1):
-        fits = np.where(deepest >= depth, inner, np.inf)
-        np.maximum(fits, tables[-1][:, None, 1:], out=fits)
+        # Stages whose limit the last step has passed fit no more.
+        values[:, shallow_first[passed[depth - 2] : passed[depth - 1]]] = np.inf
         table = np.full_like(tables[-1], np.inf)
-        table[:, :-1] = fits.min(axis=2)
+        # Stages end where they start or later: a block of rows skips the columns before its first.
+        for begin in range(0, layers, ROW_BLOCK):
+            rows = square[:, begin : begin + ROW_BLOCK, begin:]
+            both = room[:, : rows.shape[1], begin:]
+            np.maximum(rows, tables[-1][:, None, begin + 1 :], out=both)
+            both.min(axis=2, out=table[:, begin : begin + rows.shape[1]])
         tables.append(table)
     return tables
 

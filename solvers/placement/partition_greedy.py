@@ -1,10 +1,10 @@
 """Minimal bottleneck by threshold search: many (architecture, stages) rows in lockstep.
 
 For a threshold T the stages are filled from the end of the chain, each as far to the left as T and the memory
-allow. Where trimming the right end of a stage never makes it slower or larger, this reaches furthest with every
-number of stages, so it fails only if no partition of maximal load T exists. A failing sweep also returns the
-smallest load that would have let any of its stages start earlier: below it every sweep fails alike, so it is a
-lower bound, and an attained load. The search ends when a sweep at a lower bound succeeds: the result is exact.
+allow. Where trimming the right end of a stage never makes it slower or larger, this reaches furthest with any
+number of stages, so it fails only if no partition of maximal load T exists. A failing sweep also tells the
+smallest load that would have let one of its stages start earlier: below that every sweep fails alike, so it
+is a lower bound. The search ends when a sweep at a lower bound succeeds, hence the result is exact.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROWS = 4096
 def is_monotone(problem: PartitionProblem) -> BoolArray:
     """Architectures (A,) whose stage loads only shrink when an inner stage loses a layer at one end.
 
-    The chain's first and last layer are exempt: the sweep treats a stage that starts the chain apart, and only
-    the last stage ends with the last layer.
+    The chain's first and last layer are exempt: the sweep treats a stage that starts the chain apart, and no
+    stage but the last ends with the last layer.
     """
     if problem.layers < 3:
         return np.ones(problem.architectures, dtype=np.bool_)
@@ -34,26 +34,38 @@ def is_monotone(problem: PartitionProblem) -> BoolArray:
 
 @dataclass(frozen=True)
 class Rows:
-    """R independent questions: an architecture, a number of stages, a cap on the weight of a stage (R,) each."""
+    """R questions, each an architecture, a number of stages and a cap on the weight of a stage (R,)."""
 
     architecture: IntArray
     stages: IntArray
     weight_cap: FloatArray
 
     def __getitem__(self, rows: IntArray) -> Rows:
+        """Some of the rows."""
         return Rows(self.architecture[rows], self.stages[rows], self.weight_cap[rows])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sweep:
-    """`load_s` (R,): attained maximal load, infinite if the sweep failed; `next_s`: see the module's text.
+    """State and outcome of a pass over R rows, (R,) each.
 
-    `weight` (R,): attained maximal weight of a stage.
+    `front`: layers not yet in a stage, 0 if the pass succeeded; `load_s`, `weight`: the largest attained;
+    `next_s`: see the module's text.
     """
 
+    front: IntArray
     load_s: FloatArray
     next_s: FloatArray
     weight: FloatArray
+
+    def __getitem__(self, rows: IntArray) -> Sweep:
+        """Some of the rows, copied."""
+        return Sweep(self.front[rows], self.load_s[rows], self.next_s[rows], self.weight[rows])
+
+    def __setitem__(self, rows: IntArray, other: Sweep) -> None:
+        """Overwrite some of the rows."""
+        self.front[rows], self.load_s[rows] = other.front, other.load_s
+        self.next_s[rows], self.weight[rows] = other.next_s, other.weight
 
 
 class Sweeper:
@@ -66,78 +78,92 @@ class Sweeper:
         self._starts = problem.starts_s.ravel()
         self._ends = problem.ends_s.ravel()
         self._weights = weights
+        # The first layer from which a last stage fits a threshold is the first at which this does.
+        self._least_last_s = np.minimum.accumulate(problem.last_s, axis=1)
 
     def sweep(self, rows: Rows, threshold_s: FloatArray) -> Sweep:
         """One greedy pass of every row at its threshold."""
-        front, load, bump, weight = self._last_stage(rows, threshold_s)
-        active = np.flatnonzero((front > 0) & (front < self._problem.layers) & (rows.stages > 1))
+        capped = bool(np.isfinite(rows.weight_cap).any())
+        done = self._last_stage(rows, threshold_s, capped)
+        active = np.flatnonzero((done.front > 0) & (done.front < self._problem.layers) & (rows.stages > 1))
+        state, rows, threshold_s = done[active], rows[active], threshold_s[active]
         depth = 2
         while active.size:
-            start, achieved, earlier = self._inner_stage(
-                depth, front[active], rows[active], threshold_s[active]
-            )
-            bump[active] = np.minimum(bump[active], earlier)
-            load[active] = np.maximum(load[active], achieved)
-            weight[active] = np.maximum(weight[active], self._weights[front[active]] - self._weights[start])
-            moved = start < front[active]
-            front[active] = start
-            active = active[moved & (start > 0) & (rows.stages[active] > depth)]
+            front = state.front
+            state.front, load, longer = self._inner_stage(depth, front, rows, threshold_s, capped)
+            np.maximum(state.load_s, load, out=state.load_s)
+            np.minimum(state.next_s, longer, out=state.next_s)
+            weight = self._weights[front] - self._weights[state.front]
+            np.maximum(state.weight, weight, out=state.weight)
+            goes_on = (state.front < front) & (state.front > 0) & (rows.stages > depth)
+            if not goes_on.all():
+                done[active] = state
+                kept = np.flatnonzero(goes_on)
+                active, state, rows, threshold_s = active[kept], state[kept], rows[kept], threshold_s[kept]
             depth += 1
-        return Sweep(np.where(front == 0, load, np.inf), bump, weight)
+        return done
 
-    def _last_stage(
-        self, rows: Rows, threshold_s: FloatArray
-    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        loads = self._problem.last_s[rows.architecture]
-        if np.isfinite(rows.weight_cap).any():
+    def _last_stage(self, rows: Rows, threshold_s: FloatArray, capped: bool) -> Sweep:
+        """The pass after its first stage, the chain's last; the front is L if none fits."""
+        layers, number = self._problem.layers, np.arange(rows.stages.size)
+        if capped:
+            loads = self._problem.last_s[rows.architecture]
             heavy = self._weights[-1] - self._weights[:-1] > rows.weight_cap[:, None]
-            loads = np.where(heavy, np.inf, loads)
-        fits = loads <= threshold_s[:, None]
-        some = fits.any(axis=1)
-        front = np.where(some, fits.argmax(axis=1), self._problem.layers)
-        before = np.arange(self._problem.layers) < front[:, None]
-        bump = np.where(before, loads, np.inf).min(axis=1)
-        attained = loads[np.arange(front.size), np.minimum(front, self._problem.layers - 1)]
-        return front, np.where(some, attained, 0.0), bump, self._weights[-1] - self._weights[front]
+            least = np.minimum.accumulate(np.where(heavy, np.inf, loads), axis=1)
+            base, least = number * layers, least.ravel()
+        else:
+            base, least = rows.architecture * layers, self._least_last_s.ravel()
+        low, high = np.zeros_like(number), np.full_like(number, layers)
+        while (low < high).any():
+            middle = np.minimum((low + high) >> 1, layers - 1)
+            fits = least[base + middle] <= threshold_s
+            high = np.where(fits, np.minimum(middle, high), high)
+            low = np.where(fits, low, np.minimum(middle + 1, high))
+        longer = np.where(low > 0, least[base + np.maximum(low, 1) - 1], np.inf)
+        attained = np.where(low < layers, least[base + np.minimum(low, layers - 1)], 0.0)
+        return Sweep(low, attained, longer, self._weights[-1] - self._weights[low])
 
     def _inner_stage(
-        self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray
+        self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray, capped: bool
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """First layer of the longest stage before `front`, its load, and the load of the next longer one."""
         base = rows.architecture * self._width
-        earliest = self._problem.earliest[depth, front - 1]
+        earliest = self._problem.limits.earliest[depth, front - 1]
         end = self._ends[base + front]
-        weight_end = self._weights[front]
+
+        def load(start: IntArray) -> FloatArray:
+            seconds: FloatArray = end - self._starts[base + start]
+            return seconds
+
+        def light(start: IntArray) -> BoolArray:
+            return self._weights[front] - self._weights[start] <= rows.weight_cap
+
         # Loads grow towards the left down to layer 1: bisect for the first layer that fits, `front` if none.
-        low, high = np.maximum(earliest, 1), front.copy()
-        low = np.minimum(low, high)
-        while (low < high).any():
+        floor = np.maximum(earliest, 1)
+        low, high = np.minimum(floor, front), front
+        # Most stages hold less than twice their share of the layers, so that is tried first.
+        middle = np.maximum(front - 2 - 2 * self._problem.layers // rows.stages, low)
+        while True:
+            fits = load(middle) <= threshold_s
+            if capped:
+                fits &= light(middle)
+            high = np.where(fits, middle, high)
+            low = np.where(fits, low, np.minimum(middle + 1, high))
+            if (low == high).all():
+                break
             middle = (low + high) >> 1
-            fits = (end - self._starts[base + middle] <= threshold_s) & (
-                weight_end - self._weights[middle] <= rows.weight_cap
-            )
-            # An empty bracket stays empty: its middle is its own end.
-            high = np.where(fits & (low < high), middle, high)
-            low = np.where(fits | (low == high), low, middle + 1)
         # The chain's first layer has its own boundary, so it may fit where layer 1 does not.
-        whole = np.where(
-            (earliest == 0) & (weight_end - self._weights[0] <= rows.weight_cap),
-            end - self._starts[base],
-            np.inf,
-        )
+        zero = np.zeros_like(front)
+        whole = np.where((earliest == 0) & light(zero), load(zero), np.inf)
         start = np.where(whole <= threshold_s, 0, low)
-        longer = low - 1
-        allowed = (longer >= np.maximum(earliest, 1)) & (
-            weight_end - self._weights[longer] <= rows.weight_cap
-        )
-        bump = np.where(allowed, end - self._starts[base + longer], np.inf)
-        bump = np.where(start == 0, np.inf, np.minimum(bump, whole))
-        achieved = np.where(start < front, end - self._starts[base + start], 0.0)
+        longer = np.where((low > floor) & light(low - 1), load(low - 1), np.inf)
+        bump = np.where(start == 0, np.inf, np.minimum(longer, whole))
+        achieved = np.where(start < front, load(start), 0.0)
         return start, achieved, bump
 
 
 def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Minimal maximal load and the maximal weight of a partition that attains it, (R,) each; infinite if none.
+    """Minimal maximal load, and maximal weight of a partition that attains it, (R,) each; infinite if none.
 
     `lower_s` (R,): valid lower bounds to start from.
     """
@@ -149,10 +175,10 @@ def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[Float
     while active.size:
         threshold = low[active] if attempt % 2 == 0 else _between(low[active], high[active], attempt)
         found = sweeper.sweep(rows[active], threshold)
-        better = found.load_s < high[active]
+        failed = found.front > 0
+        better = ~failed & (found.load_s < high[active])
         high[active[better]] = found.load_s[better]
         weight[active[better]] = found.weight[better]
-        failed = np.isinf(found.load_s)
         low[active[failed]] = found.next_s[failed]
         # A sweep that succeeds at a lower bound attains the optimum.
         proven = ~failed & (threshold <= low[active])
@@ -188,7 +214,7 @@ def trace(
             break
     found = [front]
     while 0 < front < problem.layers and len(found) < stages:
-        earliest = int(problem.earliest[len(found) + 1, front - 1])
+        earliest = int(problem.limits.earliest[len(found) + 1, front - 1])
         if earliest == 0 and fits(0, front):
             front = 0
         else:

@@ -25,13 +25,25 @@ class StageLimits:
         """The limits of every stage but the last."""
         return self.plain if self.recompute is None else self.recompute
 
+    @cached_property
+    def earliest(self) -> IntArray:
+        """First layer of the longest stage that ends with j and fits at index s, at [s, j]; j + 1 if none."""
+        layers = self.plain.shape[0]
+        first, last = np.triu_indices(layers)
+        deepest = np.clip(self.inner[first, last], 0, layers)
+        counts = np.bincount(last * (layers + 1) + deepest, minlength=layers * (layers + 1))
+        shallower = np.cumsum(counts.reshape(layers, layers + 1), axis=1)
+        earliest = np.zeros((layers + 1, layers), dtype=np.int64)
+        earliest[1:] = shallower[:, :-1].T
+        return earliest
+
 
 @dataclass(frozen=True)
 class PartitionProblem:
     """A chain of L layers to cut into stages, for A architectures that share one memory capacity.
 
     `plain_s`, `recompute_s` (A, L): seconds of a layer in a stage that keeps or recomputes its activations.
-    `boundary_s` (A, L+1): seconds that a cut before layer i adds to the stages on both sides; at 0 and L: what
+    `boundary_s` (A, L+1): seconds that a cut before layer i adds to each of the two stages; at 0 and L what
     the outer ends add. `kind` (L,): equal numbers mark layers that repeat (used by the lower bound only).
     """
 
@@ -114,18 +126,6 @@ class PartitionProblem:
         recomputed = np.where(self.limits.recompute[:, -1] < 1, np.inf, recomputed)
         return np.where(self.last_recomputes, recomputed, loads)
 
-    @cached_property
-    def earliest(self) -> IntArray:
-        """[s, j]: first layer of the longest stage ending with j that fits at index s; j + 1 if none (L+1, L)."""
-        layers = self.layers
-        first, last = np.triu_indices(layers)
-        deepest = np.clip(self.limits.inner[first, last], 0, layers)
-        counts = np.bincount(last * (layers + 1) + deepest, minlength=layers * (layers + 1))
-        shallower = np.cumsum(counts.reshape(layers, layers + 1), axis=1)
-        earliest = np.zeros((layers + 1, layers), dtype=np.int64)
-        earliest[1:] = shallower[:, :-1].T
-        return earliest
-
 
 def prefix_sums(values: FloatArray) -> FloatArray:
     """Running sums along the last axis, with a leading zero."""
@@ -152,21 +152,24 @@ def stage_limits(
 ) -> StageLimits:
     """Where each stage fits, from the bytes of its layers, each (L,) and per device.
 
-    A stage at index s from the end needs sum(static) + min(s, inflight_limit) * kept + working: kept is the sum
-    of the saved bytes, working the largest of the working ones; a stage that recomputes keeps its layers' inputs
-    and works on what one layer saves beside its working bytes.
+    A stage at index s from the end needs sum(static) + min(s, inflight_limit) * kept + working, where kept is
+    the sum of the saved bytes and working the largest of the working ones. A stage that recomputes keeps its
+    layers' inputs instead, and works on what one layer saves beside its working bytes.
     """
     static = interval_sums(static_bytes)
     layers = static_bytes.size
-    limit = layers if inflight_limit is None else inflight_limit
+    limit = min(layers, layers if inflight_limit is None else inflight_limit)
 
     def deepest(kept_bytes: FloatArray, peak_bytes: FloatArray) -> IntArray:
         kept = interval_sums(kept_bytes)
         peak = np.maximum.accumulate(np.triu(np.broadcast_to(peak_bytes, kept.shape)), axis=1)
         base = static + peak
-        found = np.zeros(kept.shape, dtype=np.int64)
-        for index in range(1, min(limit, layers) + 1):
-            found += base + index * kept <= memory_bytes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            guess = np.where(kept > 0, np.floor((memory_bytes - base) / kept), layers)
+        found = np.clip(guess, 0, limit).astype(np.int64)
+        # The quotient may be rounded across an integer; the comparison itself decides.
+        found += (found < limit) & (base + (found + 1) * kept <= memory_bytes)
+        found -= (found > 0) & (base + found * kept > memory_bytes)
         return np.where(found >= limit, layers, found)
 
     plain = deepest(saved_bytes, working_bytes)

@@ -63,7 +63,7 @@ def interval_sums(values: ArrayLike) -> FloatArray:
 
 
 def _pass_time(latency_s: tuple[float, ...], edges: tuple[Edge, ...], bandwidth: float) -> FloatArray:
-    """Finish time at [i, v] of layer v in a stage that starts with layer i; a pass ends with the last layer."""
+    """Finish time at [i, v] of layer v in a stage that starts with layer i; its last layer ends the pass."""
     count = len(latency_s)
     incoming: list[list[Edge]] = [[] for _ in range(count)]
     for edge in edges:

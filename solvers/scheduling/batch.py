@@ -18,8 +18,12 @@ from . import batch_lower, batch_upper
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-BLOCK = 2048
+BLOCK = 1024
 """Architectures per block: the arrays of 20 operators then stay in a core's second-level cache."""
+
+
+CLOSED = 1.0 - 1e-12
+"""Bounds closer than this are one number: what sums in another order can lose."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,18 @@ class BatchGraph:
         return matrix
 
     @cached_property
-    def below(self) -> FloatArray:
-        """(O, O): 1 where the column follows the row, directly or not."""
-        reach = np.zeros((self.size, self.size))
+    def below(self) -> tuple[list[int], ...]:
+        """Everything that follows each operator, directly or not."""
+        reach: list[set[int]] = [set() for _ in self.units]
         for i in reversed(self.order):
             for j in self.successors[i]:
-                reach[i] = np.maximum(reach[i], reach[j])
-                reach[i, j] = 1.0
-        return reach
+                reach[i] |= reach[j] | {j}
+        return tuple(sorted(row) for row in reach)
+
+    @cached_property
+    def above(self) -> tuple[list[int], ...]:
+        """Everything that precedes each operator, directly or not."""
+        return tuple([i for i in range(self.size) if j in self.below[i]] for j in range(self.size))
 
     @cached_property
     def core(self) -> NDArray[np.bool_]:
@@ -140,9 +148,13 @@ def _block(
     for rules in (batch_upper.RULES[:1], batch_upper.RULES[1:]):
         s, p = single[:, open_rows], parallel[:, open_rows]
         part = {unit: count[open_rows] for unit, count in cores.items()}
+        shortest_s = upper[open_rows]
         for rule in rules if open_rows.size else ():
-            upper[open_rows] = np.minimum(upper[open_rows], rule(graph, s, p, part))
-        bound = batch_lower.lower_bound(graph, s, p, part, upper[open_rows])
-        lower[open_rows] = np.maximum(lower[open_rows], bound)
-        open_rows = open_rows[lower[open_rows] < upper[open_rows] * (1.0 - 1e-12)]
+            np.minimum(shortest_s, rule(graph, s, p, part), out=shortest_s)
+        better = (shortest_s < upper[open_rows]) & (shortest_s * CLOSED > lower[open_rows])
+        upper[open_rows] = shortest_s
+        s, p, part = s[:, better], p[:, better], {unit: count[better] for unit, count in part.items()}
+        rows = open_rows[better]
+        lower[rows] = np.maximum(lower[rows], batch_lower.lower_bound(graph, s, p, part, upper[rows]))
+        open_rows = open_rows[lower[open_rows] < upper[open_rows] * CLOSED]
     return np.minimum(lower, upper), upper

@@ -17,11 +17,16 @@ IntArray = NDArray[np.int64]
 ROUNDS = 2
 """Rounds of forcing; further ones were seen to change almost nothing."""
 
-MIXES = ((0.5, 0.5), (0.75, 0.25), (0.25, 0.75))
-"""Weightings of two blocked units beside the pure ones; any convex mixture is valid."""
-
-PARTS = (0.0, 0.5, 1.0)
+PARTS = (0.0, 1.0)
 """How much of the weight the longest single operator may take that the path leaves; any in [0, 1] is valid."""
+
+
+def add_rows(rows: FloatArray) -> FloatArray:
+    """Sum over operators, always in the same order: NumPy's own depends on the number of architectures."""
+    total = np.zeros(rows.shape[1])
+    for row in rows:
+        total += row
+    return total
 
 
 def sweep(graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None) -> FloatArray:
@@ -51,14 +56,9 @@ def lower_bound(
 
 
 def _shares(graph: BatchGraph, cores: Mapping[str, IntArray]) -> list[tuple[FloatArray, bool]]:
-    """Per weighting: the share (O, A) of the chip a single operator takes, and whether it weighs blocked units."""
-    pure = {unit: graph.users(unit)[:, None] / cores[unit] for unit in cores if graph.users(unit).any()}
-    blocked = [unit for unit in pure if unit not in graph.unblocked]
-    rows = [(share, unit not in graph.unblocked) for unit, share in pure.items()]
-    if len(blocked) == 2:
-        one, two = blocked
-        rows.extend((a * pure[one] + b * pure[two], True) for a, b in MIXES)
-    return rows
+    """Per unit: the share (O, A) of its cores that a single operator takes, and whether the unit is blocked."""
+    used = [unit for unit in cores if graph.users(unit).any()]
+    return [(graph.users(unit)[:, None] / cores[unit], unit not in graph.unblocked) for unit in used]
 
 
 def _round(
@@ -72,33 +72,33 @@ def _round(
     core = graph.core[:, None]
     shortest = np.minimum(single, parallel)
     heads, tails, best = np.zeros_like(single), np.zeros_like(single), np.zeros_like(upper)
-    struck = np.zeros(single.shape, dtype=bool)
-    ranking = np.argsort(np.where(core, single, -1.0), axis=0)
-    path = _one_path(graph, np.where(core, shortest, 0.0))
+    heaviest = np.zeros_like(single)
     for share, blocking in shares:
-        alone = np.where(share > 0.0, single * np.maximum(share, 1e-300), 0.0)
-        work = alone
+        alone = np.where(share > 0.0, single, 0.0) * np.maximum(share, 1e-300)
         if blocking:
             alone = np.where(np.isinf(single), np.inf, alone)
-            work = np.where(core, np.minimum(alone, parallel), 0.0)
-            total, hopeless = _thresholds(*(np.where(core, x, 0.0) for x in (single, parallel, alone)), path, ranking, upper)
-            struck |= hopeless & core
-        else:
-            total = work.sum(axis=0)
+        work = np.minimum(alone, parallel) if blocking else alone
+        total = add_rows(work)
+        if blocking:
+            heaviest = np.where(total >= best, alone, heaviest)
         np.maximum(best, total, out=best)
-        np.maximum(heads, graph.below.T @ work, out=heads)
-        np.maximum(tails, graph.below @ work, out=tails)
+        for i in range(graph.size):
+            np.maximum(heads[i], add_rows(work[graph.above[i]]), out=heads[i])
+            np.maximum(tails[i], add_rows(work[graph.below[i]]), out=tails[i])
     heads = sweep(graph, shortest, forward=True, least=heads)
     tails = sweep(graph, shortest, forward=False, least=tails)
     around = heads + tails
     np.maximum(best, (around + shortest).max(axis=0), out=best)
     forced = np.isinf(single)
-    serial = np.where(forced, parallel, 0.0).sum(axis=0)
+    serial = add_rows(np.where(forced, parallel, 0.0))
     plain = np.where(core & ~forced, shortest, 0.0)
     core_around = sweep(graph, plain, forward=True) + sweep(graph, plain, forward=False) + serial
     np.maximum(best, (plain + core_around).max(axis=0), out=best)
-    long = single + np.where(core, np.maximum(around, core_around), around) >= upper
-    struck = (struck | long) & np.isfinite(parallel) & ~forced
+    struck = single + np.where(core, np.maximum(around, core_around), around) >= upper
+    path = _one_path(graph, np.where(core, shortest, 0.0))
+    total, hopeless = _thresholds(*(np.where(core, x, 0.0) for x in (single, parallel, heaviest)), path, upper)
+    np.maximum(best, total, out=best)
+    struck = (struck | (hopeless & core)) & np.isfinite(parallel) & ~forced
     single[struck] = np.inf
     return best, bool(struck.any())
 
@@ -126,7 +126,6 @@ def _thresholds(
     parallel: FloatArray,
     alone: FloatArray,
     path: NDArray[np.bool_],
-    ranking: IntArray,
     upper: FloatArray,
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Core time (A,) if single and core-parallel operators may not overlap, and single modes it rules out (O, A).
@@ -136,6 +135,7 @@ def _thresholds(
     along the `path`; so at least any blend of the three. The least over M is the bound; where every M from some
     length on fails to beat `upper`, those modes are out.
     """
+    ranking = np.argsort(single, axis=0)
     ordered = np.take_along_axis(single, ranking, axis=0)
     every = np.take_along_axis(parallel, ranking, axis=0)
     some = np.take_along_axis(alone, ranking, axis=0)
@@ -169,9 +169,9 @@ def _blends(
     Those pay that make single and core-parallel cost the same along the path, here on its average operator.
     """
     usable = path & np.isfinite(single) & np.isfinite(parallel) & (single > 0.0)
-    time = np.maximum(np.where(usable, single, 0.0).sum(axis=0), 1e-300)
-    ratio = np.clip(np.where(usable, parallel, 0.0).sum(axis=0) / time, 0.0, 1.0)
-    share = np.clip(np.where(usable, alone, 0.0).sum(axis=0) / time, 0.0, 1.0)
+    time = np.maximum(add_rows(np.where(usable, single, 0.0)), 1e-300)
+    ratio = np.clip(add_rows(np.where(usable, parallel, 0.0)) / time, 0.0, 1.0)
+    share = np.clip(add_rows(np.where(usable, alone, 0.0)) / time, 0.0, 1.0)
     blends: list[tuple[FloatArray | float, FloatArray | float]] = [(0.0, 0.0), (1.0, 0.0)]
     for part in PARTS:
         longest = part * (1.0 - ratio)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch_lower import sweep
+from .batch_lower import add_rows, sweep
 
 if TYPE_CHECKING:
     from .batch import BatchGraph
@@ -75,7 +75,7 @@ class _Dispatch:
         start = np.where(faster, whole, alone)
         now = start.min(axis=0)
         if self.sharing.any():
-            queue = np.where(self.ready <= now, self.serial, 0.0).sum(axis=0)
+            queue = add_rows(np.where(self.ready <= now, self.serial, 0.0))
             faster &= ~((self.sharing > 0.0) & (self.single <= queue) & (alone <= now))
         chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
         return self._run(chosen, faster[chosen, self.columns], now)

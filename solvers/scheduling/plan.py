@@ -53,7 +53,7 @@ def choose_cores(ix: IndexedProblem, i: int, busy: set[Core]) -> tuple[Core, ...
 
     Where pairs matter, plain operators prefer cores that leave complete pairs free.
     """
-    if ix.pair is not None and not {*ix.pair}.isdisjoint(ix.units[i]):
+    if ix.pair is not None:
         return next(iter(core_choices(ix, i, busy)), None)
     chosen = []
     for u in ix.units[i]:
@@ -73,6 +73,8 @@ def core_choices(ix: IndexedProblem, i: int, busy: set[Core]) -> list[tuple[Core
     if len({u for u, _ in other}) < len(set(ix.units[i]) - {*ix.pair}):
         return []
     rest = tuple({u: (u, k) for u, k in reversed(other)}.values())
+    if {*ix.pair}.isdisjoint(ix.units[i]):
+        return [rest]
     whole = next((k for k in range(pairs) if (tensor, k) not in busy and (vector, k) not in busy), None)
     if {*ix.pair} <= set(ix.units[i]):
         return [] if whole is None else [((tensor, whole), (vector, whole), *rest)]

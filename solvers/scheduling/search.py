@@ -186,7 +186,7 @@ class StateSpace:
         if self.parallel[i] < NEVER and not cores_busy and not state.late >> (self.ix.size + i) & 1:
             yield (now + self.parallel[i], i, True, ())
         if self.single[i] < NEVER and not state.late >> i & 1 and self._fits(i, running):
-            if self.ix.pair is None or {*self.ix.pair}.isdisjoint(self.ix.units[i]):
+            if self.ix.pair is None:
                 yield (now + self.single[i], i, False, ())
             else:
                 busy = {core for entry in running for core in entry[3]}

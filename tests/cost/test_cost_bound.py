@@ -134,6 +134,15 @@ def test_parallel_projections_are_bounded_by_core_time():
     assert costs.lower_s(np.array([0]))[0] == pytest.approx(single.sum())
 
 
+def test_many_passes_at_once_equal_one_by_one():
+    passes = [transformer_layer(), random_pass(1), Pass((), ()), random_pass(2)]
+    model = CostModel(TABLE, NETWORK)
+    costs, rows = [model.costs(p) for p in passes], np.arange(len(TABLE))[::-1]
+    together = model.lower_s(costs, rows)
+    for i, one in enumerate(costs):
+        np.testing.assert_allclose(together[:, i], one.lower_s(rows), rtol=1e-14)
+
+
 def test_many_clocks_keep_the_bound_below_and_close():
     clocks = np.linspace(0.5e9, 1.3e9, 200)
     layer = transformer_layer()

@@ -142,26 +142,60 @@ def test_never_faster_than_the_roofline_nor_than_hbm():
     assert (np.maximum(busy_macs, busy_alus) <= fastest * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize(
-    ("field", "factor"),
-    [
-        ("clock_hz", 1.3),
-        ("hbm_bandwidth_bytes_per_s", 2.0),
-        ("global_buffer_bytes", 2),
-        ("global_buffer_bytes_per_cycle", 1.5),
-        ("link_bandwidth_bytes_per_s", 2.0),
-        ("vector_cores", 3),
-        ("tensor_cores", 3),
-    ],
+architectures = st.fixed_dictionaries(
+    {
+        "tensor_cores": st.integers(1, 300),
+        "tensor_core_rows": st.integers(2, 256),
+        "tensor_core_columns": st.integers(2, 256),
+        "vector_cores": st.integers(1, 64),
+        "vector_core_alus": st.integers(1, 4096),
+        "global_buffer_bytes": st.integers(0, 2**28),
+        "global_buffer_bytes_per_cycle": st.floats(16, 16384),
+        "local_buffer_bytes": st.floats(2**10, 2**26),
+        "hbm_bandwidth_bytes_per_s": st.floats(1e10, 5e12),
+        "link_bandwidth_bytes_per_s": st.floats(1e9, 1e12),
+        "clock_hz": st.floats(1e8, 2e9),
+    }
 )
-def test_more_of_anything_is_never_slower(field, factor):
-    table = grid(**MIXED)
-    if field == "hbm_bandwidth_bytes_per_s":
-        table = table.replace(hbm_bandwidth_bytes_per_s=hbm_bandwidth_bytes_per_s(table))
-    better = table.replace(**{field: table[field] * factor})
-    before, after = latencies(transformer_layer(), table), latencies(transformer_layer(), better)
-    for figure in ("single_s", "parallel_s", "hbm_s", "buffer_s"):
-        assert (getattr(after, figure) <= getattr(before, figure) * (1 + 1e-12)).all()
+improvable = st.sampled_from(
+    (
+        "clock_hz",
+        "hbm_bandwidth_bytes_per_s",
+        "global_buffer_bytes",
+        "global_buffer_bytes_per_cycle",
+        "local_buffer_bytes",
+        "link_bandwidth_bytes_per_s",
+        "vector_cores",
+        "vector_core_alus",
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(architectures, improvable, st.floats(1, 4))
+def test_more_memory_bandwidth_or_clock_is_never_slower(fields, better, factor):
+    more = type(fields[better])(fields[better] * factor)
+    table = chips(**{name: [value, value] for name, value in fields.items()})
+    table = table.replace(**{better: np.array([fields[better], more], dtype=table[better].dtype)})
+    times = latencies(transformer_layer(), table)
+    for figure in (times.single_s, times.parallel_s, times.hbm_s, times.buffer_s):
+        assert (figure[1] <= figure[0] * (1 + 1e-12)).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(architectures)
+def test_every_resource_takes_its_time(fields):
+    table, layer = chips(**fields), transformer_layer()
+    costs, first = CostModel(table, NETWORK).costs(layer), np.array([0])
+    times, shares = costs.latencies(first), costs.attribution(first)
+    fastest = np.minimum(times.single_s, times.parallel_s)
+    slowest = np.max([shares.compute_s, shares.buffer_s, shares.hbm_s, shares.link_s], axis=0)
+    np.testing.assert_allclose(fastest, slowest + shares.fill_s)
+    assert times.hbm_s[0] == pytest.approx(shares.hbm_s.sum())
+    assert times.buffer_s[0] == pytest.approx(shares.buffer_s.sum())
+    assert (fastest >= costs.tables.hbm_bytes[0] / fields["hbm_bandwidth_bytes_per_s"] * (1 - 1e-12)).all()
+    assert (fastest >= roofline_s(layer, table, NETWORK) * (1 - 1e-12)).all()
+    assert costs.lower_s(first)[0] <= max(fastest.sum(), times.hbm_s[0], times.buffer_s[0]) * (1 + 1e-12)
 
 
 sides = st.integers(1, 3000)

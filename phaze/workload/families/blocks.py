@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.sharding import Shard
-from phaze.workload.spec import Dimensions, NormKind, NormPlace, Positions
+from phaze.workload.workload import Attention
+from phaze.workload.workload_file import Dimensions, NormKind, NormPlace, Positions
 
-
-class AttentionKind(StrEnum):
-    """Flash keeps no score tensor; unfused writes scores, softmax and its dropout out."""
-
-    FLASH = "flash"
-    UNFUSED = "unfused"
+ACTIVATION_BYTES = 2  # bf16 or fp16
 
 
 class Transformer:
@@ -23,13 +17,20 @@ class Transformer:
     """
 
     def __init__(
-        self, name: str, dimensions: Dimensions, batch: int, sequence: int, attention: AttentionKind
+        self, name: str, dimensions: Dimensions, batch: int, sequence: int, attention: Attention
     ) -> None:
+        """Start an empty graph of `batch` sequences of `sequence` tokens."""
         self.g = GraphBuilder(name)
         self.d = dimensions
         self.batch = batch
         self.sequence = sequence
         self.attention_kind = attention
+
+    def operator(
+        self, name: str, kind: OpKind, inputs: tuple[str, ...], shape: tuple[int, ...], **attributes: object
+    ) -> str:
+        """Append an operator with a 16-bit result."""
+        return self.g.add(name, kind, inputs, shape, ACTIVATION_BYTES, **attributes)
 
     def linear(
         self,
@@ -47,7 +48,7 @@ class Transformer:
         roles: dict[str, object] = {"shard": shard}
         if parts is not None:
             roles["shard_parts"] = parts
-        y = self.g.add(name, OpKind.MATMUL, (x, weight), (*shape[:-1], width), **roles)
+        y = self.operator(name, OpKind.MATMUL, (x, weight), (*shape[:-1], width), **roles)
         if not (self.d.bias if bias is None else bias):
             return y
         offset = self.g.parameter(f"{name}.bias", (width,))
@@ -57,7 +58,7 @@ class Transformer:
     def pointwise(self, name: str, function: str, inputs: tuple[str, ...], **attributes: object) -> str:
         """Element-wise operator with the shape of its first input."""
         shape = self.g.shape(inputs[0])
-        return self.g.add(name, OpKind.ELEMENTWISE, inputs, shape, function=function, **attributes)
+        return self.operator(name, OpKind.ELEMENTWISE, inputs, shape, function=function, **attributes)
 
     def norm(self, name: str, x: str) -> str:
         """Layer or RMS normalisation over the last axis."""
@@ -65,9 +66,7 @@ class Transformer:
         parameters = [self.g.parameter(f"{name}.scale", (width,))]
         if self.d.norm is NormKind.LAYER:
             parameters.append(self.g.parameter(f"{name}.shift", (width,)))
-        return self.g.add(
-            name, OpKind.NORM, (x, *parameters), self.g.shape(x), function=self.d.norm.value
-        )
+        return self.operator(name, OpKind.NORM, (x, *parameters), self.g.shape(x), function=self.d.norm.value)
 
     def dropout(self, name: str, x: str, probability: float, **attributes: object) -> str:
         """Dropout where its probability is not zero."""
@@ -79,17 +78,17 @@ class Transformer:
         tokens = g.input("token_ids", (self.batch, self.sequence), 8)
         table = g.parameter("embedding.table", (d.vocabulary, d.embedding))
         shape = (self.batch, self.sequence, d.embedding)
-        x = g.add("embedding.tokens", OpKind.EMBEDDING, (tokens, table), shape, shard=Shard.VOCAB)
+        x = self.operator("embedding.tokens", OpKind.EMBEDDING, (tokens, table), shape, shard=Shard.VOCAB)
         if d.embedding != d.hidden:
             x = self.linear("embedding.project", x, d.hidden, Shard.NONE, bias=False)
         if d.positions is Positions.LEARNED:
             places = g.parameter("embedding.position_table", (d.position_rows or d.max_positions, d.hidden))
-            used = g.add("embedding.positions", OpKind.VIEW, (places,), (self.sequence, d.hidden))
+            used = self.operator("embedding.positions", OpKind.VIEW, (places,), (self.sequence, d.hidden))
             x = self.pointwise("embedding.add_positions", "add", (x, used))
         if d.token_types:
             types = g.input("token_types", (self.batch, self.sequence), 8)
             segments = g.parameter("embedding.type_table", (d.token_types, d.hidden))
-            wide = g.add("embedding.types", OpKind.EMBEDDING, (types, segments), g.shape(x))
+            wide = self.operator("embedding.types", OpKind.EMBEDDING, (types, segments), g.shape(x))
             x = self.pointwise("embedding.add_types", "add", (x, wide))
         return x
 
@@ -116,13 +115,13 @@ class Transformer:
         if d.positions is Positions.ROPE:
             q = self.pointwise(f"{name}.rotate_q", "rope", (q,), shard=Shard.HEADS, shard_parts=parts[:1])
             k = self.pointwise(f"{name}.rotate_k", "rope", (k,), shard=Shard.HEADS, shard_parts=parts[1:2])
-        flash = self.attention_kind is AttentionKind.FLASH
+        flash = self.attention_kind is Attention.FLASH
         mix = self._flash(name, q, k, v, causal=causal) if flash else self._unfused(name, q, k, v)
         return self.linear(f"{name}.projection", mix, d.hidden, Shard.ROW)
 
     def _flash(self, name: str, q: str, k: str, v: str, *, causal: bool) -> str:
         d = self.d
-        return self.g.add(
+        return self.operator(
             f"{name}.flash",
             OpKind.ATTENTION,
             (q, k, v),
@@ -138,22 +137,24 @@ class Transformer:
 
     def _unfused(self, name: str, q: str, k: str, v: str) -> str:
         """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each."""
-        d, g = self.d, self.g
+        d = self.d
         role = {"shard": Shard.HEADS, "shard_axis": 1, "shard_parts": ((d.heads, 1),)}
         by_head = (self.batch, d.heads, self.sequence, d.head)
         q, k, v = (
-            g.add(f"{name}.{letter}_heads", OpKind.VIEW, (t,), by_head, **role)
+            self.operator(f"{name}.{letter}_heads", OpKind.VIEW, (t,), by_head, **role)
             for letter, t in (("q", q), ("k", k), ("v", v))
         )
         square = (*by_head[:3], self.sequence)
-        scores = g.add(f"{name}.scores", OpKind.MATMUL, (q, k), square, transpose_b=True, **role)
+        scores = self.operator(f"{name}.scores", OpKind.MATMUL, (q, k), square, transpose_b=True, **role)
         scaled = self.pointwise(f"{name}.scale", "scale", (scores,), **role)
-        weights = g.add(f"{name}.softmax", OpKind.SOFTMAX, (scaled,), square, axis=-1, **role)
+        weights = self.operator(f"{name}.softmax", OpKind.SOFTMAX, (scaled,), square, axis=-1, **role)
         weights = self.dropout(f"{name}.softmax_dropout", weights, d.attention_dropout, **role)
-        mixed = g.add(f"{name}.mix", OpKind.MATMUL, (weights, v), by_head, **role)
+        mixed = self.operator(f"{name}.mix", OpKind.MATMUL, (weights, v), by_head, **role)
         flat = (self.batch, self.sequence, d.heads * d.head)
         parts = ((d.heads, d.head),)
-        return g.add(f"{name}.join", OpKind.VIEW, (mixed,), flat, shard=Shard.HEADS, shard_parts=parts)
+        return self.operator(
+            f"{name}.join", OpKind.VIEW, (mixed,), flat, shard=Shard.HEADS, shard_parts=parts
+        )
 
     def _feed_forward(self, name: str, x: str) -> str:
         d = self.d
@@ -161,7 +162,7 @@ class Transformer:
             parts = ((d.ffn, 1), (d.ffn, 1))
             y = self.linear(f"{name}.gate_up", x, 2 * d.ffn, Shard.COLUMN, parts=parts)
             shape = (*self.g.shape(x)[:-1], d.ffn)
-            y = self.g.add(
+            y = self.operator(
                 f"{name}.swiglu", OpKind.ELEMENTWISE, (y,), shape, function="swiglu", shard=Shard.COLUMN
             )
         else:
@@ -175,7 +176,7 @@ class Transformer:
         name = "embedding.table" if d.tied_embeddings else "head.table"
         table = g.parameter(name, (d.vocabulary, d.embedding))
         shape = (*g.shape(x)[:-1], d.vocabulary)
-        y = g.add(
+        y = self.operator(
             "head.logits", OpKind.MATMUL, (x, table), shape, transpose_b=True, shard=Shard.VOCAB
         )
         if not bias:

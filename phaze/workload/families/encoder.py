@@ -5,14 +5,15 @@ The pooler and the next-sentence head (hidden^2 parameters, one row per sequence
 
 from __future__ import annotations
 
-from phaze.workload.families.blocks import AttentionKind, Transformer
+from phaze.workload.families.blocks import Transformer
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.sharding import Shard
-from phaze.workload.spec import Dimensions, NormPlace
+from phaze.workload.workload import Attention
+from phaze.workload.workload_file import Dimensions, NormPlace
 
 
 def encoder_graph(
-    name: str, dimensions: Dimensions, batch: int, sequence: int, attention: AttentionKind
+    name: str, dimensions: Dimensions, batch: int, sequence: int, attention: Attention
 ) -> OperatorGraph:
     """Forward graph from token ids to logits of every position (batch, sequence, vocabulary)."""
     t = Transformer(name, dimensions, batch, sequence, attention)
