@@ -1,7 +1,7 @@
 """ONNX operators to operators of the graph: one small converter per operator type, one registry.
 
 A converter appends the operators that make a node's outputs. Choices where ONNX and hardware differ:
-data movement (concatenation, padding, slices, nearest-neighbour resizing, casts, comparisons) is a
+data movement (concatenation, padding, slices, gathers, casts, comparisons) is a
 VIEW and costs nothing, as in PHAZE: producers write into place, consumers read with an offset. An
 n-ary sum is n - 1 additions. A number of a formula (rank 0) is no operand; what remains is a scaling.
 """
@@ -16,9 +16,16 @@ from types import MappingProxyType
 from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
+from phaze.workload.onnx_composed import (
+    REDUCTIONS,
+    convert_mish,
+    convert_reduction,
+    convert_resize,
+    convert_transposed_convolution,
+)
 from phaze.workload.onnx_lowering import Lowering
 from phaze.workload.onnx_products import convert_gemm, convert_matmul
-from phaze.workload.onnx_read import node_attributes, operator_type
+from phaze.workload.onnx_read import operator_type
 from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
 
 Converter = Callable[[Lowering, NodeProto], None]
@@ -86,15 +93,6 @@ def _power(low: Lowering, node: NodeProto) -> None:
 def _gelu(low: Lowering, node: NodeProto) -> None:
     exact = low.attributes(node).get("approximate", "none") == "none"
     _element_wise("gelu" if exact else "gelu_tanh", low, node)
-
-
-def _mish(low: Lowering, node: NodeProto) -> None:
-    """x tanh(softplus(x))."""
-    x, out = node.input[0], node.output[0]
-    shape, bytes_ = low.shape(out), low.element_bytes(out)
-    soft = low.builder.add(f"{out}.softplus", OpKind.ELEMENTWISE, [x], shape, bytes_, function="softplus")
-    gate = low.builder.add(f"{out}.tanh", OpKind.ELEMENTWISE, [soft], shape, bytes_, function="tanh")
-    low.emit(node, OpKind.ELEMENTWISE, [x, gate], function="mul")
 
 
 def _norm(function: str, low: Lowering, node: NodeProto) -> None:
@@ -165,7 +163,10 @@ def _registry() -> dict[str, Converter]:
         "Max": partial(_variadic, "max", "clip"),
         "Min": partial(_variadic, "min", "clip"),
         "Gelu": _gelu,
-        "Mish": _mish,
+        "Mish": convert_mish,
+        "ConvTranspose": convert_transposed_convolution,
+        "Resize": convert_resize,
+        "Upsample": convert_resize,
     }
     norms = {
         "Layer": "layer",
@@ -177,6 +178,7 @@ def _registry() -> dict[str, Converter]:
     table |= {f"{prefix}Normalization": partial(_norm, function) for prefix, function in norms.items()}
     reductions = ("Mean", "Sum", "Max", "Min", "Prod")
     table |= {f"Reduce{name}": partial(_reduce, name.lower()) for name in reductions}
+    table |= dict.fromkeys(REDUCTIONS, convert_reduction)
     table |= {"ArgMax": partial(_reduce, "argmax"), "ArgMin": partial(_reduce, "argmax")}
     table |= {name: partial(_element_wise, function) for name, function in ELEMENT_WISE.items()}
     return table | dict.fromkeys(MOVES, _view)
@@ -185,6 +187,7 @@ def _registry() -> dict[str, Converter]:
 ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
     {
         "Abs": "abs",
+        "Ceil": "cast",
         "Celu": "elu",
         "Clip": "clip",
         "Cos": "cos",
@@ -192,6 +195,7 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Elu": "elu",
         "Erf": "erf",
         "Exp": "exp",
+        "Floor": "cast",
         "HardSigmoid": "hard_sigmoid",
         "HardSwish": "hard_swish",
         "LeakyRelu": "leaky_relu",
@@ -200,6 +204,7 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "PRelu": "leaky_relu",
         "Reciprocal": "div",
         "Relu": "relu",
+        "Round": "cast",
         "Selu": "elu",
         "Sigmoid": "sigmoid",
         "Sin": "sin",
@@ -209,16 +214,18 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Swish": "silu",
         "Tanh": "tanh",
         "ThresholdedRelu": "relu",
+        "Trilu": "where",
         "Where": "where",
     }
 )
-"""Element-wise functions, as `cycles.FUNCTIONS` calls them."""
+"""Element-wise functions, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
 
 MOVES = frozenset(
     {
         *("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
         *("Slice", "Pad", "Expand", "Tile"),
-        *("DepthToSpace", "SpaceToDepth", "Resize", "Upsample"),
+        *("DepthToSpace", "SpaceToDepth"),
+        *("GatherElements", "GatherND", "ScatterElements", "ScatterND"),
         *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN"),
     }
 )
@@ -237,7 +244,4 @@ def unsupported(node: NodeProto, functions: frozenset[tuple[str, str]]) -> str |
         return f"function {name}"
     if node.op_type in CONTROL_FLOW and not node.domain:
         return f"control flow {name}"
-    if name in {"Resize", "Upsample"}:
-        mode = node_attributes(node).get("mode", "nearest")
-        return None if mode == "nearest" else f"{name} ({mode})"
     return None if name in CONVERTERS else name

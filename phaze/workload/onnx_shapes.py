@@ -78,7 +78,7 @@ def _check_bindings(graph: OnnxGraph, bind: Mapping[str, int]) -> None:
 def _file_batch(graph: OnnxGraph) -> int:
     """The batch the file was written for: the first dimension of its inputs, 1 where that is symbolic."""
     firsts = {sizes[0] for i in graph.inputs if (sizes := dimensions(i))}
-    known = sorted(size for size in firsts if isinstance(size, int))
+    known = sorted(size for size in firsts if isinstance(size, int) and size != 1)
     if len(known) > 1:
         raise InputError(f"{graph.path}: the inputs disagree on the batch: {', '.join(map(str, known))}")
     return known[0] if known else 1

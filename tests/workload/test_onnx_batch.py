@@ -122,6 +122,8 @@ def test_every_input_gets_the_batch_and_inputs_that_disagree_are_an_error(tmp_pa
     add = [node("Add", ["a", "b"], ["y"])]
     graph = load_onnx(save(tmp_path, add, [tensor("a", 1, 4), tensor("b", "N", 4)])).graph(6)
     assert {graph.tensors[name].shape for name in "aby"} == {(6, 4)}
+    graph = load_onnx(save(tmp_path, add, [tensor("a", 1, 4), tensor("b", 3, 4)])).graph(6)
+    assert {graph.tensors[name].shape for name in "aby"} == {(6, 4)}
     with pytest.raises(InputError, match="disagree on the batch: 2, 3"):
         load_onnx(save(tmp_path, add, [tensor("a", 2, 4), tensor("b", 3, 4)]))
     with pytest.raises(InputError, match="batch 0 is below 1"):

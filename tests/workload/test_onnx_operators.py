@@ -1,14 +1,18 @@
 """Each converter: kinds, attributes, operands and shapes of tiny models."""
 
+import math
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_tiny import integers, node, number, save, tensor, weight
 
 from phaze.workload.cycles import FUNCTIONS
+from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import OpKind
 from phaze.workload.onnx_import import load_onnx
 from phaze.workload.onnx_operators import CONVERTERS, ELEMENT_WISE, MOVES
+from phaze.workload.workload import Mode
 
 IMAGE = [tensor("x", 1, 6, 10, 10)]
 
@@ -265,10 +269,57 @@ def test_reductions(tmp_path, operator, function):
     assert summary(graph) == [(OpKind.REDUCE, function, ("x",), (4, 6, 10))]
 
 
-def test_nearest_resize_is_a_view(tmp_path):
-    nodes = [node("Resize", ["x", "", "scales"], ["y"], mode="nearest")]
-    graph = graph_of(tmp_path, nodes, IMAGE, [number("scales", [1, 1, 2, 2])])
-    assert summary(graph) == [(OpKind.VIEW, None, ("x",), (4, 6, 20, 20))]
+@pytest.mark.parametrize(("mode", "kernel"), [("nearest", None), ("linear", (2, 1)), ("cubic", (4, 1))])
+def test_resizing_reads_neighbours_along_the_axes_it_changes(tmp_path, mode, kernel):
+    nodes = [node("Resize", ["x", "", "scales"], ["y"], mode=mode)]
+    graph = graph_of(tmp_path, nodes, IMAGE, [number("scales", [1, 1, 2, 1])])
+    (resize,) = graph.operators
+    assert (resize.inputs, graph.tensors["y"].shape) == (("x",), (4, 6, 20, 10))
+    assert resize.kind is (OpKind.VIEW if kernel is None else OpKind.POOL)
+    assert resize.attributes.get("kernel") == kernel
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_transposed_convolution_multiplies_every_input_pixel_with_every_filter(tmp_path, groups):
+    nodes = [node("ConvTranspose", ["x", "w", "b"], ["y"], group=groups, strides=[2, 2])]
+    graph = graph_of(tmp_path, nodes, IMAGE, [weight("w", 6, 4, 3, 3), weight("b", 4 * groups)])
+    assert [op.kind for op in graph.operators] == [
+        OpKind.VIEW,
+        OpKind.MATMUL,
+        OpKind.REDUCE,
+        OpKind.ELEMENTWISE,
+    ]
+    product = graph.operators[1]
+    left, right = (graph.tensors[name].shape for name in product.inputs)
+    macs = math.prod(graph.tensors[product.outputs[0]].shape) * left[-1]
+    assert left[-1] == right[-2]
+    assert macs == 4 * (10 * 10) * 6 * 4 * (3 * 3)
+    assert graph.tensors["y"].shape == (4, 4 * groups, 21, 21)
+    assert sum(t.elements for t in graph.parameters()) == 6 * 4 * 9 + 4 * groups
+    layer = GraphWorkload(load_onnx(tmp_path / "tiny.onnx"), Mode.PREFILL).chain(4, 1)
+    assert layer.model_flops == 2 * macs
+
+
+@pytest.mark.parametrize(
+    ("operator", "steps"),
+    [
+        ("ReduceL1", ["abs", "sum"]),
+        ("ReduceL2", ["mul", "sum", "sqrt"]),
+        ("ReduceSumSquare", ["mul", "sum"]),
+        ("ReduceLogSum", ["sum", "log"]),
+        ("ReduceLogSumExp", ["exp", "sum", "log"]),
+    ],
+)
+def test_composed_reductions(tmp_path, operator, steps):
+    graph = graph_of(tmp_path, [node(operator, ["x"], ["y"], axes=[2])], IMAGE)
+    assert [function for _, function, _, _ in summary(graph)] == steps
+    assert graph.tensors["y"].shape == (4, 6, 1, 10)
+
+
+def test_mish_is_three_element_wise_operators(tmp_path):
+    graph = graph_of(tmp_path, [node("Mish", ["x"], ["y"])], IMAGE, opset=18)
+    assert [function for _, function, _, _ in summary(graph)] == ["softplus", "tanh", "mul"]
+    assert graph.operators[-1].inputs == ("x", "y.tanh")
 
 
 def test_a_mask_computed_from_the_sequence_length(tmp_path):
