@@ -1,6 +1,8 @@
-"""One operator graph on many architectures at once: proven lower bounds and real upper bounds of the makespan.
+"""One operator graph on many architectures at once: proven lower bounds and real upper bounds of the
+makespan.
 
-Arrays of durations are (A, O): architectures by operators, seconds. Inside, blocks of architectures are turned
+Arrays of durations are (A, O): architectures by operators, seconds. Inside, blocks of architectures are
+turned
 to (O, A), so that every loop is over operators and every step over contiguous architectures.
 """
 
@@ -114,7 +116,8 @@ class BatchBounds:
 def batch_critical_path(graph: BatchGraph, latency_s: FloatArray) -> FloatArray:
     """Longest path (A,) of latencies (A, O), s: the makespan without core limits."""
     tails = batch_lower.sweep(graph, np.ascontiguousarray(latency_s.T), forward=False)
-    return (latency_s.T + tails).max(axis=0, initial=0.0)
+    length: FloatArray = (latency_s.T + tails).max(axis=0, initial=0.0)
+    return length
 
 
 def batch_bounds(

@@ -18,7 +18,8 @@ ROUNDS = 2
 """Rounds of forcing; further ones were seen to change almost nothing."""
 
 PARTS = (0.0, 1.0)
-"""How much of the weight the longest single operator may take that the path leaves; any in [0, 1] is valid."""
+"""How much of the weight the longest single operator may take that the path leaves; any in [0, 1] is
+valid."""
 
 
 def add_rows(rows: FloatArray) -> FloatArray:
@@ -29,7 +30,9 @@ def add_rows(rows: FloatArray) -> FloatArray:
     return total
 
 
-def sweep(graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None) -> FloatArray:
+def sweep(
+    graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None
+) -> FloatArray:
     """Longest path before (`forward`) or behind every operator, at least `least`."""
     times = np.zeros_like(shortest) if least is None else least
     for i in graph.order if forward else reversed(graph.order):
@@ -42,7 +45,11 @@ def sweep(graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: Floa
 
 
 def lower_bound(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray], upper: FloatArray
+    graph: BatchGraph,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
+    upper: FloatArray,
 ) -> FloatArray:
     """Proven lower bound (A,), given the makespan `upper` (A,) of some schedule; never above it."""
     single, best = single.copy(), np.zeros_like(upper)
@@ -56,7 +63,8 @@ def lower_bound(
 
 
 def _shares(graph: BatchGraph, cores: Mapping[str, IntArray]) -> list[tuple[FloatArray, bool]]:
-    """Per unit: the share (O, A) of its cores that a single operator takes, and whether the unit is blocked."""
+    """Per unit: the share (O, A) of its cores that a single operator takes, and whether the unit is
+    blocked."""
     used = [unit for unit in cores if graph.users(unit).any()]
     return [(graph.users(unit)[:, None] / cores[unit], unit not in graph.unblocked) for unit in used]
 
@@ -96,7 +104,8 @@ def _round(
     np.maximum(best, (plain + core_around).max(axis=0), out=best)
     struck = single + np.where(core, np.maximum(around, core_around), around) >= upper
     path = _one_path(graph, np.where(core, shortest, 0.0))
-    total, hopeless = _thresholds(*(np.where(core, x, 0.0) for x in (single, parallel, heaviest)), path, upper)
+    one, every, share = (np.where(core, times, 0.0) for times in (single, parallel, heaviest))
+    total, hopeless = _thresholds(one, every, share, path, upper)
     np.maximum(best, total, out=best)
     struck = (struck | (hopeless & core)) & np.isfinite(parallel) & ~forced
     single[struck] = np.inf
@@ -128,11 +137,14 @@ def _thresholds(
     path: NDArray[np.bool_],
     upper: FloatArray,
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Core time (A,) if single and core-parallel operators may not overlap, and single modes it rules out (O, A).
+    """Core time (A,) if single and core-parallel operators may not overlap, and single modes it rules out
+    (O, A).
 
-    Let M be the longest single-mode latency a schedule uses. Longer operators run core-parallel; the time during
+    Let M be the longest single-mode latency a schedule uses. Longer operators run core-parallel; the time
+    during
     which any other runs single is at least M, at least their `alone` share of the chip, and at least the sum
-    along the `path`; so at least any blend of the three. The least over M is the bound; where every M from some
+    along the `path`; so at least any blend of the three. The least over M is the bound; where every M from
+    some
     length on fails to beat `upper`, those modes are out.
     """
     ranking = np.argsort(single, axis=0)
@@ -148,11 +160,15 @@ def _thresholds(
     some[~finite], along[~finite] = np.inf, 0.0
     for of_longest, of_path in _blends(single, parallel, alone, path):
         rest = 1.0 - of_longest - of_path
-        least = np.minimum(every, of_path * along + np.where(finite, rest * np.where(finite, some, 0.0), np.inf))
+        least = np.minimum(
+            every, of_path * along + np.where(finite, rest * np.where(finite, some, 0.0), np.inf)
+        )
         total = np.zeros_like(upper)
         for k in range(len(every)):
             total = total + least[k]
-            np.maximum(bound[k], total + longer[k] + of_longest * np.where(finite[k], ordered[k], 0.0), out=bound[k])
+            np.maximum(
+                bound[k], total + longer[k] + of_longest * np.where(finite[k], ordered[k], 0.0), out=bound[k]
+            )
     bound[~finite] = np.inf
     best = np.minimum(bound.min(axis=0), longer[0] + every[0])
     failing = np.logical_and.accumulate((bound >= upper)[::-1], axis=0)[::-1]

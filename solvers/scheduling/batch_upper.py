@@ -18,7 +18,8 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 MOST_CORES = 8
-"""Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay valid."""
+"""Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay
+valid."""
 
 Rule = Callable[["BatchGraph", FloatArray, FloatArray, Mapping[str, IntArray]], FloatArray]
 """Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,)."""
@@ -33,8 +34,10 @@ def dispatch(
 ) -> FloatArray:
     """Makespan (A,): always start the operator that can start first, of those the one least slack.
 
-    Each runs in the mode that ends it first, except where `sharing` (O, A) is positive: while the cores are idle
-    such an operator goes to one core if the operators that could start now would take longer one after the other.
+    Each runs in the mode that ends it first, except where `sharing` (O, A) is positive: while the cores
+    are idle
+    such an operator goes to one core if the operators that could start now would take longer one after the
+    other.
     """
     priority = _priority(graph, np.minimum(single, parallel))
     state = _Dispatch(graph, single, parallel, cores, sharing)
@@ -115,7 +118,9 @@ def _priority(graph: BatchGraph, duration: FloatArray) -> FloatArray:
     return duration + sweep(graph, duration, forward=False)
 
 
-def eager(graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]) -> FloatArray:
+def eager(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
     """Every operator in the mode that ends it first."""
     return dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
 

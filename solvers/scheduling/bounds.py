@@ -1,7 +1,8 @@
 """Lower bounds on the makespan, and what an incumbent forces.
 
 With an incumbent U, an operator whose single-core latency does not fit between its head and tail below U must
-run core-parallel in any better schedule. Such operators exclude everything on blocked units, so they are serial
+run core-parallel in any better schedule. Such operators exclude everything on blocked units, so they are
+serial
 among themselves and against the rest; both facts tighten heads and tails, which forces further operators.
 """
 
@@ -26,8 +27,9 @@ Matrix = NDArray[np.float64]
 class Bounds:
     """What holds in every schedule shorter than the incumbent; times in seconds, one entry per operator.
 
-    `lower_s` bounds any schedule (it never exceeds the incumbent). `heads` and `tails` are the least time before
-    the start and after the end. `core_tails` is the longest path behind an operator that counts only free-mode
+    `lower_s` bounds any schedule (it never exceeds the incumbent). `heads` and `tails` are the least time
+    before the start and after the end. `core_tails` is the longest path behind an operator that counts only
+    free-mode
     operators on blocked units; `forced_s` is the serial time of the forced ones, which adds to it.
     `work` (rows: weightings of the units) is the least normalised core time of each operator.
     """
@@ -53,28 +55,31 @@ def lower_bounds(ix: IndexedProblem, upper_s: float) -> Bounds:
     """Tightest of the cheap bounds, given a schedule of length `upper_s`."""
     single, parallel = list(ix.single), list(ix.parallel)
     above, below = _matrix(ix.ancestors, ix.size), _matrix(ix.descendants, ix.size)
-    weights = _weights(ix)
+    relaxed = _Relaxations(above, below, _weights(ix))
     for _ in range(ROUNDS):
-        found = _round(ix, single, parallel, above, below, weights, upper_s)
+        found = _round(ix, single, parallel, relaxed, upper_s)
         if found.lower_s >= upper_s or not _force(ix, found, single, parallel, upper_s):
             break
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Relaxations:
+    """What no incumbent changes: who precedes and follows whom (O, O), and weightings of units."""
+
+    above: Matrix
+    below: Matrix
+    weights: Matrix
+
+
 def _round(
-    ix: IndexedProblem,
-    single: list[float],
-    parallel: list[float],
-    above: Matrix,
-    below: Matrix,
-    weights: Matrix,
-    upper_s: float,
+    ix: IndexedProblem, single: list[float], parallel: list[float], relaxed: _Relaxations, upper_s: float
 ) -> Bounds:
     forced = tuple(parallel[i] if single[i] == inf else 0.0 for i in range(ix.size))
     shortest = tuple(map(min, single, parallel))
-    work = _work(ix, single, parallel, weights)
-    heads = _sweep(ix, shortest, (work @ above.T).max(axis=0).tolist(), forward=True)
-    tails = _sweep(ix, shortest, (work @ below.T).max(axis=0).tolist(), forward=False)
+    work = _work(ix, single, parallel, relaxed.weights)
+    heads = _sweep(ix, shortest, (work @ relaxed.above.T).max(axis=0).tolist(), forward=True)
+    tails = _sweep(ix, shortest, (work @ relaxed.below.T).max(axis=0).tolist(), forward=False)
     plain = tuple(0.0 if forced[i] or not ix.core[i] else shortest[i] for i in range(ix.size))
     core_tails = ix.tails(plain)
     through = [heads[i] + shortest[i] + tails[i] for i in range(ix.size)]
@@ -90,14 +95,15 @@ def _round(
         core_tails=tuple(core_tails),
         forced_s=forced,
         work=work,
-        weights=weights,
+        weights=relaxed.weights,
     )
 
 
 def _force(
     ix: IndexedProblem, found: Bounds, single: list[float], parallel: list[float], upper_s: float
 ) -> bool:
-    """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was struck."""
+    """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was
+    struck."""
     changed = False
     total = found.work.sum(axis=1)
     serial = sum(found.forced_s)
@@ -127,7 +133,9 @@ def _core_heads(ix: IndexedProblem, found: Bounds, shortest: tuple[float, ...]) 
     return heads
 
 
-def _sweep(ix: IndexedProblem, shortest: tuple[float, ...], least: list[float], *, forward: bool) -> list[float]:
+def _sweep(
+    ix: IndexedProblem, shortest: tuple[float, ...], least: list[float], *, forward: bool
+) -> list[float]:
     """Longest paths to (forward) or from every operator, each at least the work that must lie there."""
     times = least
     if forward:
@@ -173,4 +181,6 @@ def _weights(ix: IndexedProblem) -> Matrix:
 
 def _matrix(masks: tuple[int, ...], size: int) -> Matrix:
     """0/1 matrix of bit masks."""
-    return np.array([[mask >> j & 1 for j in range(size)] for mask in masks], dtype=np.float64).reshape(size, size)
+    return np.array([[mask >> j & 1 for j in range(size)] for mask in masks], dtype=np.float64).reshape(
+        size, size
+    )

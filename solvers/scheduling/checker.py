@@ -30,7 +30,9 @@ def check_schedule(problem: ScheduleProblem, result: ScheduleResult) -> None:
     if abs(last - result.makespan_s) > slack:
         raise ScheduleError(f"the makespan is {last}, reported as {result.makespan_s}")
     if result.lower_bound_s > result.makespan_s + slack:
-        raise ScheduleError(f"the lower bound {result.lower_bound_s} exceeds the makespan {result.makespan_s}")
+        raise ScheduleError(
+            f"the lower bound {result.lower_bound_s} exceeds the makespan {result.makespan_s}"
+        )
     for before, after in problem.edges:
         if spans[after][0] < spans[before][1] - slack:
             raise ScheduleError(f"{after!r} starts before its predecessor {before!r} ends")
@@ -82,7 +84,9 @@ def _check_exclusion(
     """Two operators that overlap in time share no core, and neither blocks the other."""
     parallel = set(result.parallel)
     blocked = {op.id for op in problem.operators if set(op.units) - problem.unblocked}
-    timed = sorted((op for op in problem.operators if spans[op.id][0] < spans[op.id][1]), key=lambda op: spans[op.id])
+    timed = sorted(
+        (op for op in problem.operators if spans[op.id][0] < spans[op.id][1]), key=lambda op: spans[op.id]
+    )
     for one, two in combinations(timed, 2):
         if spans[two.id][0] >= spans[one.id][1] - slack or spans[one.id][0] >= spans[two.id][1] - slack:
             continue

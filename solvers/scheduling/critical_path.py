@@ -1,4 +1,5 @@
-"""WHAM's heuristic: ASAP and ALAP times, slack, least slack first; list scheduling and local search around it."""
+"""WHAM's heuristic: ASAP and ALAP times, slack, least slack first; list scheduling and local search around
+it."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def _conflicts(ix: IndexedProblem, early: Sequence[float], unit: int) -> int:
 def incumbent(ix: IndexedProblem, enough_s: float, deadline: float) -> tuple[Plan, int]:
     """Best of a few list schedules, improved by flipping modes; and the number of schedules tried.
 
-    Least slack first is longest tail first. Stops at a makespan of `enough_s` or at the deadline (`monotonic`).
+    Least slack first is longest tail first. Stops at a makespan of `enough_s` or at the deadline
+    (`monotonic`).
     """
     tails = ix.tails(ix.shortest)
     priority = [tails[i] + ix.shortest[i] for i in range(ix.size)]
@@ -75,7 +77,9 @@ def incumbent(ix: IndexedProblem, enough_s: float, deadline: float) -> tuple[Pla
         return best, tried
     for parallel in ([False] * ix.size, _slack_modes(ix, tails)):
         for drain in (False, True):
-            best = min(best, list_schedule(ix, parallel, priority, drain=drain), key=lambda plan: plan.makespan_s)
+            best = min(
+                best, list_schedule(ix, parallel, priority, drain=drain), key=lambda plan: plan.makespan_s
+            )
             tried += 1
     improved = True
     while improved and best.makespan_s > enough_s and monotonic() < deadline:

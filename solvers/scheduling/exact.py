@@ -131,5 +131,3 @@ def _plan(ix: IndexedProblem, last: State) -> Plan:
     if ix.pair is None:
         cores = list(assign_cores(ix, starts, ends, parallel))
     return replay(ix, sequence, parallel, cores)
-
-

@@ -1,6 +1,7 @@
 """PHAZE's mixed-integer formulation in Pyomo, solved by HiGHS, made strong.
 
-Variables: start t, mode y (1: core-parallel), order x of the pairs that can conflict; makespan T. Core limits are
+Variables: start t, mode y (1: core-parallel), order x of the pairs that can conflict; makespan T. Core
+limits are
 added only where a solution overflows them; symmetric cores are counted, not named, except where pairs matter.
 Times are in units of the incumbent's makespan.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from .bounds import Bounds, critical_path_s, lower_bounds
 from .critical_path import incumbent
@@ -19,8 +20,12 @@ from .exact import Outcome
 from .indexed import Core, IndexedProblem
 from .plan import Plan, assign_cores, replay
 
+Pyomo: TypeAlias = Any
+"""A Pyomo model or expression: Pyomo ships no types."""
+
 TOLERANCE = 1e-6
-"""Relative error of HiGHS (its feasibility tolerance): the proven bound is lowered by it, or meets the plan within it."""
+"""Relative error of HiGHS (its feasibility tolerance): the proven bound is lowered by it, or meets the
+plan within it."""
 
 
 def solve_ilp(ix: IndexedProblem, deadline: float) -> Outcome:
@@ -63,6 +68,7 @@ class OrderModel:
     """The Pyomo model of one problem; one constraint family per method."""
 
     def __init__(self, ix: IndexedProblem, bounds: Bounds, upper_s: float) -> None:
+        """Build every family of constraints; `upper_s` is the makespan of the incumbent."""
         import pyomo.environ as pyo
 
         self.pyo, self.ix, self.unit = pyo, ix, upper_s
@@ -86,7 +92,7 @@ class OrderModel:
         share = not set(ix.units[i]).isdisjoint(ix.units[j])
         return share or (ix.core[i] and ix.core[j] and min(self.parallel[i], self.parallel[j]) < inf)
 
-    def _variables(self, lower: float) -> Any:
+    def _variables(self, lower: float) -> Pyomo:
         pyo, ix = self.pyo, self.ix
         model = pyo.ConcreteModel()
         model.makespan = pyo.Var(bounds=(lower, 1.0))
@@ -101,9 +107,9 @@ class OrderModel:
                 model.whole[i].fix(int(self.single[i] == inf))
         return model
 
-    def _duration(self, i: int) -> Any:
+    def _duration(self, i: int) -> Pyomo:
         one, every = self.single[i], self.parallel[i]
-        if one == inf or every == inf:
+        if inf in {one, every}:
             return min(one, every)
         return one + (every - one) * self.model.whole[i]
 
@@ -154,7 +160,8 @@ class OrderModel:
             model.rows.add(sum(terms) <= model.makespan)
 
     def _named_cores(self) -> None:
-        """Every single operator holds named cores, of one pair where it needs both; sharing forces an order."""
+        """Every single operator holds named cores, of one pair where it needs both; sharing forces an
+        order."""
         model, ix, pyo = self.model, self.ix, self.pyo
         slots = [(i, u, k) for i in range(ix.size) for u in ix.units[i] for k in range(ix.capacity[u])]
         model.holds = pyo.Var(slots, domain=pyo.Binary)

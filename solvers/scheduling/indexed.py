@@ -18,8 +18,8 @@ class IndexedProblem:
 
     `parallel[i]` is inf where core-parallel is impossible or not faster (a single operator holds less for
     no longer). Operators that can take no time hold nothing: `units[i]` is empty and `single[i]` 0.
-    `core[i]` says whether operator i excludes core-parallel operators. `pair` holds the positions of TC and VC
-    where counting cores is not enough, else None.
+    `core[i]` says whether operator i excludes core-parallel operators. `pair` holds the positions of TC and
+    VC where counting cores is not enough, else None.
     """
 
     problem: ScheduleProblem

@@ -16,6 +16,7 @@ class InstanceError(ValueError):
     """An instance that cannot be read; the text starts with the JSON path, such as `ops[3].latency_s`."""
 
     def __init__(self, path: str, reason: str) -> None:
+        """Keep place and reason apart for callers that rephrase."""
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason

@@ -69,7 +69,9 @@ def core_choices(ix: IndexedProblem, i: int, busy: set[Core]) -> list[tuple[Core
     assert ix.pair is not None
     tensor, vector = ix.pair
     pairs = min(ix.capacity[tensor], ix.capacity[vector])
-    other = tuple((u, k) for u in ix.units[i] if u not in ix.pair for k in range(ix.capacity[u]) if (u, k) not in busy)
+    other = tuple(
+        (u, k) for u in ix.units[i] if u not in ix.pair for k in range(ix.capacity[u]) if (u, k) not in busy
+    )
     if len({u for u, _ in other}) < len(set(ix.units[i]) - {*ix.pair}):
         return []
     rest = tuple({u: (u, k) for u, k in reversed(other)}.values())

@@ -12,6 +12,7 @@ class ProblemError(ValueError):
     """A problem that has no meaning; `path` names the offending place, such as `operators[3].latency_s`."""
 
     def __init__(self, path: str, reason: str) -> None:
+        """Keep place and reason apart for callers that rephrase."""
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
@@ -37,7 +38,8 @@ class ScheduleProblem:
     """A precedence graph of operators and the number of cores of every unit type.
 
     `edges` are (before, after) pairs of operator ids. A core-parallel operator excludes every operator that
-    needs a unit outside `unblocked`. With `pairing`, TC k and VC k belong together for k below both counts and
+    needs a unit outside `unblocked`. With `pairing`, TC k and VC k belong together for k below both counts
+    and
     a ("TC", "VC") operator must hold both cores of one such pair.
 
     Raises ProblemError (a ValueError) that names the offending place.
@@ -106,7 +108,9 @@ class ScheduleProblem:
             if operator.parallel_latency_s is not None:
                 _check_latency(operator.parallel_latency_s, f"{path}.parallel_latency_s")
                 if not self.unblocked.isdisjoint(operator.units):
-                    raise ProblemError(f"{path}.parallel_latency_s", "an unblocked unit has no core-parallel mode")
+                    raise ProblemError(
+                        f"{path}.parallel_latency_s", "an unblocked unit has no core-parallel mode"
+                    )
 
     def _check_units(self, units: tuple[str, ...], path: str) -> None:
         if not units or len(set(units)) < len(units):

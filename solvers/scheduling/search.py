@@ -1,6 +1,7 @@
 """State-space search over the moments at which operators end.
 
-A state holds the finished and the running operators. Core-parallel operators block everything, so narrow graphs
+A state holds the finished and the running operators. Core-parallel operators block everything, so narrow
+graphs
 have few states. Times are whole ticks, so that equal states compare equal whatever the order of additions.
 """
 
@@ -30,8 +31,10 @@ Running = tuple[int, int, bool, tuple[Core, ...]]
 class State:
     """One moment: what has ended, what runs, what may no longer start now, and how we came here.
 
-    `late` has bit i where operator i could have started before in single mode, bit n + i in core-parallel mode.
-    `left` is the work not yet started: serial core time of the forced operators, then one entry per weighting.
+    `late` has bit i where operator i could have started before in single mode, bit n + i in core-parallel
+    mode.
+    `left` is the work not yet started: serial core time of the forced operators, then one entry per
+    weighting.
     """
 
     bound: int
@@ -49,6 +52,7 @@ class StateSpace:
     """Successors, bounds and dominance of states; only states that can beat `upper` ticks exist."""
 
     def __init__(self, ix: IndexedProblem, bounds: Bounds, upper_s: float) -> None:
+        """Turn seconds into ticks; `upper_s` is the makespan of the incumbent."""
         self.ix = ix
         self.scale = TICKS / upper_s
         self.upper = TICKS
@@ -58,7 +62,9 @@ class StateSpace:
         self.tails = [self._floor(value) for value in bounds.tails]
         self.core_tails = [self._floor(value) for value in bounds.core_tails]
         self.forced = [self._floor(value) for value in bounds.forced_s]
-        self.plain = [0 if f or not c else s for f, c, s in zip(self.forced, ix.core, self.shortest, strict=True)]
+        self.plain = [
+            0 if f or not c else s for f, c, s in zip(self.forced, ix.core, self.shortest, strict=True)
+        ]
         self.units = [ix.units[i] if self.single[i] < NEVER else () for i in range(ix.size)]
         self._set_work(bounds)
         self.full = (1 << ix.size) - 1
@@ -66,13 +72,16 @@ class StateSpace:
         self.seen: dict[tuple[object, ...], list[tuple[tuple[int, ...], int]]] = {}
 
     def _set_work(self, bounds: Bounds) -> None:
-        """Rows of normalised work that are not implied by another, and the share of a running single operator."""
+        """Rows of normalised work that are not implied by another, and the share of a running single
+        operator."""
         ix = self.ix
         rows = range(len(bounds.weights))
         floor = np.vectorize(self._floor, otypes=[object])
         work = floor(bounds.work) if ix.size else bounds.work
         self.work = [[int(value) for value in work[r]] for r in rows]
-        self.share = [[float(bounds.weights[r, list(ix.units[i])].sum()) for i in range(ix.size)] for r in rows]
+        self.share = [
+            [float(bounds.weights[r, list(ix.units[i])].sum()) for i in range(ix.size)] for r in rows
+        ]
         whole = bounds.weights[:, list(ix.blocked_units)] * np.array(ix.capacity)[list(ix.blocked_units)]
         self.whole = [float(value) for value in whole.sum(axis=1)]
 
@@ -126,7 +135,10 @@ class StateSpace:
 
     def dominated(self, state: State) -> bool:
         """Whether a state met before reaches everything this one does, no later; remembers it otherwise."""
-        key = (state.started, *((i, parallel, self._place(state, cores)) for _, i, parallel, cores in state.running))
+        key = (
+            state.started,
+            *((i, parallel, self._place(state, cores)) for _, i, parallel, cores in state.running),
+        )
         ends = (state.now, *(entry[0] for entry in state.running))
         met = self.seen.setdefault(key, [])
         for other, late in met:
@@ -147,15 +159,15 @@ class StateSpace:
         number = cores[0][1]
         if number >= min(self.ix.capacity[u] for u in self.ix.pair):
             return -1
-        return tuple(i for _, i, _, held in state.running if any(k == number for u, k in held if u in self.ix.pair))
+        return tuple(
+            i for _, i, _, held in state.running if any(k == number for u, k in held if u in self.ix.pair)
+        )
 
     def children(self, state: State) -> Iterator[State]:
         """Every choice of operators to start now, followed to the next moment at which something ends."""
         ix = self.ix
-        ready = [
-            i for i in range(ix.size) if not state.started >> i & 1 and not ix.preds[i] & ~state.done
-        ]
-        yield from self._start(state, ready, 0, state.started, state.running, ())
+        ready = [i for i in range(ix.size) if not state.started >> i & 1 and not ix.preds[i] & ~state.done]
+        yield from self._start(state, ready, 0, state.started, state.running, steps=())
 
     def _start(
         self,
@@ -164,6 +176,7 @@ class StateSpace:
         first: int,
         started: int,
         running: tuple[Running, ...],
+        *,
         steps: tuple[Running, ...],
     ) -> Iterator[State]:
         """Start nothing more, or one more of `ready[first:]` (in this order, so that no set comes twice)."""
@@ -177,10 +190,12 @@ class StateSpace:
             for entry in self._modes(i, state, running, cores_busy):
                 if entry[0] + self.tails[i] < self.upper:
                     yield from self._start(
-                        state, ready, position + 1, started | 1 << i, (*running, entry), (*steps, entry)
+                        state, ready, position + 1, started | 1 << i, (*running, entry), steps=(*steps, entry)
                     )
 
-    def _modes(self, i: int, state: State, running: tuple[Running, ...], cores_busy: bool) -> Iterator[Running]:
+    def _modes(
+        self, i: int, state: State, running: tuple[Running, ...], cores_busy: bool
+    ) -> Iterator[Running]:
         """Every way in which an operator can start now."""
         now = state.now
         if self.parallel[i] < NEVER and not cores_busy and not state.late >> (self.ix.size + i) & 1:
@@ -199,11 +214,17 @@ class StateSpace:
         if ix.core[i] and any(entry[2] for entry in running):
             return False
         return all(
-            sum(u in ix.units[entry[1]] for entry in running if not entry[2]) < ix.capacity[u] for u in ix.units[i]
+            sum(u in ix.units[entry[1]] for entry in running if not entry[2]) < ix.capacity[u]
+            for u in ix.units[i]
         )
 
     def _advance(
-        self, state: State, ready: list[int], started: int, running: tuple[Running, ...], steps: tuple[Running, ...]
+        self,
+        state: State,
+        ready: list[int],
+        started: int,
+        running: tuple[Running, ...],
+        steps: tuple[Running, ...],
     ) -> State | None:
         """The state at the next end, None where a left shift, the bound or dominance rules it out."""
         then = min(entry[0] for entry in running)
@@ -234,7 +255,8 @@ class StateSpace:
     def _shifted(self, now: int, then: int, waiting: list[int], running: tuple[Running, ...]) -> int | None:
         """Modes that could have started now and therefore need not start `then`.
 
-        None where an operator could even have finished, or has nothing to wait for: not starting it gains nothing.
+        None where an operator could even have finished, or has nothing to wait for: not starting it gains
+        nothing.
         """
         idle = not any(self.ix.core[entry[1]] for entry in running)
         late = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 
 from hypothesis import strategies as st
-
 from phaze.solvers.scheduling import Operator, ScheduleProblem
 
 LATENCIES = [1.0, 2.0, 3.0, 5.0, 7.0, 7.5]
@@ -55,8 +54,10 @@ def _place(problem, placed, best):
         ready = max((placed[name][1] for name in before), default=0.0)
         for parallel, cores in _ways(problem, operator):
             start = ready
-            for other, (_, end, other_parallel, other_cores) in placed.items():
-                if _conflict(problem, operator, parallel, cores, other, other_parallel, other_cores):
+            for name, (_, end, whole, held) in placed.items():
+                if _conflict(
+                    problem, operator, parallel, cores, other=name, other_parallel=whole, other_cores=held
+                ):
                     start = max(start, end)
             duration = operator.parallel_latency_s if parallel else operator.latency_s
             _place(problem, {**placed, operator.id: (start, start + duration, parallel, cores)}, best)
@@ -71,7 +72,7 @@ def _ways(problem, operator):
         yield False, frozenset(zip(operator.units, numbers, strict=True))
 
 
-def _conflict(problem, operator, parallel, cores, other, other_parallel, other_cores):
+def _conflict(problem, operator, parallel, cores, *, other, other_parallel, other_cores):
     units = next(o.units for o in problem.operators if o.id == other)
     both_blocked = set(operator.units) - problem.unblocked and set(units) - problem.unblocked
     return bool(cores & other_cores) or ((parallel or other_parallel) and bool(both_blocked))

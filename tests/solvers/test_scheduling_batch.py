@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
 from phaze.solvers.scheduling import batch as batch_module
 from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds, batch_critical_path
@@ -26,13 +25,17 @@ def random_batch(seed, operators, architectures):
     for i, row in enumerate(units):
         if row != ("LINK",):
             width = np.minimum.reduce([cores[unit] for unit in row])
-            parallel[:, i] = single[:, i] / width * np.where(width > 1, rng.uniform(1, 1.3, architectures), 1.0)
+            parallel[:, i] = (
+                single[:, i] / width * np.where(width > 1, rng.uniform(1, 1.3, architectures), 1.0)
+            )
     return BatchGraph(units, edges), single, parallel, cores
 
 
 def one_problem(graph, single, parallel, cores, row):
     operators = tuple(
-        Operator(str(i), units, float(single[row, i]), float(p) if np.isfinite(p := parallel[row, i]) else None)
+        Operator(
+            str(i), units, float(single[row, i]), float(p) if np.isfinite(p := parallel[row, i]) else None
+        )
         for i, units in enumerate(graph.units)
     )
     edges = tuple((str(a), str(b)) for a, b in graph.edges)
@@ -85,7 +88,8 @@ def test_chains_are_settled():
 
 
 def training_layer(seed, architectures):
-    """A backward layer: input-gradient chain, weight gradients beside it, vector operators and all-reduces between.
+    """A backward layer: input-gradient chain, weight gradients beside it, vector operators and all-reduces
+    between.
 
     Chips have 1 to 64 cores of each type and up to a hundredfold spread of peak throughput.
     """
@@ -137,13 +141,17 @@ def test_most_training_layers_are_settled():
 
 def test_impossible_architectures_are_infinite():
     graph = BatchGraph((("TC",),), ())
-    bounds = batch_bounds(graph, np.array([[np.inf], [2.0]]), np.array([[np.inf], [1.0]]), {"TC": np.array([1, 2])})
+    bounds = batch_bounds(
+        graph, np.array([[np.inf], [2.0]]), np.array([[np.inf], [1.0]]), {"TC": np.array([1, 2])}
+    )
     np.testing.assert_array_equal(bounds.upper_s, [np.inf, 1.0])
     np.testing.assert_array_equal(bounds.lower_s, [np.inf, 1.0])
 
 
 def test_no_operators():
-    bounds = batch_bounds(BatchGraph((), ()), np.zeros((3, 0)), np.zeros((3, 0)), {"TC": np.ones(3, dtype=np.int64)})
+    bounds = batch_bounds(
+        BatchGraph((), ()), np.zeros((3, 0)), np.zeros((3, 0)), {"TC": np.ones(3, dtype=np.int64)}
+    )
     np.testing.assert_array_equal(bounds.upper_s, np.zeros(3))
 
 

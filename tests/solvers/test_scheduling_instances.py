@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from phaze.solvers.scheduling import InstanceError, Method, Status, read_instance, schedule
 
 FOLDER = Path(__file__).parents[1] / "data" / "scheduling"

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
-
 from phaze.solvers.scheduling import (
     Method,
     Operator,
@@ -18,8 +17,7 @@ from phaze.solvers.scheduling import (
     critical_path,
     schedule,
 )
-
-from .schedule_oracle import optimum, problems
+from schedule_oracle import optimum, problems
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
@@ -86,13 +84,19 @@ def test_empty_problem():
 
 
 def test_operators_without_duration_hold_nothing():
-    operators = (Operator("a", ("TC",), 3.0, 3.0), Operator("b", ("TC",), 0.0, 0.0), Operator("c", ("VC",), 3.0, 3.0))
+    operators = (
+        Operator("a", ("TC",), 3.0, 3.0),
+        Operator("b", ("TC",), 0.0, 0.0),
+        Operator("c", ("VC",), 3.0, 3.0),
+    )
     result = schedule(ScheduleProblem(operators, (("b", "c"),), {"TC": 1, "VC": 1}))
     assert result.makespan_s == 3.0
 
 
 def test_critical_path_reports_slack_and_conflicts():
-    operators = tuple(Operator(name, ("TC",), latency) for name, latency in [("a", 1.0), ("b", 4.0), ("c", 2.0)])
+    operators = tuple(
+        Operator(name, ("TC",), latency) for name, latency in [("a", 1.0), ("b", 4.0), ("c", 2.0)]
+    )
     report = critical_path(ScheduleProblem(operators, (("a", "b"),), {"TC": 1}))
     assert report.length_s == 5.0
     assert report.slack_s == {"a": 0.0, "b": 0.0, "c": 3.0}
