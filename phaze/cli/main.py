@@ -70,15 +70,13 @@ def main() -> NoReturn:
 def _guarded() -> int:
     """The exit code; every expected failure has printed one clear sentence on stderr."""
     try:
+        # Outside standalone mode typer returns the code of an Exit, 130 after Ctrl-C.
         code = app(standalone_mode=False)
         sys.stdout.flush()
     except PhazeError as error:
         print_error(error)
         return error.exit_code
-    except typer.Exit as leave:
-        return leave.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print_error("interrupted before any answer was known")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # The reader (head, less) has left: not our failure; typer answers a closed pipe by SystemExit.

@@ -31,11 +31,10 @@ def make_task(
     from phaze.explore.request import Task
     from phaze.hardware.network import load_network
     from phaze.placement.cluster import FixedDegrees
-    from phaze.workload.families.blocks import AttentionKind
-    from phaze.workload.registry import load_workload
-    from phaze.workload.workload import Mode
+    from phaze.workload.spec import load_workload
+    from phaze.workload.workload import Attention, Mode
 
-    kind = choose(AttentionKind, attention, "--attention")
+    kind = choose(Attention, attention, "--attention")
     loaded = load_workload(workload, choose(Mode, mode, "--mode"), kind, global_batch=global_batch)
     return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
 

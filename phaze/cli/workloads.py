@@ -6,7 +6,7 @@ from phaze.cli.noun import Row, noun_app
 
 
 def _rows() -> list[Row]:
-    from phaze.workload.registry import list_workloads
+    from phaze.workload.spec import list_workloads
 
     return [
         {
@@ -26,7 +26,7 @@ def _show(name: str) -> str:
     from pathlib import Path
 
     from phaze.cli.output import file_text
-    from phaze.workload.registry import builtin_names, load_workload
+    from phaze.workload.spec import builtin_names, load_workload
 
     if name in builtin_names():
         return files("phaze.workloads").joinpath(f"{name}.yaml").read_text(encoding="utf-8")

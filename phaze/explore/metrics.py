@@ -22,10 +22,13 @@ class Metric:
     maximise: bool
 
     def value(self, row: Row) -> float:
-        """The metric of one row of a design table, in `unit`."""
-        if self.name == "throughput_per_tdp":
-            return float(row["throughput_samples_per_s"]) / float(row["tdp_w"])
-        return float(row[self.column])
+        """The metric of one row of a design table, in `unit`. InputError where the row does not have it."""
+        try:
+            if self.name == "throughput_per_tdp":
+                return float(row["throughput_samples_per_s"]) / float(row["tdp_w"])
+            return float(row[self.column])
+        except KeyError as error:
+            raise InputError(f"the design table has no column {error}, needed for {self.name}") from error
 
 
 METRICS = {
