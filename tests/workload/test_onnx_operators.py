@@ -186,10 +186,12 @@ def test_large_constant_nodes_are_parameters(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("exponent", "functions"), [(2.0, ["mul"]), (3.0, ["mul", "mul"]), (0.5, ["sqrt"]), (1.7, ["pow"])]
+    ("exponent", "functions"),
+    [(2.0, ["mul"]), ([2.0], ["mul"]), (3.0, ["mul", "mul"]), (0.5, ["sqrt"]), (1.7, ["pow"])],
 )
 def test_powers(tmp_path, exponent, functions):
     graph = graph_of(tmp_path, [node("Pow", ["x", "e"], ["y"])], IMAGE, [number("e", exponent)])
+    assert graph.parameters() == ()
     assert [function for _, function, _, _ in summary(graph)] == functions
 
 
