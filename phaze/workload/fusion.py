@@ -100,6 +100,6 @@ def _short(guest: str, host: str) -> str:
     """Guest's name without the path it shares with its host."""
     parts, others = guest.split("."), host.split(".")
     shared = 0
-    while shared < min(len(parts), len(others)) - 1 and parts[shared] == others[shared]:
+    while shared < min(len(parts) - 1, len(others)) and parts[shared] == others[shared]:
         shared += 1
     return ".".join(parts[shared:])

@@ -70,19 +70,28 @@ class Schedulable:
         `inputs`: tensors alive from the start; outputs stay alive to the end.
         """
         pieces = storage(self.steps)
-        sizes = dict(inputs) | {t: b for s in self.steps if s.work is not None for t, b in s.writes.items()}
+        sizes = {t: b for s in self.steps if s.work is not None for t, b in s.writes.items()}
+        sizes = {t: b for t, b in (*inputs.items(), *sizes.items()) if t not in resident}
+        last = self._last_use(pieces)
+        ending: dict[int, list[str]] = {}
+        for tensor in sizes:
+            ending.setdefault(last.get(tensor, -1), []).append(tensor)
+        alive = sum(b for t, b in inputs.items() if t in sizes and t in last)
+        peak = alive
+        for i, step in enumerate(self.steps):
+            alive += sum(sizes[t] for t in step.writes if t in sizes and t not in pieces)
+            peak = max(peak, alive)
+            alive -= sum(sizes[t] for t in ending.get(i, ()))
+        return peak
+
+    def _last_use(self, pieces: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+        """Position of the last step that touches each memory piece; outputs outlive all steps."""
         last = {p: len(self.steps) for t in self.outputs for p in pieces.get(t, (t,))}
         for i, step in reversed(tuple(enumerate(self.steps))):
             for tensor in (*step.reads, *step.writes):
                 for piece in pieces.get(tensor, (tensor,)):
                     last.setdefault(piece, i)
-        alive = {t for t in inputs if t in last and t not in resident}
-        peak = sum(sizes[t] for t in alive)
-        for i, step in enumerate(self.steps):
-            alive |= {t for t in step.writes if t in sizes and t not in pieces and t not in resident}
-            peak = max(peak, sum(sizes[t] for t in alive))
-            alive = {t for t in alive if last[t] > i}
-        return peak
+        return last
 
 
 def _named(work: Work, prefix: str) -> Work:

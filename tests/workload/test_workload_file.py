@@ -1,0 +1,84 @@
+"""Errors in workload files: one sentence with file, YAML path, value and remedy."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phaze.errors import InputError
+from phaze.workload.spec import find_workload, load_workload
+from phaze.workload.workload_file import parse_spec
+
+GOOD = find_workload("gpt2-xl").read_text(encoding="utf-8")
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+BAD = {
+    "twice": (GOOD + "name: other\n", r"m\.yaml: line \d+: key 'name' given twice"),
+    "nested twice": (changed("  heads: 25\n", "  heads: 25\n  heads: 26\n"), "key 'heads' given twice"),
+    "negative": (changed("layers: 48", "layers: -48"), r"dimensions\.layers: .*greater than 0 \(found -48\)"),
+    "text": (changed("layers: 48", "layers: many"), r"dimensions\.layers: .*integer.*'many'"),
+    "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: Field required"),
+    "unknown": (changed("layers: 48", "layers: 48\n  laeyrs: 48"), r"dimensions\.laeyrs: Extra inputs"),
+    "heads": (
+        changed("heads: 25", "heads: 26"),
+        r"hidden \(1600\) is not a multiple of heads \(26\)",
+    ),
+    "positions": (
+        changed("sequence_length: 1024", "sequence_length: 2048"),
+        "exceeds dimensions.max_positions",
+    ),
+    "family": (changed("family: decoder", "family: convnet"), "family: .*'decoder' or 'encoder'.*'convnet'"),
+    "version": (changed("schema_version: 1", "schema_version: 9"), "schema_version: .*9"),
+    "gated": (
+        changed("activation: gelu_tanh", "activation: gelu\n  gated: true"),
+        "gated needs activation: silu",
+    ),
+    "list": ("- 1\n", "expected a mapping"),
+    "empty": ("", "expected a mapping"),
+    "broken": ("name: [1, 2\n", r"m\.yaml: line \d+"),
+    "no source": (changed("source:\n", "sourc:\n"), "source: Field required"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_file_is_one_clear_line(case, tmp_path):
+    text, expected = BAD[case]
+    path = tmp_path / "m.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=expected) as caught:
+        load_workload(str(path))
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_named_by_its_stem(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    workload = load_workload(str(path))
+    assert workload.name == "mine"
+    assert workload.parameter_count == load_workload("gpt2-xl").parameter_count
+
+
+def test_missing_file_and_binary_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        load_workload(str(tmp_path / "none.yaml"))
+    binary = tmp_path / "b.yaml"
+    binary.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_workload(str(binary))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_files_are_input_errors_or_fine(data):
+    start = data.draw(st.integers(0, len(GOOD)))
+    length = data.draw(st.integers(0, 40))
+    junk = data.draw(st.text(max_size=12))
+    try:
+        parse_spec(GOOD[:start] + junk + GOOD[start + length :], "m.yaml")
+    except InputError as error:
+        assert "m.yaml" in str(error)
