@@ -28,7 +28,7 @@ def convert_concat(low: Lowering, node: NodeProto) -> None:
 def convert_split(low: Lowering, node: NodeProto) -> None:
     """One view with all the pieces that are read."""
     pieces = [name for name in node.output if name in low.graph.read]
-    low.builder.cut(pieces[0], node.input[0], {name: low.shape(name) for name in pieces})
+    low.builder.split_into(pieces[0], node.input[0], {name: low.shape(name) for name in pieces})
 
 
 def convert_element_wise(function: str, low: Lowering, node: NodeProto) -> None:

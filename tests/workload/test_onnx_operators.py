@@ -324,6 +324,24 @@ def test_mish_is_three_element_wise_operators(tmp_path):
     assert graph.operators[-1].inputs == ("x", "y.tanh")
 
 
+def test_a_class_token_repeated_for_every_sample_is_a_parameter(tmp_path):
+    nodes = [
+        node("Shape", ["x"], ["s"], end=1),
+        node("Concat", ["s", "rest"], ["target"], axis=0),
+        node("Expand", ["token", "target"], ["tokens"]),
+        node("Concat", ["tokens", "x"], ["all"], axis=1),
+        node("Relu", ["all"], ["y"]),
+    ]
+    graph = graph_of(
+        tmp_path, nodes, [tensor("x", "N", 9, 8)], [weight("token", 1, 1, 8), integers("rest", 1, 8)]
+    )
+    assert [(t.name, t.shape) for t in graph.parameters()] == [("token", (1, 1, 8))]
+    assert graph.tensors["tokens"].shape == (4, 1, 8)
+    assert graph.tensors["y"].shape == (4, 10, 8)
+    chain = GraphWorkload(load_onnx(tmp_path / "tiny.onnx"), Mode.TRAINING).chain(4, 1)
+    assert chain.parameters == 8
+
+
 def test_a_mask_computed_from_the_sequence_length(tmp_path):
     """Shape -> Range -> comparison, as exporters build causal masks: no operator, no parameter."""
     nodes = [
