@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,12 +44,15 @@ def command(
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
     from phaze.cli.task import make_budgets, make_space, make_task, run_folder
+    from phaze.errors import InputError
     from phaze.explore.api import explore
     from phaze.explore.progress import Clock
     from phaze.explore.request import ExploreRequest, Objective
     from phaze.quantity import parse_time
     from phaze.runs.directory import run_directory, write_run
 
+    if math.isnan(gap):
+        raise InputError("--gap nan is not a number; write for example --gap 0.01")
     request = ExploreRequest(
         task=make_task(
             workload,

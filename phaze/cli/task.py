@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,8 +44,8 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budg
     """Limits per accelerator."""
     from phaze.explore.request import Budgets
 
-    if tdp_margin <= 0:
-        raise InputError(f"--tdp-margin {tdp_margin:g} must be greater than zero")
+    if not 0 < tdp_margin < math.inf:
+        raise InputError(f"--tdp-margin {tdp_margin:g} must be a number greater than zero")
     return Budgets(
         power_w=parse_power(power, "--power") if power is not None else None,
         area_mm2=parse_area(area, "--area") if area is not None else None,
