@@ -18,17 +18,16 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator, PointBounds, Setting
 from phaze.explore.frontier import Staircase
 from phaze.explore.progress import Clock, Progress
-from phaze.placement.plan import Plan
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
 ROUNDING = 1e-11
-BATCH = 1024  # points tightened together
+BATCH, EXACT_BATCH = 1024, 64  # points tightened, and scheduled exactly, together
 CLASSES, SAMPLE, SEEDS = 32, 48, 3  # power classes, architectures tried and points evaluated in each
 
 
@@ -42,34 +41,23 @@ class Stage(IntEnum):
 
 
 @dataclass
-class Point:
-    """One evaluated point."""
-
-    row: int
-    setting: Setting
-    plan: Plan
-    throughput: float
-    bound: float  # upper bound on its throughput: equal unless a solver ran out of time
-
-
-@dataclass
 class Outcome:
     """Everything a search found out; throughput in samples per second, per architecture row."""
 
     feasible: Rows
     over_budget_points: int
     pruned_by: dict[str, int] = field(default_factory=dict)
-    evaluated: dict[tuple[int, Setting], Point] = field(default_factory=dict)
+    evaluated: dict[tuple[int, Setting], float] = field(default_factory=dict)
     staircase: Staircase = field(default_factory=Staircase)
-    open_bound: FloatArray | None = None  # optimistic throughput of what was left when time was over, per feasible row
+    open_bound: FloatArray = field(default_factory=lambda: np.zeros(0))  # of what is left, per feasible row; 0: settled
     finished: bool = False
 
-    def best_per_row(self) -> dict[int, Point]:
-        """The best evaluated point of every architecture looked at."""
-        best: dict[int, Point] = {}
-        for point in self.evaluated.values():
-            if point.row not in best or point.throughput > best[point.row].throughput:
-                best[point.row] = point
+    def best_per_row(self) -> dict[int, tuple[float, Setting]]:
+        """Throughput and setting of the best evaluated point of every architecture looked at."""
+        best: dict[int, tuple[float, Setting]] = {}
+        for (row, setting), throughput in self.evaluated.items():
+            if row not in best or throughput > best[row][0]:
+                best[row] = throughput, setting
         return best
 
 
@@ -77,13 +65,21 @@ class CertifiedSearch:
     """Runs the search over the feasible rows of one table."""
 
     def __init__(
-        self, evaluator: Evaluator, tdp_w: FloatArray, area_mm2: FloatArray, feasible: Rows, clock: Clock, progress: Progress
+        self,
+        evaluator: Evaluator,
+        tdp_w: FloatArray,
+        area_mm2: FloatArray,
+        feasible: Rows,
+        clock: Clock,
+        progress: Progress,
+        gap: float = 0.0,
     ) -> None:
         self._evaluator = evaluator
         self._tdp = tdp_w[feasible]
         self._area = area_mm2[feasible]
         self._rows = feasible
         self._clock = clock
+        self._slack = 1.0 + gap  # a point that is better by less than this does not matter
         self._progress = progress
         self._settings = evaluator.settings
         self._batch = float(evaluator.task.cluster.global_batch)
@@ -152,10 +148,7 @@ class CertifiedSearch:
             self._tighten(self._leading, at)
             self._report("refining")
         while not self._clock.over and len(at := self._most_promising(Stage.PLACEMENT)[1]):
-            for position in at:
-                if self._clock.over or self._dominated_point(self._leading, position):
-                    continue
-                self._evaluate(self._leading, int(position))
+            self._evaluate(self._leading, at[:EXACT_BATCH])
             self._report("evaluating")
 
     def _most_promising(self, stage: Stage) -> tuple[int, Rows]:
@@ -176,46 +169,40 @@ class CertifiedSearch:
     def _dominated(self, throughput: FloatArray, at: Rows | slice = slice(None)) -> NDArray[np.bool_]:
         """Whether points of that optimistic throughput cannot matter; infeasible ones (0) never do."""
         tdp = np.broadcast_to(self._tdp[at], throughput.shape)
-        flat = self._known.dominates(tdp.ravel(), throughput.ravel()).reshape(throughput.shape)
+        hoped = throughput.ravel() / self._slack
+        flat = self._known.dominates(tdp.ravel(), hoped).reshape(throughput.shape)
         return flat | (throughput <= 0)
-
-    def _dominated_point(self, k: int, position: int) -> bool:
-        where = np.array([position])
-        return bool(self._dominated(self._bound[k, where], where)[0])
 
     # -- one batch, one point ---------------------------------------------------------------------------
 
     def _tighten(self, k: int, at: Rows) -> None:
-        """Schedule bounds and exact partition for a batch; plans that are reached join the known frontier."""
-        if not len(at):
-            return
-        setting, rows = self._settings[k], self._rows[at]
-        known = self._known.best_at(self._tdp[at])
-        with np.errstate(divide="ignore"):
-            give_up_s = np.where(known > 0, self._batch / known * (1 + ROUNDING), np.inf)
-        found = self._evaluator.bounds(setting, rows, give_up_s)
+        """Schedule bounds and exact partition for a batch; where the bounds meet the points are evaluated."""
+        setting = self._settings[k]
+        self._settle(k, at, self._evaluator.bounds(setting, self._rows[at], self._give_up_s(at)))
+
+    def _evaluate(self, k: int, at: Rows) -> None:
+        """Exact schedules and exact partition for a batch."""
+        setting = self._settings[k]
+        found = self._evaluator.exact(setting, self._rows[at], self._give_up_s(at), self._clock.left)
+        self._settle(k, at, found)
+
+    def _settle(self, k: int, at: Rows, found: PointBounds) -> None:
+        """Take over bounds on a batch; points whose bounds meet are evaluated, plans in reach become known."""
         bound = self._batch / found.lower_s * (1 + ROUNDING)
         self._bound[k, at] = np.minimum(self._bound[k, at], bound)
-        self._stage[k, at] = Stage.PLACEMENT
-        for position, seconds in zip(at, found.upper_s, strict=True):
-            if np.isfinite(seconds):
-                self._learn(int(position), self._batch / seconds)
+        met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
+        self._stage[k, at] = np.where(met, Stage.EXACT, Stage.PLACEMENT)
+        for i in np.flatnonzero(np.isfinite(found.upper_s)):
+            position, throughput = int(at[i]), self._batch / float(found.upper_s[i])
+            row = int(self._rows[position])
+            if met[i]:
+                self.outcome.evaluated[row, self._settings[k]] = throughput
+            self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
 
-    def _learn(self, position: int, throughput: float) -> None:
-        self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), int(self._rows[position])))
-
-    def _evaluate(self, k: int, position: int) -> None:
-        """Exact schedules and exact placement of one point."""
-        setting, row = self._settings[k], int(self._rows[position])
-        seconds, plan = self._evaluator.exact(setting, row, self._clock.left_s)
-        self._stage[k, position] = Stage.EXACT
-        self._bound[k, position] = min(self._bound[k, position], self._batch / seconds * (1 + ROUNDING))
-        if plan is None:
-            return
-        throughput = self._batch / plan.iteration_s
-        bound = throughput if seconds == plan.iteration_s else float(self._bound[k, position])
-        self.outcome.evaluated[row, setting] = Point(row, setting, plan, throughput, bound)
-        self._learn(position, throughput)
+    def _give_up_s(self, at: Rows) -> FloatArray:
+        """Iteration time above which a point is dominated by what is known."""
+        known = self._known.best_at(self._tdp[at])
+        return np.where(known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + ROUNDING), np.inf)
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -226,10 +213,9 @@ class CertifiedSearch:
     def _close(self) -> None:
         """Count where points fell and keep what is left open as a bound."""
         outcome = self.outcome
-        for point in outcome.evaluated.values():
-            position = int(np.searchsorted(self._rows, point.row))
-            key = (float(self._area[position]), point.row)
-            outcome.staircase.add(float(self._tdp[position]), point.throughput, key)
+        for row, (throughput, _) in outcome.best_per_row().items():
+            position = int(np.searchsorted(self._rows, row))
+            outcome.staircase.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
         optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
         outcome.open_bound = np.where(outcome.staircase.dominates(self._tdp, optimistic), 0.0, optimistic)
         outcome.finished = not bool((outcome.open_bound > 0).any())
@@ -238,5 +224,3 @@ class CertifiedSearch:
         unfit = (self._stage == Stage.PATH) & (self._bound <= 0)
         outcome.pruned_by["memory"] = int(unfit.sum())
         outcome.pruned_by["critical_path"] -= outcome.pruned_by["memory"]
-        missing = int((self._stage == Stage.EXACT).sum()) - len(outcome.evaluated)
-        outcome.pruned_by["memory"] += missing

@@ -6,6 +6,7 @@ pipeline degrees, stage cuts and operator schedules are optimised inside it (def
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
-from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.layers import LayerTimes, TimedChain
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -135,7 +136,18 @@ class Evaluator:
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
-        lower, upper = self.timed(setting).bands(rows)
+        return self._place(setting, rows, self.timed(setting).bands(rows), give_up_s)
+
+    def exact(
+        self, setting: Setting, rows: Rows, give_up_s: FloatArray, left_s: Callable[[], float]
+    ) -> PointBounds:
+        """The same from exact schedules; the bounds are equal unless the time left ran out."""
+        return self._place(setting, rows, self.timed(setting).exact(rows, left_s), give_up_s)
+
+    def _place(
+        self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
+    ) -> PointBounds:
+        lower, upper = times
         low, high = np.empty(len(rows)), np.empty(len(rows))
         for capacity, at in self.capacities(rows):
             planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
@@ -143,19 +155,12 @@ class Evaluator:
             high[at] = low[at]
             open_ = np.flatnonzero(lower.take(at).differs(upper.take(at)) & (choice >= 0))
             if len(open_):
-                times = upper.take(at[open_])
-                high[at[open_]] = planner.value(times, rates.take(open_), choice[open_])
+                open_times = upper.take(at[open_])
+                high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
         return PointBounds(low, high)
 
-    def exact(self, setting: Setting, row: int, time_limit_s: float) -> tuple[float, Plan | None]:
-        """(lower bound, best plan) of one point after exact scheduling and placement; no plan: does not fit."""
-        lower, upper = self.timed(setting).exact(row, time_limit_s)
+    def plan(self, setting: Setting, row: int, left_s: Callable[[], float]) -> Plan | None:
+        """The best plan of one point with its stages; None where nothing fits in memory."""
+        _, upper = self.timed(setting).exact(np.array([row]), left_s)
         planner = self.planner(setting, float(self.capacity_bytes[row]))
-        rates = self.rates.take(np.array([row]))
-        plan = planner.best(upper, rates)
-        if plan is None:
-            return np.inf, None
-        if lower.differs(upper).any():
-            relaxed = planner.best(lower, rates)
-            return (relaxed.iteration_s if relaxed else np.inf), plan
-        return plan.iteration_s, plan
+        return planner.best(upper, self.rates.take(np.array([row])))

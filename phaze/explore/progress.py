@@ -38,10 +38,9 @@ class Clock:
         """Seconds since the start."""
         return monotonic() - self.started
 
-    @property
-    def left_s(self) -> float:
-        """Seconds left, at least 0."""
-        return max(0.0, self.limit_s - self.elapsed_s)
+    def left(self) -> float:
+        """Seconds left, at least 0; none once interrupted."""
+        return 0.0 if self.interrupted else max(0.0, self.limit_s - self.elapsed_s)
 
     @property
     def over(self) -> bool:

@@ -154,7 +154,12 @@ class Iterations:
         problem = self._problem(*self._key(option))
         rate = float(self._weight_rate[0, option])
         cuts = best_cuts(
-            problem, 0, int(o.stages[option]), planner.parameters, float(o.slots[option]), rate
+            problem,
+            0,
+            int(o.stages[option]),
+            weight=planner.parameters,
+            load_factor=float(o.slots[option]),
+            weight_factor=rate,
         )
         ends = [*(start - 1 for start in cuts.starts[1:]), len(planner.index) - 1]
         stages = self._stages(tuple(zip(cuts.starts, ends, strict=True)), option)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,21 +67,14 @@ class TimedChain:
         backward = [p.band(rows) for p in self.backward]
         return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
 
-    def exact(self, row: int, time_limit_s: float) -> tuple[LayerTimes, LayerTimes]:
-        """(lower, upper) layer times of one architecture after exact scheduling, (1, U) each.
+    def exact(self, rows: Rows, left_s: Callable[[], float]) -> tuple[LayerTimes, LayerTimes]:
+        """(lower, upper) layer times after exact scheduling of what the bounds leave open.
 
-        Only passes whose band is open go to the exact solver; equal unless its time limit struck.
+        They are equal unless the exact solver ran out of the time that `left_s` tells.
         """
-        lower, upper = self.bands(np.array([row]))
-        for passes, low, high in (
-            (self.forward, lower.forward_s, upper.forward_s),
-            (self.backward, lower.backward_s, upper.backward_s),
-        ):
-            for u, timed in enumerate(passes):
-                if low[0, u] < high[0, u]:
-                    least, most, _ = timed.exact(row, time_limit_s)
-                    low[0, u], high[0, u] = max(low[0, u], least), min(high[0, u], most)
-        return lower, upper
+        forward = [p.exact(rows, p.band(rows), left_s) for p in self.forward]
+        backward = [p.exact(rows, p.band(rows), left_s) for p in self.backward]
+        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
 
 
 def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:

@@ -7,7 +7,8 @@ need through HBM and through the global buffer: operators that run side by side 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +50,7 @@ class TimedPass:
 
     costs: PassCosts
     table: ArchitectureTable
+    _solved: dict[tuple[object, ...], ScheduleResult] = field(default_factory=dict)
 
     @property
     def work(self) -> Pass:
@@ -79,39 +81,39 @@ class TimedPass:
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
-    def problem(self, row: int) -> ScheduleProblem:
-        """The scheduling problem of one architecture."""
-        latencies = self.costs.latencies(np.array([row]))
-        return schedule_problem(self.work, latencies, {u: int(c[0]) for u, c in self.capacity_of(row).items()})
+    def exact(self, rows: Rows, band: Band, left_s: Callable[[], float]) -> Band:
+        """The band narrowed to the exact time wherever it is open, as far as the time left allows.
 
-    def capacity_of(self, row: int) -> dict[str, NDArray[np.int64]]:
-        """Cores of one architecture."""
-        return self.capacity(np.array([row]))
-
-    def floor_s(self, row: int) -> float:
-        """The least time the bytes of the pass need on one architecture."""
-        if not self.work.works:
-            return 0.0
-        latencies = self.costs.latencies(np.array([row]))
-        return float(max(latencies.hbm_s[0], latencies.buffer_s[0]))
-
-    def exact(self, row: int, time_limit_s: float) -> tuple[float, float, ScheduleResult | None]:
-        """(lower, upper) seconds of the pass on one architecture, and the schedule behind the upper one."""
-        if not self.work.works:
-            return 0.0, 0.0, None
-        result = schedule(self.problem(row), time_limit_s=time_limit_s)
-        floor = self.floor_s(row)
-        return max(result.lower_bound_s, floor), max(result.makespan_s, floor), result
+        Architectures with the same latencies and cores share one answer.
+        """
+        lower, upper = band.lower_s.copy(), band.upper_s.copy()
+        open_ = np.flatnonzero(lower < upper)
+        if not len(open_):
+            return band
+        latencies, capacity = self.costs.latencies(rows[open_]), self.capacity(rows[open_])
+        floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+        for i, at in enumerate(open_):
+            cores = {unit: int(count[i]) for unit, count in capacity.items()}
+            problem = schedule_problem(self.work, latencies, i, cores)
+            key = (problem.operators, *cores.values())
+            if key not in self._solved:
+                self._solved[key] = schedule(problem, time_limit_s=left_s())
+            result = self._solved[key]
+            lower[at] = max(lower[at], result.lower_bound_s, floor[i])
+            upper[at] = max(lower[at], min(upper[at], max(result.makespan_s, floor[i])))
+        return Band(lower, upper)
 
 
-def schedule_problem(work: Pass, latencies: OperatorLatencies, capacity: dict[str, int]) -> ScheduleProblem:
-    """The scheduling problem of the first architecture of some latencies."""
+def schedule_problem(
+    work: Pass, latencies: OperatorLatencies, position: int, capacity: dict[str, int]
+) -> ScheduleProblem:
+    """The scheduling problem of one architecture of some latencies."""
     operators = tuple(
         Operator(
             id=str(i),
             units=UNITS_OF[w.unit],
-            latency_s=float(latencies.single_s[0, i]),
-            parallel_latency_s=None if w.unit is Unit.LINK else float(latencies.parallel_s[0, i]),
+            latency_s=float(latencies.single_s[position, i]),
+            parallel_latency_s=None if w.unit is Unit.LINK else float(latencies.parallel_s[position, i]),
         )
         for i, w in enumerate(work.works)
     )

@@ -12,7 +12,8 @@ from onnx import NodeProto, helper, numpy_helper
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.onnx_batch import Shape
-from phaze.workload.onnx_read import OnnxGraph, node_attributes, node_label
+from phaze.workload.onnx_nodes import node_attributes, node_label
+from phaze.workload.onnx_read import OnnxGraph
 from phaze.workload.onnx_shapes import Extent
 from phaze.workload.onnx_values import Array
 

@@ -24,8 +24,8 @@ from phaze.workload.onnx_composed import (
     convert_transposed_convolution,
 )
 from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx_nodes import operator_type
 from phaze.workload.onnx_products import convert_gemm, convert_matmul
-from phaze.workload.onnx_read import operator_type
 from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
 
 Converter = Callable[[Lowering, NodeProto], None]
