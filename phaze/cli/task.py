@@ -78,3 +78,19 @@ def run_folder(out: Path | None, workload: str) -> Path:
     from phaze.runs.directory import default_directory
 
     return out or default_directory(Path(workload).stem, datetime.now(UTC))
+
+
+def input_files(workload: str, space: str, network: str) -> dict[str, Path]:
+    """The files behind what was asked, built-in ones included."""
+    from importlib.resources import files
+
+    from phaze.hardware.catalogue import Catalogue, find
+    from phaze.workload.spec import builtin_names
+
+    builtin = workload in builtin_names()
+    model = Path(str(files("phaze.workloads").joinpath(f"{workload}.yaml"))) if builtin else Path(workload)
+    return {
+        "workload": model,
+        "space": find(Catalogue.SPACE, space),
+        "network": find(Catalogue.NETWORK, network),
+    }
