@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-    from phaze.report.progress import ConsoleProgress, NoProgress
+    from phaze.explore.progress import Progress
 
 _PIPED_WIDTH = 80
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -86,11 +87,12 @@ def say(text: str, *, quiet: bool) -> None:
         sys.stderr.write(text + "\n")
 
 
-def progress(*, quiet: bool) -> ConsoleProgress | NoProgress:
+def progress(*, quiet: bool) -> AbstractContextManager[Progress]:
     """Progress on stderr, or none."""
-    from phaze.report.progress import ConsoleProgress, NoProgress
+    from phaze.explore.progress import Silent
+    from phaze.report.progress import ConsoleProgress
 
-    return NoProgress() if quiet else ConsoleProgress(console(stderr=True))
+    return nullcontext(Silent()) if quiet else ConsoleProgress(console(stderr=True))
 
 
 def choose(kind: type[_Choice], text: str, name: str) -> _Choice:

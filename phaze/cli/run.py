@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,13 +43,16 @@ def command(
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
-    from phaze.cli.task import make_budgets, make_space, make_task, run_folder
+    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
+    from phaze.errors import InputError
     from phaze.explore.api import explore
     from phaze.explore.progress import Clock
     from phaze.explore.request import ExploreRequest, Objective
     from phaze.quantity import parse_time
     from phaze.runs.directory import run_directory, write_run
 
+    if math.isnan(gap):
+        raise InputError("--gap nan is not a number; write for example --gap 0.01")
     request = ExploreRequest(
         task=make_task(
             workload,
@@ -72,7 +76,7 @@ def command(
         progress(quiet=quiet) as report,
     ):
         answer = explore(request, report, timer)
-        document = with_command(answer.document)
+        document = with_inputs(answer.document, input_files(workload, space, network))
         write_run(folder, document, answer.designs)
         stopped = interrupted()
     show(document, folder, json=json, quiet=quiet)
@@ -80,10 +84,12 @@ def command(
         raise typer.Exit(INTERRUPTED)
 
 
-def with_command(document: ResultDocument) -> ResultDocument:
-    """The document with the command line that was typed."""
-    manifest = document.manifest.model_copy(update={"command": ["dse", *sys.argv[1:]]})
-    return document.model_copy(update={"manifest": manifest})
+def with_inputs(document: ResultDocument, inputs: dict[str, Path]) -> ResultDocument:
+    """The document with the command line that was typed and the hashes of the files it named."""
+    from phaze.runs.manifest import hashes
+
+    typed = {"command": ["dse", *sys.argv[1:]], "inputs_sha256": hashes(inputs)}
+    return document.model_copy(update={"manifest": document.manifest.model_copy(update=typed)})
 
 
 def show(document: ResultDocument, folder: Path, *, json: bool, quiet: bool) -> None:

@@ -48,7 +48,7 @@ def command(
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
-    from phaze.cli.task import make_budgets, make_space, make_task, run_folder
+    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
     from phaze.explore.api import evaluate
     from phaze.explore.metrics import metric
     from phaze.explore.space_evaluator import SpaceEvaluator, parameters
@@ -60,7 +60,9 @@ def command(
         workload, mode=mode, attention=attention, devices=devices, global_batch=global_batch, network=network
     )
     ranges = make_space(space, node, clock)
-    evaluator = SpaceEvaluator(ranges, make_budgets(power, area, tdp_margin), partial(evaluate, task))
+    evaluator = SpaceEvaluator(
+        ranges, make_budgets(power, area, tdp_margin), partial(evaluate, task, tdp_margin=tdp_margin)
+    )
     folder = run_folder(out, workload)
     plan = SweepPlan(
         parameters=parameters(ranges),
@@ -76,14 +78,14 @@ def command(
         progress(quiet=quiet) as report,
     ):
         result = sweep(evaluator, plan, report, interrupted)
-        _write(folder, result, [workload, space, network], seed, started)
+        _write(folder, result, input_files(workload, space, network), seed, started)
         stopped = interrupted()
     _show(result, plan, folder, json=json, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
 
-def _write(folder: Path, result: SweepResult, inputs: list[str], seed: int, started: datetime) -> None:
+def _write(folder: Path, result: SweepResult, inputs: dict[str, Path], seed: int, started: datetime) -> None:
     from phaze.explore.sweep import design_row
     from phaze.runs.directory import columns, write_manifest, write_tables
     from phaze.runs.manifest import make_manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,8 +44,8 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budg
     """Limits per accelerator."""
     from phaze.explore.request import Budgets
 
-    if tdp_margin <= 0:
-        raise InputError(f"--tdp-margin {tdp_margin:g} must be greater than zero")
+    if not 0 < tdp_margin < math.inf:
+        raise InputError(f"--tdp-margin {tdp_margin:g} must be a number greater than zero")
     return Budgets(
         power_w=parse_power(power, "--power") if power is not None else None,
         area_mm2=parse_area(area, "--area") if area is not None else None,
@@ -77,3 +78,19 @@ def run_folder(out: Path | None, workload: str) -> Path:
     from phaze.runs.directory import default_directory
 
     return out or default_directory(Path(workload).stem, datetime.now(UTC))
+
+
+def input_files(workload: str, space: str, network: str) -> dict[str, Path]:
+    """The files behind what was asked, built-in ones included."""
+    from importlib.resources import files
+
+    from phaze.hardware.catalogue import Catalogue, find
+    from phaze.workload.spec import builtin_names
+
+    builtin = workload in builtin_names()
+    model = Path(str(files("phaze.workloads").joinpath(f"{workload}.yaml"))) if builtin else Path(workload)
+    return {
+        "workload": model,
+        "space": find(Catalogue.SPACE, space),
+        "network": find(Catalogue.NETWORK, network),
+    }

@@ -13,6 +13,8 @@ from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.budgets import over_budget, shortfalls, smallest_demand
 from phaze.hardware.space import DesignSpace, architecture_id
 
+_CAPACITY = "hbm_capacity_bytes"  # searched beside the architecture where a space says so
+
 
 @dataclass(frozen=True)
 class SpaceEvaluator:
@@ -31,7 +33,11 @@ class SpaceEvaluator:
     def _architecture(self, fields: Mapping[str, Any]) -> Architecture:
         tied = {name: fields[source] for name, source in self.space.ties.items()}
         table = to_table([self.space.base.replace("sampled", **{**fields, **tied})])
-        return from_table(table, 0, architecture_id(table, 0, self.space.fields_varied))
+        return from_table(table, 0, architecture_id(table, 0, [*self.space.fields_varied, *self._memory]))
+
+    @property
+    def _memory(self) -> tuple[str, ...]:
+        return (_CAPACITY,) if self.space.hbm_capacities_bytes else ()
 
     def _check(self, architecture: Architecture) -> None:
         table, budgets = to_table([architecture]), self.budgets
@@ -50,7 +56,10 @@ class SpaceEvaluator:
 
 def parameters(space: DesignSpace) -> dict[str, list[dict[str, Any]]]:
     """The axes of a space as a sampler wants them: for each the choices, as values of its fields."""
-    return {
+    choices = {
         "+".join(axis.fields): [dict(zip(axis.fields, option, strict=True)) for option in axis.options]
         for axis in space.axes
     }
+    if space.hbm_capacities_bytes:
+        choices[_CAPACITY] = [{_CAPACITY: size} for size in space.hbm_capacities_bytes]
+    return choices

@@ -22,6 +22,7 @@ from optuna.trial import TrialState
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.document import Design
 from phaze.explore.metrics import Metric
+from phaze.explore.progress import Progress
 
 BATCH = 8
 _CONSTRAINT = "missed limits"  # how far a design misses its limits; at most zero where it keeps them
@@ -41,13 +42,6 @@ class Evaluator(Protocol):
 
     def design(self, fields: Mapping[str, Any]) -> Design:
         """Evaluate one architecture."""
-
-
-class SweepProgress(Protocol):
-    """Where the sweep reports its state."""
-
-    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Report where the work stands."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class SweepResult:
 def sweep(
     evaluator: Evaluator,
     plan: SweepPlan,
-    progress: SweepProgress,
+    progress: Progress,
     stop: Callable[[], bool] = lambda: False,
 ) -> SweepResult:
     """Run (or continue) the study until `plan.trials` trials are told or `stop` says so.

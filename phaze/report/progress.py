@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -19,30 +18,12 @@ PLAIN_EVERY_S = 10.0
 LIVE_EVERY_S = 0.1
 
 
-class Progress(Protocol):
-    """What long work tells its caller: `done` of `total` (0 where unknown) in `stage`, and a short note."""
-
-    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Report where the work stands; cheap enough to call often."""
-
-
-class NoProgress:
-    """Says nothing."""
-
-    def __enter__(self) -> NoProgress:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to remove."""
-
-    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Ignore the report."""
-
-
 @dataclass
 class ConsoleProgress:
-    """Writes to a rich console; use as a context manager so that the live line is always removed."""
+    """A `phaze.explore.progress.Progress` on a rich console.
+
+    Use it as a context manager, so that the live line is always removed.
+    """
 
     console: Console
     clock: Callable[[], float] = time.monotonic
@@ -65,7 +46,7 @@ class ConsoleProgress:
             self._live.stop()
             self._live = None
 
-    def update(self, stage: str, done: int, total: int, note: str = "") -> None:
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
         """Write the state, at most once per interval."""
         now = self.clock()
         every = LIVE_EVERY_S if self.console.is_terminal else PLAIN_EVERY_S

@@ -55,7 +55,7 @@ def explorer(monkeypatch, document):
         progress.update("bounding", 1, 2, "")
         return Exploration(document, DESIGNS)
 
-    def evaluate(task, architecture):
+    def evaluate(task, architecture, *, tdp_margin=1.0):
         api.asked.append((task, architecture))
         return document.best
 
@@ -102,6 +102,9 @@ def test_help_is_fast_and_imports_nothing_heavy():
         (["run", "--workload", "gpt3", "--space", "defalt"], "default"),
         (["run", "--workload", "gpt3", "--network", "nix.yaml"], "nix.yaml"),
         (["run", "--workload", "gpt3", "--tdp-margin", "0"], "--tdp-margin"),
+        (["run", "--workload", "gpt3", "--tdp-margin", "nan"], "--tdp-margin"),
+        (["run", "--workload", "gpt3", "--gap", "nan"], "--gap"),
+        (["run", "--workload", "gpt3", "--node", "N4X"], "N5"),
         (["run", "--workload", "nix.onnx"], "nix.onnx"),
         (["run", "--workload", "nix.yaml"], "nix.yaml"),
         (["evaluate", "--workload", "gpt3", "--arch", "h1000"], "h100"),
@@ -140,6 +143,7 @@ def test_run_prints_tables_and_leaves_a_run_directory(dse, explorer, tmp_path, d
     assert request.time_limit_s == 60.0
     stored = load_run(tmp_path / "r")
     assert stored.manifest.command[:4] == ["dse", "run", "-w", "gpt3"]
+    assert set(stored.manifest.inputs_sha256) == {"workload", "space", "network"}
     assert stored.best == document.best
 
 
@@ -247,7 +251,7 @@ def test_pareto_exports_what_run_has_written(dse, explorer, tmp_path):
 
 
 def test_sweep_runs_resumes_and_exports(dse, explorer, tmp_path, document):
-    def evaluate(task, architecture):
+    def evaluate(task, architecture, *, tdp_margin):
         explorer.asked.append(architecture)
         cores = architecture.fields["tensor_cores"] * architecture.fields["tensor_core_rows"]
         best = document.best.workloads["gpt3"].model_copy(update={"throughput_samples_per_s": float(cores)})

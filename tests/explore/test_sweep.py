@@ -10,7 +10,7 @@ from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.metrics import metric
 from phaze.explore.sweep import Sampler, SweepPlan, design_row, non_dominated, sweep
-from phaze.report.progress import NoProgress
+from phaze.explore.progress import Silent
 
 LIMIT_W = 60.0
 PARAMETERS = {
@@ -77,7 +77,7 @@ def plan(tmp_path, trials, **changes) -> SweepPlan:
 
 
 def run(plan, chips=None, stop=lambda: False):
-    return sweep(chips or Chips(), plan, NoProgress(), stop)
+    return sweep(chips or Chips(), plan, Silent(), stop)
 
 
 def all_designs() -> list[Design]:

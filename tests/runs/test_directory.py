@@ -128,11 +128,11 @@ def test_columns_keep_order_and_types():
     assert table["n"].dtype.kind == "i"
 
 
-def test_the_manifest_hashes_files_only(tmp_path):
+def test_the_manifest_hashes_its_inputs(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"abc")
-    manifest = make_manifest(["dse"], 3, ["gpt3", str(tmp_path / "m.onnx")], datetime.now(UTC))
+    manifest = make_manifest(["dse"], 3, {"workload": tmp_path / "m.onnx"}, datetime.now(UTC))
     # SHA-256 of "abc" from FIPS 180-2, appendix B.1.
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert manifest.inputs_sha256 == {str(tmp_path / "m.onnx"): expected}
+    assert manifest.inputs_sha256 == {"workload": expected}
     assert manifest.seed == 3
     assert manifest.wall_time_s >= 0
