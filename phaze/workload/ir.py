@@ -184,6 +184,12 @@ class GraphBuilder:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape
 
+    def split_into(self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]]) -> None:
+        """Append a view whose named outputs, of the given shapes, are pieces of a tensor."""
+        size = self._tensors[tensor].element_bytes
+        self._tensors |= {piece: Tensor(piece, tuple(shape), size) for piece, shape in pieces.items()}
+        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), tuple(pieces)))
+
     def build(self, outputs: Iterable[str]) -> OperatorGraph:
         """Freeze the graph."""
         return OperatorGraph(

@@ -1,1 +1,24 @@
 """Operators on cores: bounds, list schedules, exact methods, checker."""
+
+from .checker import ScheduleError, check_schedule
+from .critical_path import CriticalPath, critical_path
+from .instance import InstanceError, read_instance
+from .problem import Operator, ProblemError, ScheduleProblem
+from .result import Method, ScheduleResult, Status
+from .solve import schedule
+
+__all__ = [
+    "CriticalPath",
+    "InstanceError",
+    "Method",
+    "Operator",
+    "ProblemError",
+    "ScheduleError",
+    "ScheduleProblem",
+    "ScheduleResult",
+    "Status",
+    "check_schedule",
+    "critical_path",
+    "read_instance",
+    "schedule",
+]

@@ -1,0 +1,102 @@
+"""The `dse` command: the verbs, and how errors become one line and an exit code.
+
+Nothing heavy is imported here or at the top of a verb's module: `dse --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from phaze import __version__
+from phaze.cli import (
+    archs,
+    compare,
+    evaluate,
+    explain,
+    pareto,
+    run,
+    schema,
+    solve,
+    spaces,
+    sweep,
+    workloads,
+)
+from phaze.cli.interrupt import INTERRUPTED
+from phaze.cli.output import print_error
+from phaze.errors import PhazeError
+
+# typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
+_ClickError: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="dse",
+    help="Find the best accelerator for your models, and the best way to spread them over N of it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"phaze-dse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Hold the options before the verb."""
+
+
+for _module in (run, evaluate, compare, sweep, pareto, explain, schema):
+    app.command(_module.__name__.rpartition(".")[2])(_module.command)
+for _module in (solve, workloads, archs, spaces):
+    app.add_typer(_module.app)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with the exit code of what happened."""
+    sys.exit(_guarded())
+
+
+def _guarded() -> int:
+    """The exit code; every expected failure has printed one clear sentence on stderr."""
+    try:
+        # Outside standalone mode typer returns the code of an Exit, 130 after Ctrl-C.
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except PhazeError as error:
+        print_error(error)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):
+        # The reader (head, less) has left: not our failure; typer answers a closed pipe by SystemExit.
+        # Python must not flush into the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except _ClickError as error:
+        if text := _usage(error):
+            print_error(text)
+        return 2
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: BaseException) -> str:
+    """The sentence of a wrong command line, and where to look."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "dse"
+    text = getattr(error, "format_message", error.__str__)()
+    return f"{' '.join(text.split()).rstrip('.')} (see {command} --help)" if text else ""
+
+
+if __name__ == "__main__":
+    main()

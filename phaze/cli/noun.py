@@ -1,0 +1,43 @@
+"""The commands every noun has: `dse NOUN` and `dse NOUN list`, `dse NOUN show NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+Row = Mapping[str, object]
+
+
+def noun_app(
+    name: str, what: str, rows: Callable[[], Sequence[Row]], show: Callable[[str], str]
+) -> typer.Typer:
+    """The typer application of a noun; `rows` describes each item, `show` gives its YAML file."""
+    app = typer.Typer(name=name, help=f"List or show {what}.", invoke_without_command=True)
+
+    def print_list(json: bool) -> None:
+        from phaze.cli.output import print_json, print_rows
+
+        items = [dict(row) for row in rows()]
+        if json:
+            print_json(items)
+        else:
+            print_rows(items)
+
+    @app.callback()
+    def default(context: typer.Context, json: opt.Json = False) -> None:
+        if context.invoked_subcommand is None:
+            print_list(json)
+
+    @app.command("list", help=f"List the built-in {what}.")
+    def list_(json: opt.Json = False) -> None:
+        print_list(json)
+
+    @app.command("show", help="Print the YAML file, every number with its source.")
+    def show_(item: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME")]) -> None:
+        typer.echo(show(item), nl=False)
+
+    return app

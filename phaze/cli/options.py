@@ -1,0 +1,31 @@
+"""Options that several verbs share, with the same name and meaning everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Workload = Annotated[str, typer.Option("--workload", "-w", help="Built-in name, YAML file or ONNX file.")]
+Devices = Annotated[int, typer.Option(min=1, help="Accelerators the workload is spread over.")]
+GlobalBatch = Annotated[
+    int | None, typer.Option(min=1, help="Samples per iteration (default: the workload's own).")
+]
+ModeOption = Annotated[str, typer.Option(help="training or prefill (one forward pass).")]
+Attention = Annotated[str, typer.Option(help="flash (no s x s tensor is kept) or unfused.")]
+Network = Annotated[str, typer.Option(help="Built-in network or YAML file.")]
+Space = Annotated[str, typer.Option(help="Built-in design space or YAML file.")]
+Power = Annotated[str | None, typer.Option(help="Power budget of one accelerator, for instance 400W.")]
+Area = Annotated[
+    str | None, typer.Option(help="Silicon area budget of one accelerator, for instance 800mm2.")
+]
+Node = Annotated[str | None, typer.Option(help="Process node, for instance N5 (default: the space's own).")]
+Clock = Annotated[str | None, typer.Option(help="Clock, for instance 1.2GHz (default: the space's own).")]
+TdpMargin = Annotated[float, typer.Option(min=0.0, help="TDP over peak power.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+TimeLimit = Annotated[str, typer.Option(help="Stop after this long, for instance 10s or 2min.")]
+Out = Annotated[Path | None, typer.Option(help="Run directory (default: ./results/WORKLOAD-UTCTIME).")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue in a run directory that holds something.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result document to stdout and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")]

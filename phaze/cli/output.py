@@ -1,0 +1,111 @@
+"""What the command line prints: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from phaze.errors import InfeasibleError, InputError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from rich.console import Console
+
+    from phaze.explore.progress import Progress
+
+_PIPED_WIDTH = 80
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on stdout or stderr; 80 columns where it is no terminal. NO_COLOR is honoured by rich."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        stderr=stderr, width=None if stream.isatty() else _PIPED_WIDTH, highlight=False, soft_wrap=False
+    )
+
+
+def print_json(document: BaseModel | dict[str, Any] | list[Any]) -> None:
+    """The document and nothing else on stdout."""
+    if isinstance(document, dict | list):
+        text = json.dumps(document, indent=2, allow_nan=False)
+    else:
+        text = document.model_dump_json(by_alias=True, indent=2)
+    sys.stdout.write(text + "\n")
+
+
+def print_error(error: BaseException | str) -> None:
+    """One line on stderr; an infeasible request adds what falls short and what would help."""
+    lines = ["dse: " + " ".join(str(error).split())]
+    if isinstance(error, InfeasibleError):
+        for short in error.shortfalls:
+            smallest = f"{short.demand:.4g} {short.unit}" if math.isfinite(short.demand) else "none at all"
+            lines.append(
+                f"  {short.what}: given {short.limit:.4g} {short.unit}, smallest feasible {smallest}"
+            )
+            lines += [f"    - {lever}" for lever in short.levers]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Rows with the same keys as a table on stdout."""
+    from rich.markup import escape
+
+    from phaze.report.design import plain_table
+    from phaze.report.format import field, label
+
+    if not rows:
+        return
+    table = plain_table("", *(label(key) for key in rows[0]))
+    for column, value in zip(table.columns, rows[0].values(), strict=True):
+        column.justify = "left" if isinstance(value, str) else "right"
+    for row in rows:
+        table.add_row(*(escape(field(key, value)) for key, value in row.items()))
+    console().print(table)
+
+
+def file_text(path: Path) -> str:
+    """The text of a data file; InputError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def say(text: str, *, quiet: bool) -> None:
+    """A sentence on stderr, unless `quiet`."""
+    if not quiet:
+        sys.stderr.write(text + "\n")
+
+
+def progress(*, quiet: bool) -> AbstractContextManager[Progress]:
+    """Progress on stderr, or none."""
+    from phaze.explore.progress import Silent
+    from phaze.report.progress import ConsoleProgress
+
+    return nullcontext(Silent()) if quiet else ConsoleProgress(console(stderr=True))
+
+
+def choose(kind: type[_Choice], text: str, name: str) -> _Choice:
+    """The member of an enum with that value; InputError lists the values there are."""
+    values = [member.value for member in kind]
+    if text not in values:
+        raise InputError(
+            f"{name} {text!r} is not known{nearest(text, values)}; choose one of {', '.join(values)}"
+        )
+    return kind(text)
+
+
+def nearest(text: str, names: Iterable[str]) -> str:
+    """` (did you mean a, b?)` for the names closest to `text`, or nothing."""
+    close = difflib.get_close_matches(text, list(names), n=3, cutoff=0.5)
+    return f" (did you mean {', '.join(close)}?)" if close else ""

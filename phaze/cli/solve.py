@@ -1,0 +1,112 @@
+"""`dse solve schedule|placement`: the solvers alone, on an instance file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from phaze.cli import options as opt
+
+app = typer.Typer(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
+_Problem = TypeVar("_Problem")
+
+
+@app.command()
+def schedule(
+    file: File,
+    method: Annotated[str, typer.Option(help="exact, ilp or critical-path.")] = "exact",
+    time_limit: opt.TimeLimit = "60s",
+    json: opt.Json = False,
+) -> None:
+    """Schedule the operators of one layer on tensor and vector cores.
+
+    Example: dse solve schedule layer.json --method ilp --time-limit 10s
+    """
+    from phaze.cli.output import choose
+    from phaze.quantity import parse_time
+    from phaze.solvers.scheduling import InstanceError, Method, read_instance
+    from phaze.solvers.scheduling import schedule as solve
+
+    chosen, limit = choose(Method, method, "--method"), parse_time(time_limit, "--time-limit")
+    problem = _read(file, read_instance, InstanceError)
+    result = solve(problem, chosen, limit)
+    document = {
+        "status": result.status.value,
+        "optimal": result.optimal,
+        "method": result.method.value,
+        "makespan_s": _finite(result.makespan_s),
+        "lower_bound_s": _finite(result.lower_bound_s),
+        "gap": _finite(result.gap),
+        "runtime_s": result.runtime_s,
+        "starts_s": dict(result.starts_s),
+        "parallel": list(result.parallel),
+        "cores": {name: list(cores) for name, cores in result.cores.items()},
+    }
+    _show(document, json=json)
+
+
+@app.command()
+def placement(file: File, json: opt.Json = False) -> None:
+    """Split a chain of layers into pipeline stages, and choose data and tensor parallelism.
+
+    Example: dse solve placement chain.json
+    """
+    from phaze.solvers.placement import InstanceError, place, read_problem
+
+    result = place(_read(file, read_problem, InstanceError))
+    document = {
+        "status": result.status.value,
+        "time_per_batch_s": result.time_per_batch_s,
+        "num_stages": result.num_stages,
+        "data_parallel": result.data_parallel,
+        "tensor_parallel": result.tensor_parallel,
+        "stages": [{"layers": list(s.layers), "devices": s.devices} for s in result.stages],
+        "runtime_s": result.runtime_s,
+    }
+    _show(document, json=json)
+
+
+def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
+    """The problem in a file; InputError names the file and the JSON path at fault."""
+    from phaze.errors import InputError
+    from phaze.runs.files import read_json
+
+    data = read_json(file)
+    try:
+        return reader(data)
+    except error_type as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no infinity: an unknown makespan is null."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _show(document: dict[str, Any], *, json: bool) -> None:
+    """Print the answer; without one, leave with the exit code that says why."""
+    from phaze.cli.output import print_json
+    from phaze.errors import InfeasibleError, OutOfTimeError
+
+    if json:
+        print_json(document)
+    else:
+        for name, value in document.items():
+            typer.echo(f"{name}: {_text(value)}")
+    codes = {"infeasible": InfeasibleError.exit_code, "no_solution": OutOfTimeError.exit_code}
+    raise typer.Exit(codes.get(document["status"], 0))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return "".join(f"\n  {key}: {_text(item)}" for key, item in value.items())
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "".join(f"\n  {', '.join(f'{k} {_text(v)}' for k, v in item.items())}" for item in value)
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value)
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

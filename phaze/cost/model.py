@@ -1,0 +1,182 @@
+"""The analytic cost model: latency of every operator on every architecture.
+
+Rung `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
+compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
+the arrays, which nothing hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.bound import LowerTables, lower_s, lower_tables
+from phaze.cost.factors import Factors, Floats, Rows, factor_table
+from phaze.cost.tables import GemmTables, OperatorTables, operator_tables
+from phaze.hardware.network import Network
+from phaze.hardware.table import ArchitectureTable
+from phaze.workload.work import Pass
+
+_BLOCK = (
+    1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
+)
+
+
+class Bottleneck(StrEnum):
+    """What sets an operator's latency."""
+
+    COMPUTE = "compute"
+    BUFFER = "global buffer"
+    HBM = "HBM"
+    LINK = "link"
+
+
+@dataclass(frozen=True)
+class OperatorLatencies:
+    """Latencies in s of O operators on A architectures.
+
+    `single_s` (A, O): on one core of each kind the operator uses (a collective: on the link).
+    `parallel_s` (A, O): on all cores of these kinds; inf for collectives. `hbm_s`, `buffer_s` (A,):
+    all bytes of the pass over the bandwidth that operators running side by side share.
+    """
+
+    single_s: Floats
+    parallel_s: Floats
+    hbm_s: Floats
+    buffer_s: Floats
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Seconds that each resource alone would need, (A, O), in the faster mode.
+
+    The latency is their maximum plus `fill_s`.
+    """
+
+    compute_s: Floats
+    buffer_s: Floats
+    hbm_s: Floats
+    link_s: Floats
+    fill_s: Floats
+
+    @property
+    def binding(self) -> NDArray[np.str_]:
+        """The bottleneck of every operator (A, O), by the names of `Bottleneck`."""
+        times = np.stack([self.compute_s, self.buffer_s, self.hbm_s, self.link_s])
+        names: NDArray[np.str_] = np.array([b.value for b in Bottleneck])[times.argmax(axis=0)]
+        return names
+
+
+class CostModel:
+    """Costs passes on every architecture of a table; distinct products are costed once over all passes."""
+
+    def __init__(self, table: ArchitectureTable, network: Network) -> None:
+        """Factor the table; collectives of tensor-parallel groups run over `network`."""
+        self.table = table
+        self.network = network
+        self.factors = factor_table(table)
+        self._gemms = GemmTables(self.factors)
+
+    def costs(self, pass_: Pass) -> PassCosts:
+        """Cost all operators of a pass on all distinct hardware combinations."""
+        return PassCosts(
+            pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network)
+        )
+
+    def lower_s(self, passes: Sequence[PassCosts], rows: Rows) -> Floats:
+        """Lower bounds in s of several passes of this model at once, (A, passes); see `PassCosts.lower_s`.
+
+        Many passes in one call cost a fraction of as many calls.
+        """
+        return lower_s(self.factors, [p.lower_tables for p in passes], rows)
+
+
+@dataclass(frozen=True)
+class PassCosts:
+    """One pass of a layer on every architecture. `rows` are positions in the model's table."""
+
+    pass_: Pass
+    factors: Factors
+    tables: OperatorTables
+
+    def latencies(self, rows: Rows) -> OperatorLatencies:
+        """Latency of every operator in both modes on the given architectures."""
+        where = np.asarray(rows, dtype=np.intp)
+        shape = (len(where), len(self.pass_.works))
+        single, parallel = np.empty(shape), np.empty(shape)
+        for start in range(0, len(where), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self._gather(where[block], single[block], parallel[block])
+        return OperatorLatencies(single, parallel, self.hbm_s(where), self.buffer_s(where))
+
+    def hbm_s(self, rows: Rows) -> Floats:
+        """Seconds to move all HBM bytes of the pass, (A,)."""
+        total: Floats = self.tables.hbm_s.sum(axis=1)[self.factors.memory_of[rows]]
+        return total
+
+    def buffer_s(self, rows: Rows) -> Floats:
+        """Seconds to move all bytes of the pass through the global buffer, (A,)."""
+        cycles: Floats = self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]]
+        return cycles * self.factors.cycle_s[rows]
+
+    def lower_s(self, rows: Rows) -> Floats:
+        """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
+        return lower_s(self.factors, [self.lower_tables], rows)[:, 0]
+
+    def attribution(self, rows: Rows) -> Attribution:
+        """What each resource alone would take, for explaining a few architectures."""
+        where = np.asarray(rows, dtype=np.intp)
+        tensor, vector, memory = (f[where] for f in self._indices)
+        cycle_s, t = self.factors.cycle_s[where, None], self.tables
+        single = np.maximum(t.tensor_single_cycles[tensor], t.vector_single_cycles[vector])
+        parallel = np.maximum(t.tensor_parallel_cycles[tensor], t.vector_parallel_cycles[vector])
+        return Attribution(
+            compute_s=np.minimum(single, parallel) * cycle_s,
+            buffer_s=t.buffer_cycles[tensor] * cycle_s,
+            hbm_s=t.hbm_s[memory],
+            link_s=t.link_s[memory],
+            fill_s=t.fill_cycles[tensor] * cycle_s,
+        )
+
+    @property
+    def _indices(self) -> tuple[Rows, Rows, Rows]:
+        return self.factors.tensor_of, self.factors.vector_of, self.factors.memory_of
+
+    @cached_property
+    def _on_chip(self) -> tuple[Floats, Floats]:
+        """Tensor cycles or global-buffer cycles, whichever are more, single and parallel (T, O)."""
+        t = self.tables
+        return (
+            np.maximum(t.tensor_single_cycles, t.buffer_cycles),
+            np.maximum(t.tensor_parallel_cycles, t.buffer_cycles),
+        )
+
+    @cached_property
+    def _off_chip_s(self) -> Floats:
+        """HBM or link seconds, whichever are more (M, O)."""
+        return np.maximum(self.tables.hbm_s, self.tables.link_s)
+
+    @cached_property
+    def lower_tables(self) -> LowerTables:
+        """Bounds of the pass per distinct hardware combination, for `lower_s`."""
+        return lower_tables(self.pass_, self.factors, self.tables)
+
+    def _gather(self, rows: Rows, single: Floats, parallel: Floats) -> None:
+        """Fill two (A, O) blocks in place."""
+        tensor, vector, memory = (f[rows] for f in self._indices)
+        cycle_s = self.factors.cycle_s[rows, None]
+        off_chip = self._off_chip_s[memory]
+        fill = self.tables.fill_cycles[tensor] * cycle_s
+        lanes = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
+        for mode, out in enumerate((single, parallel)):
+            np.take(self._on_chip[mode], tensor, axis=0, out=out, mode="clip")
+            np.maximum(out, lanes[mode][vector], out=out)
+            np.multiply(out, cycle_s, out=out)
+            np.maximum(out, off_chip, out=out)
+            np.add(out, fill, out=out)
+        parallel[:, self.tables.link] = np.inf

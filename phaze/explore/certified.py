@@ -1,0 +1,226 @@
+"""The certified search: bound every point, look at the most promising first, stop when nothing can be better.
+
+Points fall at one of four stages, each tighter and dearer than the one before:
+  budget      over a budget (area and power are known without evaluating)
+  roofline    model FLOPs at peak: not even a perfect placement could matter
+  path        critical-path and work bounds per layer, and the least time a placement of them can take
+  placement   schedule bounds and the exact stage partition of them
+What remains is evaluated: exact schedules, exact placement. A point matters only if its optimistic throughput
+at its own TDP is not dominated by an evaluated point, so that the frontier is complete, and with it the
+optimum of every objective that grows with throughput and falls with TDP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.evaluator import Evaluator, PointBounds, Setting
+from phaze.explore.frontier import Staircase
+from phaze.explore.progress import Clock, Progress
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+# Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
+ROUNDING = 1e-11
+BATCH, EXACT_BATCH = 1024, 64  # points tightened, and scheduled exactly, together
+CLASSES, SAMPLE, SEEDS = 32, 48, 3  # power classes, architectures tried and points evaluated in each
+
+
+class Stage(IntEnum):
+    """How far a point got."""
+
+    ROOFLINE = 0
+    PATH = 1
+    PLACEMENT = 2
+    EXACT = 3
+
+
+@dataclass
+class Outcome:
+    """Everything a search found out; throughput in samples per second, per architecture row."""
+
+    feasible: Rows
+    over_budget_points: int
+    pruned_by: dict[str, int] = field(default_factory=dict)
+    evaluated: dict[tuple[int, Setting], float] = field(default_factory=dict)
+    staircase: Staircase = field(default_factory=Staircase)
+    open_bound: FloatArray = field(default_factory=lambda: np.zeros(0))  # of what is left, per feasible row; 0: settled
+    finished: bool = False
+
+    def best_per_row(self) -> dict[int, tuple[float, Setting]]:
+        """Throughput and setting of the best evaluated point of every architecture looked at."""
+        best: dict[int, tuple[float, Setting]] = {}
+        for (row, setting), throughput in self.evaluated.items():
+            if row not in best or throughput > best[row][0]:
+                best[row] = throughput, setting
+        return best
+
+
+class CertifiedSearch:
+    """Runs the search over the feasible rows of one table."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        tdp_w: FloatArray,
+        area_mm2: FloatArray,
+        feasible: Rows,
+        clock: Clock,
+        progress: Progress,
+        gap: float = 0.0,
+    ) -> None:
+        self._evaluator = evaluator
+        self._tdp = tdp_w[feasible]
+        self._area = area_mm2[feasible]
+        self._rows = feasible
+        self._clock = clock
+        self._slack = 1.0 + gap  # a point that is better by less than this does not matter
+        self._progress = progress
+        self._settings = evaluator.settings
+        self._batch = float(evaluator.task.cluster.global_batch)
+        over = (len(evaluator.table) - len(feasible)) * len(self._settings)
+        self.outcome = Outcome(feasible, over)
+        # Optimistic throughput per (setting, feasible row); -inf once a point is settled.
+        self._bound = np.full((len(self._settings), len(feasible)), np.inf)
+        self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
+        self._known = Staircase()  # throughput that some plan reaches, exact or not
+        self._open: tuple[Rows, Rows] = np.nonzero(np.zeros((0, 0)))
+        self._leading = 0
+
+    def run(self) -> Outcome:
+        """Search until nothing can be better or time is over."""
+        self._roofline()
+        self._seed()
+        self._paths()
+        self._refine()
+        self._close()
+        return self.outcome
+
+    # -- stages of bounding -------------------------------------------------------------------------------
+
+    def _roofline(self) -> None:
+        peak = self._evaluator.sustained_flops_per_s[self._rows] * self._evaluator.task.cluster.devices
+        self._bound[:] = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
+
+    def _seed(self) -> None:
+        """Evaluate a few promising points of every power class, so that bounds have something to meet."""
+        order = np.argsort(self._tdp, kind="stable")
+        classes = np.array_split(order, min(CLASSES, len(order)))
+        best = [c[np.argsort(-self._bound[0, c], kind="stable")[:SAMPLE]] for c in classes]
+        sample = np.concatenate(best)
+        trial = np.stack([self._path_bound(k, sample) for k in range(len(self._settings))])
+        wanted: dict[int, list[int]] = {}
+        for columns in np.split(np.arange(len(sample)), np.cumsum([len(b) for b in best])[:-1]):
+            part = trial[:, columns]
+            for flat in np.argsort(-part, axis=None, kind="stable")[:SEEDS]:
+                k, column = divmod(int(flat), len(columns))
+                if part[k, column] > 0:
+                    wanted.setdefault(k, []).append(int(columns[column]))
+        for k, picked in wanted.items():
+            if not self._clock.over:
+                self._tighten(k, sample[picked])
+
+    def _paths(self) -> None:
+        alive = np.flatnonzero(~self._dominated(self._bound[0]))
+        for k, setting in enumerate(self._settings):
+            if self._clock.over:
+                return
+            self._progress.update("bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}")
+            open_ = alive[self._stage[k, alive] == Stage.ROOFLINE]
+            bound = self._path_bound(k, open_)
+            self._bound[k, open_] = np.minimum(self._bound[k, open_], bound)
+            self._stage[k, open_] = Stage.PATH
+
+    def _path_bound(self, k: int, at: Rows) -> FloatArray:
+        setting = self._settings[k]
+        seconds = self._evaluator.quick_bound(setting, self._rows[at])
+        return self._batch / seconds * (1 + ROUNDING)
+
+    def _refine(self) -> None:
+        """Tighten the most promising candidates first, then evaluate exactly what is still undominated."""
+        self._open = np.nonzero(~self._dominated(self._bound))
+        while not self._clock.over and len(at := self._most_promising(Stage.PATH)[1]):
+            self._tighten(self._leading, at)
+            self._report("refining")
+        while not self._clock.over and len(at := self._most_promising(Stage.PLACEMENT)[1]):
+            self._evaluate(self._leading, at[:EXACT_BATCH])
+            self._report("evaluating")
+
+    def _most_promising(self, stage: Stage) -> tuple[int, Rows]:
+        """The setting of the undominated candidate with most to gain, and the best of that setting, best first."""
+        k, at = self._open
+        keep = ~self._dominated(self._bound[k, at], at) & (self._stage[k, at] < Stage.EXACT)
+        self._open = k, at = k[keep], at[keep]
+        here = self._stage[k, at] == stage
+        k, at = k[here], at[here]
+        if not len(at):
+            return 0, at
+        known = self._known.best_at(self._tdp[at])
+        gain = np.where(known > 0, self._bound[k, at] / np.where(known > 0, known, 1.0), np.inf)
+        self._leading = int(k[np.argmax(gain)])
+        mine = k == self._leading
+        return self._leading, at[mine][np.argsort(-gain[mine], kind="stable")[:BATCH]]
+
+    def _dominated(self, throughput: FloatArray, at: Rows | slice = slice(None)) -> NDArray[np.bool_]:
+        """Whether points of that optimistic throughput cannot matter; infeasible ones (0) never do."""
+        tdp = np.broadcast_to(self._tdp[at], throughput.shape)
+        hoped = throughput.ravel() / self._slack
+        flat = self._known.dominates(tdp.ravel(), hoped).reshape(throughput.shape)
+        return flat | (throughput <= 0)
+
+    # -- one batch, one point ---------------------------------------------------------------------------
+
+    def _tighten(self, k: int, at: Rows) -> None:
+        """Schedule bounds and exact partition for a batch; where the bounds meet the points are evaluated."""
+        setting = self._settings[k]
+        self._settle(k, at, self._evaluator.bounds(setting, self._rows[at], self._give_up_s(at)))
+
+    def _evaluate(self, k: int, at: Rows) -> None:
+        """Exact schedules and exact partition for a batch."""
+        setting = self._settings[k]
+        found = self._evaluator.exact(setting, self._rows[at], self._give_up_s(at), self._clock.left)
+        self._settle(k, at, found)
+
+    def _settle(self, k: int, at: Rows, found: PointBounds) -> None:
+        """Take over bounds on a batch; points whose bounds meet are evaluated, plans in reach become known."""
+        bound = self._batch / found.lower_s * (1 + ROUNDING)
+        self._bound[k, at] = np.minimum(self._bound[k, at], bound)
+        met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
+        self._stage[k, at] = np.where(met, Stage.EXACT, Stage.PLACEMENT)
+        for i in np.flatnonzero(np.isfinite(found.upper_s)):
+            position, throughput = int(at[i]), self._batch / float(found.upper_s[i])
+            row = int(self._rows[position])
+            if met[i]:
+                self.outcome.evaluated[row, self._settings[k]] = throughput
+            self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
+
+    def _give_up_s(self, at: Rows) -> FloatArray:
+        """Iteration time above which a point is dominated by what is known."""
+        known = self._known.best_at(self._tdp[at])
+        return np.where(known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + ROUNDING), np.inf)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _report(self, what: str) -> None:
+        done = len(self.outcome.evaluated)
+        self._progress.update(what, done, done + len(self._open[0]), f"{len(self._known.tdp_w)} frontier steps")
+
+    def _close(self) -> None:
+        """Count where points fell and keep what is left open as a bound."""
+        outcome = self.outcome
+        for row, (throughput, _) in outcome.best_per_row().items():
+            position = int(np.searchsorted(self._rows, row))
+            outcome.staircase.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
+        optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
+        outcome.open_bound = np.where(outcome.staircase.dominates(self._tdp, optimistic), 0.0, optimistic)
+        outcome.finished = not bool((outcome.open_bound > 0).any())
+        for stage, name in ((Stage.ROOFLINE, "roofline"), (Stage.PATH, "critical_path"), (Stage.PLACEMENT, "placement")):
+            outcome.pruned_by[name] = int((self._stage == stage).sum())
+        unfit = (self._stage == Stage.PATH) & (self._bound <= 0)
+        outcome.pruned_by["memory"] = int(unfit.sum())
+        outcome.pruned_by["critical_path"] -= outcome.pruned_by["memory"]

@@ -1,0 +1,136 @@
+"""From an architecture and its best plan to what is reported of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from phaze.errors import InfeasibleError, Shortfall
+from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
+from phaze.explore.document import Stage as StageResult
+from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.request import Task
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.area import area_mm2, area_parts_mm2
+from phaze.hardware.derived import peak_flops_per_s
+from phaze.hardware.power import power_parts_w, tdp_w
+from phaze.placement.account import Account
+from phaze.placement.cluster import Recompute
+from phaze.placement.plan import Plan
+from phaze.placement.planner import Planner
+
+_ONE = np.array([0])
+LeftS = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class DesignBuilder:
+    """Works out everything that is reported of one architecture."""
+
+    task: Task
+    tdp_margin: float = 1.0
+    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+
+    def best(self, architecture: Architecture, left_s: LeftS) -> Design:
+        """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
+        evaluator = self._evaluator(architecture)
+        hope = {s: float(evaluator.quick_bound(s, _ONE)[0]) for s in evaluator.settings}
+        best_s, best = np.inf, None
+        for setting in sorted(hope, key=lambda s: (hope[s], s)):
+            if hope[setting] >= best_s:
+                break
+            found = float(evaluator.exact(setting, _ONE, np.array([best_s]), left_s).upper_s[0])
+            if found < best_s:
+                best_s, best = found, setting
+        if best is None:
+            raise out_of_memory(evaluator, architecture.name)
+        return self.design(architecture, evaluator, best, left_s)
+
+    def at(self, architecture: Architecture, setting: Setting, left_s: LeftS) -> Design:
+        """The architecture under the best placement of one setting."""
+        return self.design(architecture, self._evaluator(architecture), setting, left_s)
+
+    def _evaluator(self, architecture: Architecture) -> Evaluator:
+        return Evaluator(self.task, to_table([architecture]), planners=self.planners)
+
+    def design(self, architecture: Architecture, evaluator: Evaluator, setting: Setting, left_s: LeftS) -> Design:
+        """The report of one architecture (row 0 of the evaluator's table)."""
+        table = evaluator.table
+        plan = evaluator.plans(setting, _ONE, left_s)[0]
+        if plan is None:
+            raise out_of_memory(evaluator, architecture.name)
+        account = Account(plan, evaluator.timed(setting), 0, self.task.cluster, self.task.workload.numerics)
+        return Design(
+            id=architecture.name,
+            architecture=dict(architecture.fields),
+            area_mm2=float(area_mm2(table)[0]),
+            tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
+            area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
+            power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
+            workloads={self.task.workload.name: self._result(evaluator, account, left_s)},
+        )
+
+    def _result(self, evaluator: Evaluator, account: Account, left_s: LeftS) -> WorkloadResult:
+        plan, cluster = account.plan, self.task.cluster
+        peak = float(peak_flops_per_s(evaluator.table)[0])
+        return WorkloadResult(
+            iteration_time_s=plan.iteration_s,
+            throughput_samples_per_s=cluster.global_batch / plan.iteration_s,
+            mfu=evaluator.model_flops / (plan.iteration_s * cluster.devices * peak),
+            devices=cluster.devices,
+            devices_used=plan.devices_used,
+            global_batch=cluster.global_batch,
+            energy_per_iteration_j=account.energy_j(),
+            memory_bytes=plan.memory_bytes,
+            placement=_placement(plan, account.timed.chain.names),
+            breakdown=Breakdown(**asdict(account.time_parts(left_s))),
+        )
+
+
+def _placement(plan: Plan, names: tuple[str, ...]) -> Placement:
+    return Placement(
+        data_parallel=plan.data_parallel,
+        tensor_parallel=plan.tensor_parallel,
+        pipeline_parallel=plan.pipeline_parallel,
+        microbatch_size=plan.microbatch,
+        recompute=plan.recompute.value,
+        stages=[
+            StageResult(
+                layers=list(names[s.first : s.last + 1]),
+                devices=plan.tensor_parallel,
+                load_s=s.load_s,
+                memory_bytes=s.memory_bytes,
+            )
+            for s in plan.stages
+        ],
+    )
+
+
+def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
+    """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
+    task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
+    demand = min((_least_memory(evaluator, s) for s in evaluator.settings), default=np.inf)
+    if not np.isfinite(demand):
+        return InfeasibleError(f"{name}: no placement of {task.workload.name} on {task.devices} devices has these degrees")
+    levers = ("more --devices", "more or larger HBM stacks (--space)", "a smaller model or a shorter sequence")
+    return InfeasibleError(
+        f"{name}: {task.workload.name} does not fit in memory on {task.devices} devices",
+        (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),
+    )
+
+
+def _least_memory(evaluator: Evaluator, setting: Setting) -> float:
+    """Smallest capacity in bytes for which a setting has a placement, to a thousandth."""
+    if setting.recompute is Recompute.NONE and Recompute.FULL in evaluator.task.recomputes:
+        return float(np.inf)  # keeping everything never needs less than recomputing
+    planner = evaluator.planner(setting, np.inf)
+    if not len(planner.options.stages):
+        return float(np.inf)
+    low, high = 0.0, float(planner.memory.peak_bytes(0, len(planner.index) - 1, 1, recompute=False))
+    while high - low > 1e-3 * high:
+        middle = 0.5 * (low + high)
+        trial: Planner = evaluator.planner(setting, middle)
+        low, high = (low, middle) if len(trial.roomy.stages) else (middle, high)
+    return high

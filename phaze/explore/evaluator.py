@@ -1,0 +1,173 @@
+"""One evaluator for every strategy: bounds and exact values of points, for a table of architectures.
+
+A point is an architecture with a microbatch size, a tensor-parallel width and a recompute choice; data and
+pipeline degrees, stage cuts and operator schedules are optimised inside it (definitions: search).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.model import CostModel
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.explore.request import Task
+from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import Recompute
+from phaze.placement.plan import Plan
+from phaze.placement.planner import Planner, Rates
+from phaze.scheduling.layers import LayerTimes, TimedChain
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """What distinguishes the points of one architecture."""
+
+    microbatch: int
+    tensor_parallel: int
+    recompute: Recompute
+
+
+@dataclass(frozen=True, slots=True)
+class PointBounds:
+    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
+
+    lower_s: FloatArray
+    upper_s: FloatArray
+
+
+@dataclass
+class Evaluator:
+    """Evaluates points of one task on one table of architectures; caches what they share.
+
+    `planners` does not depend on the architectures: evaluators of one task may share it.
+    """
+
+    task: Task
+    table: ArchitectureTable
+    _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
+    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """The points of every architecture, in a fixed order."""
+        return tuple(
+            Setting(b, t, r)
+            for b in self.task.microbatches
+            for t in self.task.widths
+            for r in self.task.recomputes
+        )
+
+    @cached_property
+    def model(self) -> CostModel:
+        """Operator costs over the table."""
+        return CostModel(self.table, self.task.network)
+
+    @cached_property
+    def capacity_bytes(self) -> FloatArray:
+        """HBM capacity of every architecture, (A,)."""
+        return hbm_capacity_bytes(self.table)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Link bandwidth and optimizer speed of every architecture, (A,) each."""
+        return Rates(
+            np.asarray(self.table["link_bandwidth_bytes_per_s"], dtype=np.float64),
+            optimizer_s_per_parameter(self.table, self.task.workload.numerics),
+        )
+
+    @cached_property
+    def peak_flops_per_s(self) -> FloatArray:
+        """Peak of every architecture, (A,)."""
+        return peak_flops_per_s(self.table)
+
+    @cached_property
+    def sustained_flops_per_s(self) -> FloatArray:
+        """Peak at the clock that latencies use, (A,)."""
+        return 2.0 * macs(self.table) * self.table["clock_hz"]
+
+    @cached_property
+    def model_flops(self) -> float:
+        """Model FLOPs of one iteration, all devices together."""
+        b = self.task.microbatches[0]
+        return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
+
+    def timed(self, setting: Setting) -> TimedChain:
+        """The costed chain of layers behind a setting."""
+        key = (setting.microbatch, setting.tensor_parallel)
+        if key not in self._chains:
+            self._chains[key] = TimedChain(self.task.workload.chain(*key), self.model, self.table)
+        return self._chains[key]
+
+    def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
+        """The placement of a setting within one memory capacity."""
+        key = (setting, capacity_bytes)
+        if key not in self.planners:
+            self.planners[key] = Planner(
+                chain=self.timed(setting).chain,
+                numerics=self.task.workload.numerics,
+                cluster=self.task.cluster,
+                recompute=setting.recompute,
+                memory_bytes=capacity_bytes,
+                fixed=self.task.fixed,
+            )
+        return self.planners[key]
+
+    def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
+        """Positions within `rows` grouped by memory capacity."""
+        values, group = np.unique(self.capacity_bytes[rows], return_inverse=True)
+        return [(float(v), np.flatnonzero(group == g)) for g, v in enumerate(values)]
+
+    def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
+        """A cheap lower bound on the iteration time, (A,) seconds; infinite where it cannot fit in memory."""
+        times, seconds = self.timed(setting).least(rows), np.empty(len(rows))
+        for capacity, at in self.capacities(rows):
+            planner = self.planner(setting, capacity)
+            seconds[at] = planner.quick_bound(times.take(at), self.rates.take(rows[at]))
+        return seconds
+
+    def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
+        """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
+
+        Infinite where the point cannot get below `give_up_s` (A,).
+        """
+        return self._place(setting, rows, self.timed(setting).bands(rows), give_up_s)
+
+    def exact(
+        self, setting: Setting, rows: Rows, give_up_s: FloatArray, left_s: Callable[[], float]
+    ) -> PointBounds:
+        """The same from exact schedules; the bounds are equal unless the time left ran out."""
+        return self._place(setting, rows, self.timed(setting).exact(rows, left_s), give_up_s)
+
+    def _place(
+        self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
+    ) -> PointBounds:
+        lower, upper = times
+        low, high = np.empty(len(rows)), np.empty(len(rows))
+        for capacity, at in self.capacities(rows):
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            low[at], choice = planner.iteration_s(lower.take(at), rates, give_up_s[at])
+            high[at] = low[at]
+            open_ = np.flatnonzero(lower.take(at).differs(upper.take(at)) & (choice >= 0))
+            if len(open_):
+                open_times = upper.take(at[open_])
+                high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
+        return PointBounds(low, high)
+
+    def plans(self, setting: Setting, rows: Rows, left_s: Callable[[], float]) -> list[Plan | None]:
+        """The best plan of each architecture in one setting, with its stages; None where nothing fits."""
+        _, times = self.timed(setting).exact(rows, left_s)
+        return [
+            self.planner(setting, float(self.capacity_bytes[row])).best(
+                times.take(np.array([i])), self.rates.take(np.array([row]))
+            )
+            for i, row in enumerate(rows)
+        ]

@@ -1,0 +1,48 @@
+"""How a search tells what it is doing, and how it is told to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives what a long computation has done so far."""
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """`done` of `total` units of `stage` are finished; `note` is a short remark."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """Ignore."""
+
+
+@dataclass
+class Clock:
+    """The time a search may take, and the wish of somebody to end it early."""
+
+    limit_s: float
+    started: float = field(default_factory=monotonic)
+    interrupted: bool = False
+
+    def interrupt(self) -> None:
+        """Ask the search to end with what it knows."""
+        self.interrupted = True
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return monotonic() - self.started
+
+    def left(self) -> float:
+        """Seconds left, at least 0; none once interrupted."""
+        return 0.0 if self.interrupted else max(0.0, self.limit_s - self.elapsed_s)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to stop."""
+        return self.interrupted or self.elapsed_s >= self.limit_s

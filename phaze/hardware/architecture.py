@@ -1,0 +1,163 @@
+"""One architecture: a value for every hardware field, each with its source; to and from YAML and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from phaze.errors import InputError
+from phaze.hardware.catalogue import Catalogue, find, packaged
+from phaze.hardware.fields import FieldValue, default_values, field_named, field_table
+from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.units import si_value
+from phaze.yaml_file import checked, parse_yaml, read_yaml
+
+PUBLISHED = ("published_area_mm2", "published_tdp_w")
+"""The vendor's figures an architecture may carry."""
+
+
+class Architecture(BaseModel):
+    """A named architecture.
+
+    `fields` holds every field that has a default and the optional ones that are set, in SI units; `sources`
+    tells where a value comes from (fields left at their default are not listed). The published figures are
+    the vendor's, not the model's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    name: str
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    fields: Mapping[str, FieldValue]
+    sources: Mapping[str, str] = {}
+    published_area_mm2: float | None = None
+    published_tdp_w: float | None = None
+
+    def value(self, field: str) -> FieldValue | None:
+        """Value of a field in SI units, None where an optional one is absent. Raises InputError."""
+        return self.fields.get(field_named(field, self.name).name)
+
+    def replace(self, name: str, **fields: FieldValue) -> Architecture:
+        """The same architecture with some fields changed (checked) and without published figures."""
+        new = {key: field_named(key, name).parse(value, f"{name}: {key}") for key, value in fields.items()}
+        kept = {key: text for key, text in self.sources.items() if key not in fields}
+        return Architecture(
+            name=name, description=self.description, fields={**self.fields, **new}, sources=kept
+        )
+
+
+class _ArchitectureFile(BaseModel):
+    """Shape of an architecture file; a field is a bare value or `{value: ..., source: ...}`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    name: str
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    fields: Mapping[str, object] = {}
+    published_area_mm2: object = None
+    published_tdp_w: object = None
+
+
+def list_architectures() -> tuple[str, ...]:
+    """Names of the packaged architectures."""
+    return tuple(packaged(Catalogue.ARCHITECTURE))
+
+
+def load_architecture(name_or_path: str | Path) -> Architecture:
+    """An architecture by packaged name (`a100`), alias (`A100-SXM`) or file. Raises InputError."""
+    path = find(Catalogue.ARCHITECTURE, name_or_path, _aliases)
+    return _from_content(read_yaml(path), str(path))
+
+
+def parse_architecture(text: str, where: str) -> Architecture:
+    """An architecture from YAML text; `where` names it in errors. Raises InputError."""
+    return _from_content(parse_yaml(text, where), where)
+
+
+def dump_yaml(architecture: Architecture) -> str:
+    """YAML text that `load_architecture` reads back to an equal architecture, numbers in plain SI units."""
+    sources = architecture.sources
+    content: dict[str, object] = {"schema_version": architecture.schema_version, "name": architecture.name}
+    if architecture.description:
+        content["description"] = architecture.description
+    if architecture.aliases:
+        content["aliases"] = list(architecture.aliases)
+    content["fields"] = {
+        name: {"value": value, "source": sources[name]} if name in sources else value
+        for name, value in architecture.fields.items()
+    }
+    for name in PUBLISHED:
+        if (value := getattr(architecture, name)) is not None:
+            content[name] = {"value": value, "source": sources[name]} if name in sources else value
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+
+
+def to_table(architectures: Sequence[Architecture]) -> ArchitectureTable:
+    """One row per architecture, one column per hardware field."""
+    return ArchitectureTable(
+        {
+            name: np.array([field.encode(a.fields.get(name)) for a in architectures], dtype=field.dtype)
+            for name, field in field_table().items()
+        }
+    )
+
+
+def from_table(table: ArchitectureTable, row: int, name: str) -> Architecture:
+    """The architecture in one row of a table."""
+    cells = {key: field.decode(table[key][row]) for key, field in field_table().items()}
+    return Architecture(name=name, fields={key: value for key, value in cells.items() if value is not None})
+
+
+def _aliases() -> dict[str, str]:
+    """Every packaged alias with the name it stands for."""
+    return {
+        alias: name
+        for name, path in packaged(Catalogue.ARCHITECTURE).items()
+        for alias in _from_content(read_yaml(path), str(path)).aliases
+    }
+
+
+def _from_content(content: object, where: str) -> Architecture:
+    file = checked(_ArchitectureFile, content, where)
+    values: dict[str, FieldValue] = default_values()
+    sources: dict[str, str] = {}
+    for name, raw in file.fields.items():
+        place = f"{where}: fields.{name}"
+        field = field_named(name, place)
+        value, source = _split(raw, place)
+        values[name] = field.parse(value, place)
+        if source:
+            sources[name] = source
+    published: dict[str, float] = {}
+    for name in PUBLISHED:
+        value, source = _split(getattr(file, name), f"{where}: {name}")
+        if value is not None:
+            published[name] = si_value(value, "the unit of its name", f"{where}: {name}")
+            sources |= {name: source} if source else {}
+    order = {name: values[name] for name in field_table() if name in values}
+    return Architecture(
+        name=file.name,
+        description=file.description,
+        aliases=file.aliases,
+        fields=order,
+        sources=sources,
+        **published,
+    )
+
+
+def _split(raw: object, where: str) -> tuple[object, str]:
+    """Value and source of an entry; the source is empty where none is given."""
+    if not isinstance(raw, dict):
+        return raw, ""
+    if set(raw) != {"value", "source"} or not isinstance(raw["source"], str):
+        raise InputError(f"{where}: give a value, or a mapping of exactly value and source")
+    return raw["value"], raw["source"]

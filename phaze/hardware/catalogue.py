@@ -1,0 +1,53 @@
+"""Find architectures, spaces and networks: packaged ones by name, a user's own by path."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+
+from phaze.errors import InputError
+
+
+class Catalogue(StrEnum):
+    """What is looked for; the value is the folder below the packaged templates."""
+
+    ARCHITECTURE = "."
+    SPACE = "spaces"
+    NETWORK = "networks"
+
+
+def packaged(catalogue: Catalogue) -> dict[str, Path]:
+    """Packaged files by name, sorted."""
+    folder = Path(str(files("phaze.arch_templates"))) / catalogue.value
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find(
+    catalogue: Catalogue, name_or_path: str | Path, aliases: Callable[[], Mapping[str, str]] | None = None
+) -> Path:
+    """The file behind a path, a packaged name or an alias; case, `-`, `_` and blanks in names do not matter.
+
+    `aliases` gives alias -> name, asked only where no name fits. Raises InputError with the nearest names.
+    """
+    text = str(name_or_path)
+    if text.endswith((".yaml", ".yml")) or "/" in text:
+        return Path(text)
+    known = packaged(catalogue)
+    by_key = {_key(name): path for name, path in known.items()}
+    if _key(text) not in by_key and aliases is not None:
+        by_key |= {_key(alias): known[name] for alias, name in aliases().items()}
+    if _key(text) in by_key:
+        return by_key[_key(text)]
+    near = difflib.get_close_matches(_key(text), by_key, n=3, cutoff=0.4)
+    names = [by_key[key].stem for key in near] or list(known)
+    what = catalogue.name.lower()
+    near_names = ", ".join(dict.fromkeys(names))
+    raise InputError(f"no {what} is named {text!r}; near: {near_names} (or give the path of a .yaml file)")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()

@@ -1,0 +1,84 @@
+"""Figures that follow from the hardware fields alone; every function gives one value per architecture."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.hardware.constants import constants
+from phaze.hardware.fields import given_or
+from phaze.hardware.table import ArchitectureTable
+
+Figures = NDArray[np.float64]
+GIB = 2.0**30
+MIB = 2.0**20
+KIB = 2.0**10
+
+
+def macs(table: ArchitectureTable) -> Figures:
+    """Multiply-accumulate units of all tensor cores in use."""
+    per_core = table["tensor_core_rows"] * table["tensor_core_columns"]
+    return np.asarray(table["tensor_cores"] * per_core, dtype=np.float64)
+
+
+def vector_alus(table: ArchitectureTable) -> Figures:
+    """fp32 ALUs of all vector cores in use."""
+    return np.asarray(table["vector_cores"] * table["vector_core_alus"], dtype=np.float64)
+
+
+def peak_clock_hz(table: ArchitectureTable) -> Figures:
+    """Published peak clock; the sustained clock where none is published."""
+    return given_or(table, "peak_clock_hz", table["clock_hz"])
+
+
+def peak_flops_per_s(table: ArchitectureTable) -> Figures:
+    """Peak rate of the tensor cores, dense, in their own precision, at the peak clock."""
+    return 2.0 * macs(table) * peak_clock_hz(table)
+
+
+def vector_flops_per_s(table: ArchitectureTable) -> Figures:
+    """fp32 rate of the vector cores (a fused multiply-add is two) at the sustained clock."""
+    return 2.0 * vector_alus(table) * table["clock_hz"]
+
+
+def hbm_bandwidth_bytes_per_s(table: ArchitectureTable) -> Figures:
+    """HBM bandwidth of the chip."""
+    per_stack = constants().column(table, "hbm_generation", "bandwidth_bytes_per_s")
+    return given_or(table, "hbm_bandwidth_bytes_per_s", table["hbm_stacks"] * per_stack)
+
+
+def hbm_capacity_bytes(table: ArchitectureTable) -> Figures:
+    """HBM capacity of the chip."""
+    per_stack = constants().column(table, "hbm_generation", "capacity_gib") * GIB
+    return given_or(table, "hbm_capacity_bytes", table["hbm_stacks"] * per_stack)
+
+
+def local_buffer_bytes(table: ArchitectureTable) -> Figures:
+    """Local buffers of all tensor cores in use."""
+    c = constants()
+    kib = table["tensor_core_rows"] * table["tensor_core_columns"] * c["local_kib_per_mac"]
+    rule = table["tensor_cores"] * np.maximum(kib, c["local_minimum_kib"]) * KIB
+    return given_or(table, "local_buffer_bytes", rule)
+
+
+def local_buffer_bytes_per_core(table: ArchitectureTable) -> Figures:
+    """Local buffer of one tensor core."""
+    return local_buffer_bytes(table) / table["tensor_cores"]
+
+
+def register_bytes(table: ArchitectureTable) -> Figures:
+    """Registers of all cores in use."""
+    c = constants()
+    rule = macs(table) * c["register_bytes_per_mac"] + vector_alus(table) * c["register_bytes_per_alu"]
+    return given_or(table, "register_bytes", rule)
+
+
+def global_buffer_bandwidth_bytes_per_s(table: ArchitectureTable) -> Figures:
+    """Global buffer to all local buffers together, at the sustained clock."""
+    rate: Figures = table["global_buffer_bytes_per_cycle"] * table["clock_hz"]
+    return rate
+
+
+def nominal_clock_hz(table: ArchitectureTable) -> Figures:
+    """Nominal clock of the process node."""
+    return constants().column(table, "node", "nominal_clock_hz")

@@ -1,0 +1,116 @@
+"""Power of the package at full load (TDP) by component, and energy per event for the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from phaze.hardware.area import silicon_area_mm2
+from phaze.hardware.constants import constants
+from phaze.hardware.derived import (
+    KIB,
+    Figures,
+    hbm_bandwidth_bytes_per_s,
+    local_buffer_bytes_per_core,
+    macs,
+    nominal_clock_hz,
+    vector_alus,
+)
+from phaze.hardware.table import ArchitectureTable
+
+PJ = 1e-12
+"""One pJ in J."""
+BITS = 8.0
+"""Bits per byte."""
+
+
+@dataclass(frozen=True)
+class EnergyConstants:
+    """Energy per event and standing power, one value per architecture, at its node and sustained clock.
+
+    Losses of the voltage regulators are included in what the chip itself draws. A byte over a link is charged
+    once at each end. Background power falls to `idle_background` of itself when nothing runs.
+    """
+
+    mac_j: Figures
+    operand_j_per_mac: Figures
+    alu_cycle_j: Figures
+    local_buffer_j_per_byte: Figures
+    global_buffer_j_per_byte: Figures
+    hbm_j_per_byte: Figures
+    link_j_per_byte: Figures
+    background_w: Figures
+    idle_background: Figures
+    leakage_w: Figures
+    hbm_background_w: Figures
+
+
+def relative_voltage(table: ArchitectureTable, clock_hz: Figures) -> Figures:
+    """Supply voltage at a clock, relative to the node's nominal one."""
+    c = constants()
+    slope = c["voltage_at_rest"] + c["voltage_slope"] * clock_hz / nominal_clock_hz(table)
+    return np.maximum(c["voltage_floor"], slope)
+
+
+def energy_constants(table: ArchitectureTable) -> EnergyConstants:
+    """Energy per event of every architecture."""
+    c = constants()
+    rows = len(table)
+    loss = 1.0 / c["regulator_efficiency"]
+    voltage = relative_voltage(table, table["clock_hz"])
+    switched = c.column(table, "node", "energy") * voltage**2 * loss * PJ
+    area = silicon_area_mm2(table)
+    gated = np.where(table["simt"], c["idle_background_simt"], c["idle_background_vliw"])
+    background = area * c["background_w_per_mm2_per_ghz"] * table["clock_hz"] * 1e-9 * voltage**2
+    return EnergyConstants(
+        mac_j=c.column(table, "precision", "energy_pj") * switched,
+        operand_j_per_mac=_operand_bits(table) * c["operand_energy_pj_per_bit"] * switched,
+        alu_cycle_j=c["lane_energy_pj"] * switched,
+        local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
+        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
+        hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
+        link_j_per_byte=np.full(rows, c["link_energy_pj_per_bit"] * BITS * PJ),
+        background_w=background * loss,
+        idle_background=gated,
+        leakage_w=area * c["leakage_w_per_mm2"] * c.column(table, "node", "leakage") * loss,
+        hbm_background_w=table["hbm_stacks"] * c["hbm_background_w_per_stack"],
+    )
+
+
+def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
+    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links half."""
+    c = constants()
+    e = energy_constants(table)
+    clock = table["clock_hz"]
+    link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
+    return {
+        "mac": macs(table) * clock * e.mac_j,
+        "operands": macs(table) * clock * e.operand_j_per_mac,
+        "vector": vector_alus(table) * clock * e.alu_cycle_j * c["vector_activity"],
+        "background": e.background_w,
+        "leakage": e.leakage_w,
+        "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte,
+        "hbm_background": e.hbm_background_w,
+        "link": link_bytes_per_s * e.link_j_per_byte * c["link_activity"],
+    }
+
+
+def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Figures:
+    """Power of the package at full load in W, HBM and links included, host excluded, times `margin`."""
+    return margin * reduce(np.add, power_parts_w(table).values())
+
+
+def _operand_bits(table: ArchitectureTable) -> Figures:
+    """Bits moved per MAC: an operand feeds a row of MACs, a partial sum leaves after a column of them."""
+    c = constants()
+    operands = c.column(table, "precision", "operand_bits") / table["tensor_core_columns"]
+    sums: Figures = c["accumulator_bits"] / table["tensor_core_rows"]
+    return operands + sums
+
+
+def _sram_pj_per_byte(capacity_bytes: Figures) -> Figures:
+    c = constants()
+    growth = c["sram_energy_pj_per_bit_at_64_kib"] * np.sqrt(capacity_bytes / (64 * KIB))
+    return BITS * (c["sram_energy_pj_per_bit"] + growth)

@@ -1,0 +1,51 @@
+"""The cluster a workload is spread over, and the degrees of parallelism it allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from phaze.hardware.network import Network
+
+
+class Recompute(StrEnum):
+    """Which activations are computed again in the backward pass instead of being kept."""
+
+    NONE = "none"
+    FULL = "full"  # only the input of every layer is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """`devices` accelerators on one network, working on `global_batch` samples per iteration."""
+
+    devices: int
+    global_batch: int
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDegrees:
+    """Degrees the user has fixed; None leaves one free."""
+
+    data_parallel: int | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    microbatch: int | None = None
+    recompute: Recompute | None = None
+
+
+def data_degrees(devices: int, microbatches: int) -> Iterator[tuple[int, int]]:
+    """Pairs (data degree d, microbatches per pipeline), one per distinct value of ceil(microbatches / d).
+
+    Only the smallest d of each distinct value can be optimal: a larger one leaves fewer devices per pipeline
+    and a costlier gradient reduction for the same number of microbatches.
+    """
+    d = 1
+    while d <= min(devices, microbatches):
+        each = -(-microbatches // d)
+        yield d, each
+        if each == 1:
+            return
+        d = -(-microbatches // (each - 1))

@@ -1,0 +1,207 @@
+"""The least iteration time over all degrees and stage cuts: bounds first, exact partitions only where needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.plan import Plan, StagePlan
+from phaze.scheduling.layers import LayerTimes
+from phaze.solvers.placement.partition import PartitionProblem, best_cuts, bottlenecks, lower_bounds, weighted_bottlenecks
+
+if TYPE_CHECKING:
+    from phaze.placement.planner import Planner, Rates
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+_AT_ONCE = 8  # options solved together: enough to share the overhead, few enough to profit from what is learnt
+
+
+class Iterations:
+    """All degrees of (A,) architectures under one planner; `lower` (A, O) tightens until the minimum is known."""
+
+    def __init__(self, planner: Planner, times: LayerTimes, rates: Rates) -> None:
+        self._planner = planner
+        self._times = times
+        self._rates = rates
+        self._options = planner.roomy
+        self._weight_rate, self._latency = planner.weight_rates(rates, self._options)
+        self._problems: dict[tuple[int, int | None], PartitionProblem] = {}
+        self.lower: FloatArray = self._seconds(self._average_load())
+
+    def _seconds(self, load_s: FloatArray) -> FloatArray:
+        """Iteration times (A, O) from loads of the slowest stage, with the least possible largest stage."""
+        weight = self._planner.least_weight[self._options.stages - 1]
+        seconds: FloatArray = load_s * self._options.slots + weight * self._weight_rate + self._latency
+        return seconds
+
+    def _average_load(self) -> FloatArray:
+        """The slowest stage takes at least the average, and at least the slowest layer, (A, O)."""
+        found = np.empty((len(self._times.forward_s), len(self._options.stages)))
+        for tier in np.unique(self._options.pipeline_tier):
+            here = self._options.pipeline_tier == tier
+            problem = self._problem(int(tier), None)
+            stages = self._options.stages[here]
+            # The last stage need not recompute: its forward share is at most `spare` of the slowest load.
+            inner = problem.inner_s
+            spare = ((inner - problem.plain_s) / np.maximum(problem.plain_s, 1e-300)).max(axis=1)[:, None]
+            cut = problem.boundary_s[:, 1:-1].min(axis=1, initial=np.inf)[:, None]
+            cut = np.where(np.isfinite(cut), cut, 0.0)
+            total = inner.sum(axis=1)[:, None] + 2 * (stages - 1) * cut
+            slowest = problem.plain_s.max(axis=1)[:, None]
+            several = np.maximum(total / (stages + spare), slowest)
+            found[:, here] = np.where(stages == 1, problem.plain_s.sum(axis=1)[:, None], several) * (1 - 1e-12)
+        return found
+
+    def _problem(self, tier: int, in_flight: int | None) -> PartitionProblem:
+        key = (tier, in_flight)
+        if key not in self._problems:
+            self._problems[key] = self._planner.problem(self._times, self._rates, tier, in_flight)
+        return self._problems[key]
+
+    def _key(self, option: int) -> tuple[int, int | None]:
+        """Which partition problem an option belongs to; a short batch holds fewer microbatches than its depth."""
+        o = self._options
+        short = o.microbatches[option] < o.stages[option]
+        return int(o.pipeline_tier[option]), int(o.microbatches[option]) if short else None
+
+    def solve(self, give_up_s: FloatArray | None = None) -> tuple[FloatArray, IntArray]:
+        """(least iteration time (A,), option that reaches it (A,)); exact for the given layer times.
+
+        An architecture that cannot get below its `give_up_s` is told to take infinitely long.
+        """
+        best = np.full(len(self.lower), np.inf) if give_up_s is None else give_up_s.copy()
+        choice = np.full(len(self.lower), -1, dtype=np.int64)
+        stage = np.zeros(self.lower.shape, dtype=np.int8)
+        steps = (self._counted, self._partitioned, self._weighted)
+        while True:
+            open_ = (stage < len(steps)) & (self.lower < best[:, None])
+            rows = np.flatnonzero(open_.any(axis=1))
+            if not len(rows):
+                return np.where(choice >= 0, best, np.inf), choice
+            wanted = np.where(open_[rows], self.lower[rows], np.inf).argmin(axis=1)
+            level = int(stage[rows, wanted].min())
+            cheapest = stage[rows, wanted] == level
+            group = self._group(wanted[cheapest])
+            rows = rows[(open_ & (stage == level))[np.ix_(rows, group)].any(axis=1)]
+            at = np.ix_(rows, group)
+            values = np.maximum(steps[level](rows, group), self.lower[at])
+            self.lower[at] = values
+            stage[at] = np.maximum(stage[at], level + 1)
+            if level + 1 == len(steps):
+                least = values.argmin(axis=1)
+                found = values[np.arange(len(rows)), least]
+                better = found < best[rows]
+                best[rows[better]], choice[rows[better]] = found[better], group[least[better]]
+
+    def _group(self, wanted: IntArray) -> IntArray:
+        """The most wanted options that share one partition problem with the most wanted of all."""
+        candidates, count = np.unique(wanted, return_counts=True)
+        candidates = candidates[np.argsort(-count, kind="stable")]
+        key = self._key(int(candidates[0]))
+        same = [int(c) for c in candidates if self._key(int(c)) == key]
+        return np.array(same[:_AT_ONCE], dtype=np.int64)
+
+    def _counted(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Bounds that count layers, by averages and repeated kinds; no partition is made."""
+        problem = self._problem(*self._key(int(group[0]))).select(rows)
+        return self._at(lower_bounds(problem, self._options.stages[group].tolist()), rows, group)
+
+    def _partitioned(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Exact loads of the slowest stage, the largest stage's parameters still bounded from below."""
+        problem = self._problem(*self._key(int(group[0]))).select(rows)
+        return self._at(bottlenecks(problem, self._options.stages[group].tolist()), rows, group) * (1 - 1e-12)
+
+    def _at(self, load_s: FloatArray, rows: IntArray, group: IntArray) -> FloatArray:
+        weight = self._planner.least_weight[self._options.stages[group] - 1]
+        rate = self._weight_rate[np.ix_(rows, group)]
+        seconds: FloatArray = load_s * self._options.slots[group] + weight * rate + self._latency[group]
+        return seconds
+
+    def _weighted(self, rows: IntArray, group: IntArray) -> FloatArray:
+        """Exact values."""
+        o = self._options
+        found = weighted_bottlenecks(
+            self._problem(*self._key(int(group[0]))).select(rows),
+            o.stages[group].tolist(),
+            self._planner.parameters,
+            o.slots[group].astype(np.float64),
+            self._weight_rate[np.ix_(rows, group)],
+        )
+        value: FloatArray = found.value + self._latency[group]
+        return value
+
+    def value(self, choice: IntArray) -> FloatArray:
+        """Exact iteration time (A,) of one given option per architecture; infinite where it is -1."""
+        seconds = np.full(len(choice), np.inf)
+        for option in np.unique(choice[choice >= 0]):
+            rows = np.flatnonzero(choice == option)
+            seconds[rows] = self._weighted(rows, np.array([option]))[:, 0]
+        return seconds
+
+    # -- the plan of the first architecture -------------------------------------------------------------------
+
+    @cached_property
+    def _transfers(self) -> dict[int, FloatArray]:
+        return {t: self._planner.boundaries(self._rates, t)[0] for t in (0, 1)}
+
+    def plan(self, option: int) -> Plan:
+        """The plan behind one option, for the first architecture."""
+        o, planner = self._options, self._planner
+        problem = self._problem(*self._key(option))
+        rate = float(self._weight_rate[0, option])
+        cuts = best_cuts(
+            problem,
+            0,
+            int(o.stages[option]),
+            weight=planner.parameters,
+            load_factor=float(o.slots[option]),
+            weight_factor=rate,
+        )
+        ends = [*(start - 1 for start in cuts.starts[1:]), len(planner.index) - 1]
+        stages = self._stages(tuple(zip(cuts.starts, ends, strict=True)), option)
+        largest = max(s.parameters for s in stages)
+        slots = int(o.microbatches[option]) + len(stages) - 1
+        step = largest * (float(self._rates.optimizer_s[0]) if planner.training else 0.0)
+        reduction = largest * rate - step + float(self._latency[option])
+        slowest = max(s.load_s for s in stages)
+        return Plan(
+            microbatch=planner.chain.microbatch,
+            tensor_parallel=planner.chain.tensor_parallel,
+            recompute=planner.recompute,
+            data_parallel=int(o.data_parallel[option]),
+            microbatches=int(o.microbatches[option]),
+            stages=stages,
+            reduction_s=reduction,
+            optimizer_s=step,
+            iteration_s=slowest * slots + reduction + step,
+        )
+
+    def _stages(self, ranges: tuple[tuple[int, int], ...], option: int) -> tuple[StagePlan, ...]:
+        o, planner, memory = self._options, self._planner, self._planner.memory
+        transfers = self._transfers[int(o.pipeline_tier[option])]
+        index = planner.index
+        forward, backward = self._times.forward_s[0, index], self._times.backward_s[0, index]
+        stages = []
+        for depth, (first, last) in zip(range(len(ranges), 0, -1), ranges, strict=True):
+            part = slice(first, last + 1)
+            held = min(depth, int(o.microbatches[option]))
+            plain_fits = memory.peak_bytes(first, last, 1, recompute=False) <= memory.memory_bytes
+            redo = memory.recompute and (depth > 1 or not plain_fits)
+            moved = float(transfers[first] + transfers[last + 1])
+            load = float((forward[part] * (2 if redo else 1) + backward[part]).sum()) + moved
+            stages.append(
+                StagePlan(
+                    first=first,
+                    last=last,
+                    recompute=redo,
+                    load_s=load,
+                    transfer_s=moved,
+                    parameters=int(planner.parameters[part].sum()),
+                    memory_bytes=memory.peak_bytes(first, last, held, redo),
+                )
+            )
+        return tuple(stages)

@@ -1,0 +1,81 @@
+"""Data and pipeline degrees of one chain on one cluster, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.collective import tier
+from phaze.placement.cluster import Cluster, FixedDegrees, data_degrees
+from phaze.workload.work import LayerChain
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+SCALE_UP, SCALE_OUT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """All (data, pipeline) degrees worth a look, (O,) each; tiers are SCALE_UP or SCALE_OUT."""
+
+    data_parallel: IntArray
+    stages: IntArray
+    microbatches: IntArray
+    data_tier: IntArray
+    pipeline_tier: IntArray
+
+    @property
+    def slots(self) -> IntArray:
+        """How many times the slowest stage's load fits into the iteration."""
+        return self.microbatches + self.stages - 1
+
+    @property
+    def in_flight(self) -> IntArray:
+        """The most microbatches a stage holds at once under 1F1B."""
+        return np.minimum(self.microbatches, self.stages)
+
+    def take(self, where: NDArray[np.bool_] | NDArray[np.intp]) -> Options:
+        """Some of the options."""
+        return Options(
+            self.data_parallel[where],
+            self.stages[where],
+            self.microbatches[where],
+            self.data_tier[where],
+            self.pipeline_tier[where],
+        )
+
+
+def options(cluster: Cluster, chain: LayerChain, fixed: FixedDegrees) -> Options:
+    """Every (data, pipeline) choice worth a look, the user's fixed degrees respected.
+
+    Devices are numbered tensor-parallel rank first, then data, then pipeline (Megatron-LM's default order,
+    Narayanan et al. SC'21): a group stays in a scale-up domain if the devices it spans do.
+    """
+    total = cluster.global_batch // chain.microbatch
+    if fixed.data_parallel is None:
+        pairs = list(data_degrees(cluster.devices, total))
+    else:
+        possible = fixed.data_parallel <= min(cluster.devices, total)
+        pairs = [(fixed.data_parallel, -(-total // fixed.data_parallel))] if possible else []
+    columns = [_depths(cluster, chain, d, each, fixed.pipeline_parallel) for d, each in pairs]
+    stacked = np.concatenate(columns, axis=1) if columns else np.zeros((5, 0), dtype=np.int64)
+    return Options(*stacked)
+
+
+def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: int | None) -> IntArray:
+    deepest = min(cluster.devices // d // chain.tensor_parallel, len(chain.index))
+    depth = np.arange(1, deepest + 1, dtype=np.int64)
+    if pipeline is not None:
+        depth = depth[depth == pipeline]
+    span = chain.tensor_parallel * d
+    domain = cluster.network.scale_up_devices
+    same = np.ones_like(depth)
+    return np.stack([d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)])
+
+
+def tier_of(cluster: Cluster, code: int, link_bytes_per_s: FloatArray) -> tuple[FloatArray, float]:
+    """Bandwidth (A,) and latency in s between devices on one tier."""
+    domain = cluster.network.scale_up_devices
+    return tier(cluster.network, domain if code == SCALE_UP else domain + 1, link_bytes_per_s)

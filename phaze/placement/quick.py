@@ -1,0 +1,87 @@
+"""A lower bound on the iteration time that is cheap enough for every point of a space.
+
+With the average load as bound for the slowest stage, the time of an option (data degree d, S stages) is at least
+
+    max(c0 W + c1 x, c2 w) + c3 / bandwidth(tier) + c4 optimizer + c5
+
+for W the summed layer times, x the cheapest cut, w the slowest layer, and coefficients that depend on the
+option alone. Options whose coefficients are nowhere smaller than another's are dropped and similar ones share
+their smaller coefficients, which leaves a handful.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
+from phaze.scheduling.layers import LayerTimes
+
+if TYPE_CHECKING:
+    from phaze.placement.planner import Planner, Rates
+
+FloatArray = NDArray[np.float64]
+_GRID = 1.02  # similar options share coefficients that are at most this factor too small
+
+
+def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray:
+    """(A,) seconds that no placement beats; infinite where nothing can fit in memory."""
+    best = np.full(len(times.forward_s), np.inf)
+    if not len(planner.roomy.stages):
+        return best
+    counts = np.bincount(planner.index, minlength=times.forward_s.shape[1]).astype(np.float64)
+    forward, backward = times.forward_s @ counts, times.backward_s @ counts
+    once = times.forward_s + times.backward_s
+    slowest = once.max(axis=1)
+    redo = planner.memory.recompute
+    spare = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
+    total = forward + backward + (forward if redo else 0.0)
+    cuts = {t: planner.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
+    step = rates.optimizer_s if planner.training else 0.0
+    for several, pipeline, data, coefficients in _coefficients(planner, spare):
+        c0, c1, c2, c3, c4, c5 = coefficients
+        work = total if several else forward + backward
+        cut = cuts[pipeline] if several else 0.0
+        bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
+        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + c3 / bandwidth + c4 * step + c5
+        np.minimum(best, seconds, out=best)
+    return best * (1 - 1e-12)
+
+
+def _coefficients(planner: Planner, spare: float) -> list[tuple[bool, int, int, FloatArray]]:
+    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter."""
+    o = planner.roomy
+    share = np.where(o.stages > 1, o.stages + spare, 1.0)
+    d, weight = o.data_parallel, planner.least_weight[o.stages - 1]
+    exact = np.stack(
+        [
+            o.slots / share,
+            2 * (o.stages - 1) * o.slots / share,
+            o.slots.astype(np.float64),
+            2 * (d - 1) / d * planner.numerics.gradient_bytes * weight,
+            weight,
+            np.zeros(len(d)),
+        ],
+        axis=1,
+    )
+    found = []
+    for several in (False, True):
+        for pipeline in (SCALE_UP, SCALE_OUT):
+            for data in (SCALE_UP, SCALE_OUT):
+                here = ((o.stages > 1) == several) & (o.pipeline_tier == pipeline) & (o.data_tier == data)
+                found += [(several, pipeline, data, row) for row in _undominated(exact[here])]
+    return found
+
+
+def _undominated(rows: FloatArray) -> FloatArray:
+    """Rows (n, 6) rounded down to a coarse grid, without those that are nowhere smaller than another."""
+    with np.errstate(divide="ignore"):
+        power = np.floor(np.log(rows) / np.log(_GRID))
+    coarse = np.unique(np.where(rows > 0, _GRID**power, 0.0), axis=0)
+    kept = np.empty((0, rows.shape[1]))
+    for row in coarse[np.argsort(coarse.sum(axis=1), kind="stable")]:
+        if not (kept <= row).all(axis=1).any():
+            kept = np.vstack([kept, row])
+    return kept

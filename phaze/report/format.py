@@ -1,0 +1,89 @@
+"""Numbers as a person reads them: three significant digits and a unit that fits.
+
+Rates and times take decimal prefixes, memory sizes binary ones, as everywhere in this project.
+"""
+
+from __future__ import annotations
+
+import math
+
+_DECIMAL = ("", "k", "M", "G", "T", "P", "E")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+# Longest suffix first: `_bytes_per_s` also ends in `_s`.
+_SUFFIXES = (
+    ("_bytes_per_s", "B/s"),
+    ("_samples_per_s", "samples/s"),
+    ("_flop_per_s", "FLOP/s"),
+    ("_bytes", "bytes"),
+    ("_mm2", "mm2"),
+    ("_hz", "Hz"),
+    ("_w", "W"),
+    ("_j", "J"),
+    ("_s", "s"),
+)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`digits` significant digits, without an exponent between 1e-3 and 1e7."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    magnitude = math.floor(math.log10(abs(value)))
+    if not -3 <= magnitude < 7:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(0, digits - 1 - magnitude)}f}"
+
+
+def decimal(value: float, unit: str) -> str:
+    """For instance 1.05 GHz, 300 GB/s, 12.3 kJ."""
+    step = 0
+    while abs(value) >= 999.5 and step < len(_DECIMAL) - 1:
+        value, step = value / 1000, step + 1
+    return f"{number(value)} {_DECIMAL[step]}{unit}"
+
+
+def memory(size_bytes: float) -> str:
+    """For instance 73.2 GiB."""
+    step = 0
+    while abs(size_bytes) >= 1023.5 and step < len(_BINARY) - 1:
+        size_bytes, step = size_bytes / 1024, step + 1
+    return f"{number(size_bytes)} {_BINARY[step]}"
+
+
+def duration(seconds: float) -> str:
+    """For instance 3.42 ms or 17.3 s; minutes and hours for waiting times stay seconds."""
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns")):
+        if abs(seconds) * factor >= 0.9995 or unit == "ns":
+            return f"{number(seconds * factor)} {unit}" if seconds else "0 s"
+    return f"{seconds} s"
+
+
+def percent(share: float) -> str:
+    """For instance 38.1 %."""
+    return f"{100 * share:.1f} %"
+
+
+def unit_of(name: str) -> str:
+    """The unit a field name ends in, empty where it carries none."""
+    return next((unit for suffix, unit in _SUFFIXES if name.endswith(suffix)), "")
+
+
+def field(name: str, value: object) -> str:
+    """A value under the unit its field name carries: `field("clock_hz", 1.05e9)` is "1.05 GHz"."""
+    unit = unit_of(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if unit == "bytes":
+        return memory(value)
+    if unit == "s":
+        return duration(value)
+    if unit == "mm2":
+        return f"{number(value)} mm2"
+    if unit:
+        return decimal(value, unit)
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def label(name: str) -> str:
+    """A field name as words: without its unit, without underscores."""
+    suffix = next((suffix for suffix, _ in _SUFFIXES if name.endswith(suffix)), "")
+    return name.removesuffix(suffix).replace("_", " ")

@@ -1,0 +1,69 @@
+"""What a name means: hardware fields, result fields, words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from phaze.explore.document import ResultDocument
+from phaze.hardware.fields import field_table
+from phaze.report.format import unit_of
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One meaning of a name; empty strings where there is nothing to say."""
+
+    name: str
+    kind: str
+    text: str
+    unit: str = ""
+    default: str = ""
+    source: str = ""
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every name that can be explained: words first, then hardware fields, then result fields."""
+    return (*_words(), *_hardware_fields(), *_result_fields())
+
+
+def explain(name: str) -> tuple[Entry, ...]:
+    """All meanings of a name; `-`, blanks, case and a unit suffix do not matter. Empty if unknown."""
+    wanted = {_key(name), _stem(_key(name))}
+    return tuple(entry for entry in entries() if wanted & {_key(entry.name), _stem(entry.name)})
+
+
+def _words() -> Iterator[Entry]:
+    text = files("phaze.report").joinpath("glossary.yaml").read_text(encoding="utf-8")
+    for name, meaning in yaml.safe_load(text).items():
+        yield Entry(name, "word", meaning)
+
+
+def _hardware_fields() -> Iterator[Entry]:
+    for field in field_table().values():
+        unit = "" if field.unit == "1" else field.unit
+        default = "" if field.default is None else str(field.default)
+        yield Entry(field.name, "hardware field", field.description, unit, default, field.source)
+
+
+def _result_fields() -> Iterator[Entry]:
+    """Fields of the result document that carry a description, with their place in it."""
+    definitions: dict[str, Any] = ResultDocument.model_json_schema(by_alias=True)["$defs"]
+    for model, schema in definitions.items():
+        for name, value in schema["properties"].items():
+            if "description" in value:
+                yield Entry(name, f"result field of {model}", value["description"], unit_of(name))
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_").removeprefix("__")
+
+
+def _stem(name: str) -> str:
+    """A field name without its unit: `tdp_w` is found as `tdp`."""
+    unit = unit_of(name)
+    return name.rpartition("_")[0] if unit and "/" not in unit else name

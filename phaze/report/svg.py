@@ -1,0 +1,107 @@
+"""A frontier as a small SVG picture: axes with units, every point with its name as a tooltip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from phaze.explore.metrics import Metric, Row
+from phaze.report.format import number
+
+WIDTH, HEIGHT = 720, 480
+LEFT, RIGHT, TOP, BOTTOM = 90, 24, 48, 64
+_STYLE = (
+    "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
+    ".axis{stroke:#222}.line{fill:none;stroke:#2563a8;stroke-width:2}.dot{fill:#2563a8}"
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps values linearly onto pixels and chooses round ticks."""
+
+    low: float
+    high: float
+    first_px: float
+    last_px: float
+
+    def px(self, value: float) -> float:
+        """The pixel of a value."""
+        return self.first_px + (value - self.low) / (self.high - self.low) * (self.last_px - self.first_px)
+
+    def ticks(self) -> list[float]:
+        """Round values inside the range, about five."""
+        step = _round_step((self.high - self.low) / 5)
+        first = math.ceil(self.low / step - 1e-9)
+        return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
+    """The whole SVG document; all texts are escaped."""
+    points = [(x.value(row), y.value(row), str(row["id"])) for row in rows]
+    across = _scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
+    up = _scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
+    path = " ".join(f"{across.px(a):.1f},{up.px(b):.1f}" for a, b, _ in points)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" role="img">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
+        f'<text class="title" x="{LEFT}" y="28">{escape(title)}</text>',
+        *_x_axis(across, x),
+        *_y_axis(up, y),
+        f'<polyline class="line" points="{path}"/>',
+    ]
+    for a, b, name in points:
+        tip = f"{name}: {number(a)} {x.unit}, {number(b)} {y.unit}"
+        parts.append(
+            f'<circle class="dot" cx="{across.px(a):.1f}" cy="{up.px(b):.1f}" r="4">'
+            f"<title>{escape(tip)}</title></circle>"
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _x_axis(scale: Scale, axis: Metric) -> list[str]:
+    bottom = HEIGHT - BOTTOM
+    parts = []
+    for tick in scale.ticks():
+        at = f"{scale.px(tick):.1f}"
+        parts.append(f'<line class="grid" x1="{at}" y1="{TOP}" x2="{at}" y2="{bottom}"/>')
+        parts.append(f'<text x="{at}" y="{bottom + 20}" text-anchor="middle">{number(tick)}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<line class="axis" x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}"/>')
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 16}" text-anchor="middle">{_caption(axis)}</text>')
+    return parts
+
+
+def _y_axis(scale: Scale, axis: Metric) -> list[str]:
+    parts = []
+    for tick in scale.ticks():
+        at = f"{scale.px(tick):.1f}"
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{at}" x2="{WIDTH - RIGHT}" y2="{at}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{at}" dy="4" text-anchor="end">{number(tick)}</text>')
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(f'<line class="axis" x1="{LEFT}" y1="{TOP}" x2="{LEFT}" y2="{HEIGHT - BOTTOM}"/>')
+    parts.append(
+        f'<text transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">{_caption(axis)}</text>'
+    )
+    return parts
+
+
+def _caption(axis: Metric) -> str:
+    return escape(axis.label if axis.unit == "1" else f"{axis.label} ({axis.unit})")
+
+
+def _scale(values: Sequence[float], first_px: float, last_px: float) -> Scale:
+    """A range with some air around the values; a single value stands in the middle."""
+    low, high = min(values), max(values)
+    air = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    return Scale(low - air, high + air, first_px, last_px)
+
+
+def _round_step(raw: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is not below `raw`."""
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))

@@ -1,0 +1,32 @@
+"""The frontier of a sweep as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from phaze.explore.document import Design
+from phaze.explore.metrics import Metric
+from phaze.explore.sweep import design_row
+from phaze.report import format as fmt
+from phaze.report.design import plain_table
+
+_ROWS = 20
+
+
+def sweep_table(
+    designs: Sequence[Design], objectives: Sequence[Metric], trials: int, infeasible: int
+) -> Table:
+    """The non-dominated designs, best on the first objective first; at most twenty."""
+    first = objectives[0]
+    sign = -1 if first.maximise else 1
+    rows = sorted((design_row(design) for design in designs), key=lambda row: sign * first.value(row))
+    title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
+    if len(rows) > _ROWS:
+        title += f", {_ROWS} shown"
+    table = plain_table(title, "architecture", *(f"{m.label}, {m.unit}" for m in objectives))
+    for row in rows[:_ROWS]:
+        table.add_row(escape(str(row["id"])), *(fmt.number(metric.value(row)) for metric in objectives))
+    return table

@@ -1,0 +1,158 @@
+"""The answer of `dse run` as text, from the result document alone; it fits 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
+from phaze.report import format as fmt
+from phaze.report.design import blocks, plain_table
+
+FRONTIER_ROWS = 10
+
+
+def print_result(document: ResultDocument, console: Console) -> None:
+    """The whole answer, most important first."""
+    console.print(answer(document), highlight=False)
+    console.print()
+    for block in _blocks(document):
+        console.print(block, highlight=False)
+        console.print()
+
+
+def answer(document: ResultDocument) -> str:
+    """The answer in one sentence (rich markup)."""
+    best, certificate = document.best, document.certificate
+    names = ", ".join(best.workloads)
+    devices = next(iter(best.workloads.values())).devices
+    figures = "; ".join(
+        f"{fmt.number(r.throughput_samples_per_s)} samples/s at {fmt.percent(r.mfu)} MFU"
+        + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
+        for name, r in best.workloads.items()
+    )
+    return (
+        f"The best accelerator for [bold]{escape(names)}[/bold] on {devices:,} devices is "
+        f"[bold]{escape(best.id)}[/bold]: {figures}, with {fmt.number(best.area_mm2)} mm2 and "
+        f"{fmt.number(best.tdp_w)} W; {_proof(certificate)}."
+    )
+
+
+def certificate_table(certificate: Certificate) -> Table:
+    """What is proven, and over which points."""
+    table = plain_table("Certificate", "", "")
+    table.show_header = False
+    table.columns[1].justify = "left"
+    by = ", ".join(f"{count:,} {fmt.label(stage)}" for stage, count in certificate.pruned_by.items() if count)
+    for name, value in (
+        ("objective", f"{fmt.label(certificate.objective)} = {fmt.number(certificate.objective_value, 5)}"),
+        ("upper bound", f"{fmt.number(certificate.upper_bound, 5)} (gap {certificate.gap:.3g})"),
+        ("points of the space", f"{certificate.space_size:,}"),
+        ("  over budget", f"{certificate.over_budget:,}"),
+        ("  pruned by a bound", f"{certificate.pruned:,}" + (f" ({by})" if by else "")),
+        ("  evaluated", f"{certificate.evaluated:,}"),
+        ("frontier complete", "yes" if certificate.frontier_complete else "no"),
+        ("holds within", "; ".join(certificate.scope)),
+    ):
+        table.add_row(name, escape(value))
+    return table
+
+
+def frontier_table(frontier: Sequence[FrontierPoint], best_id: str) -> Table:
+    """Throughput against power, at most ten rows; the winner is marked."""
+    ordered = sorted(frontier, key=lambda point: (point.tdp_w, point.throughput_samples_per_s))
+    shown = thin(ordered, FRONTIER_ROWS)
+    title = f"Frontier of throughput against power, {len(shown)} of {len(ordered)} points"
+    table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
+    for point in shown:
+        table.add_row(
+            escape(point.id) + (" *" if point.id == best_id else ""),
+            fmt.number(point.tdp_w),
+            fmt.number(point.area_mm2),
+            fmt.number(point.throughput_samples_per_s),
+            fmt.percent(point.mfu),
+            fmt.number(point.energy_per_sample_j),
+        )
+    return table
+
+
+def thin(points: Sequence[FrontierPoint], rows: int) -> list[FrontierPoint]:
+    """At most `rows` points at even distances, both ends among them."""
+    if len(points) <= rows:
+        return list(points)
+    return [points[round(i * (len(points) - 1) / (rows - 1))] for i in range(rows)]
+
+
+def next_best_table(designs: Sequence[Design], best: Design) -> Table:
+    """The best evaluated architectures after the winner."""
+    table = plain_table("Next best", "architecture", "W", "mm2", "samples/s", "of the winner")
+    for design in designs:
+        ratio = _ratio(design, best)
+        table.add_row(
+            escape(design.id),
+            fmt.number(design.tdp_w),
+            fmt.number(design.area_mm2),
+            " / ".join(fmt.number(r.throughput_samples_per_s) for r in design.workloads.values()),
+            fmt.percent(ratio),
+        )
+    return table
+
+
+def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
+    """Known chips and plans beside the winner, each figure that of the model."""
+    table = plain_table(
+        "Known chips under the same budget", "", "W", "mm2", "GHz", "samples/s", "MFU", "winner"
+    )
+    reference = next(iter(best.workloads.values())).throughput_samples_per_s
+    for row in rows:
+        result = row.result
+        figures = (
+            (
+                fmt.number(result.throughput_samples_per_s),
+                fmt.percent(result.mfu),
+                f"{fmt.number(reference / result.throughput_samples_per_s)} x",
+            )
+            if result
+            else ("-", "-", "-")
+        )
+        table.add_row(
+            escape(row.name),
+            fmt.number(row.tdp_w),
+            fmt.number(row.area_mm2),
+            fmt.number(row.clock_hz / 1e9),
+            *figures,
+        )
+    return table
+
+
+def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
+    yield from blocks(document.best)
+    yield certificate_table(document.certificate)
+    yield frontier_table(document.frontier, document.best.id)
+    if document.next_best:
+        yield next_best_table(document.next_best, document.best)
+    if document.comparison:
+        yield comparison_table(document.comparison, document.best)
+        for row in document.comparison:
+            if row.note:
+                yield Padding(f"{escape(row.name)}: {escape(row.note)}", (0, 0, 0, 2))
+
+
+def _proof(certificate: Certificate) -> str:
+    if certificate.optimal:
+        return "no other point of the space is better within the model"
+    return f"no other point can be better by more than {fmt.percent(certificate.gap)} within the model"
+
+
+def _ratio(design: Design, best: Design) -> float:
+    """Geometric mean of the throughput ratios over the workloads both have."""
+    product, count = 1.0, 0
+    for name, result in design.workloads.items():
+        if name in best.workloads:
+            product *= result.throughput_samples_per_s / best.workloads[name].throughput_samples_per_s
+            count += 1
+    return product ** (1 / count) if count else 0.0

@@ -1,0 +1,142 @@
+"""One folder per run: the result document, every evaluated design, the frontier, and how it came about."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+import yaml
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from phaze.errors import InputError
+from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Manifest, ResultDocument
+from phaze.runs.files import read_json, write_atomically
+
+RESULT = "result.json"
+DESIGNS = "designs.parquet"
+Designs = Mapping[str, NDArray[Any]]
+
+
+def default_directory(name: str, now: datetime) -> Path:
+    """`results/NAME-UTCTIME` below the working directory; characters unfit for a file name become `-`."""
+    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "run"
+    return Path("results") / f"{safe}-{now:%Y%m%dT%H%M%SZ}"
+
+
+@contextmanager
+def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
+    """Create the folder of a run; if the run fails and left nothing in it, remove it again.
+
+    Raises InputError where it holds something and `resume` was not asked for.
+    """
+    if path.is_file():
+        raise InputError(f"{path} is a file; --out needs a folder")
+    if path.is_dir() and any(path.iterdir()) and not resume:
+        raise InputError(f"{path} is not empty; choose another --out, or add --resume to continue there")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create {path}: {error.strerror}") from error
+    try:
+        yield path
+    finally:
+        if not any(path.iterdir()):
+            path.rmdir()
+
+
+def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
+    """Write all files of a run; `result.json` comes last, so that where it exists the run is complete.
+
+    `designs`: one equally long array per column, `id` among them, units in the column names.
+    """
+    write_tables(path, designs, [_flat(point) for point in document.frontier])
+    write_manifest(path, document.manifest)
+    write_architecture(path, document.best)
+    write_atomically(path / RESULT, document.model_dump_json(by_alias=True, indent=2) + "\n")
+
+
+def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -> None:
+    """`designs.parquet`, `designs.csv` and `frontier.csv`."""
+    table = pa.table({name: pa.array(np.asarray(column)) for name, column in designs.items()})
+    for name, write in ((DESIGNS, pa_parquet.write_table), ("designs.csv", pa_csv.write_csv)):
+        content = io.BytesIO()
+        write(table, content)
+        write_atomically(path / name, content.getvalue())
+    content = io.BytesIO()
+    pa_csv.write_csv(pa.Table.from_pylist(frontier), content)
+    write_atomically(path / "frontier.csv", content.getvalue())
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Rows as one array per column, in the order the columns first appear."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.asarray([row.get(name) for row in rows]) for name in names}
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """`manifest.json`: versions, command, seed, hashes of the inputs."""
+    write_atomically(path / "manifest.json", manifest.model_dump_json(indent=2) + "\n")
+
+
+def write_architecture(path: Path, design: Design) -> None:
+    """`architecture.yaml`: the winner, usable as `--arch`."""
+    content = {
+        "schema_version": 1,
+        "name": design.id,
+        "description": f"found by dse: {design.area_mm2:.4g} mm2, {design.tdp_w:.4g} W",
+        "fields": design.architecture,
+    }
+    write_atomically(path / "architecture.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+def load_run(path: Path) -> ResultDocument:
+    """The result document of a run directory (or of a `result.json`).
+
+    Raises InputError where there is none, it is not JSON, of another schema, or not valid.
+    """
+    file = path / RESULT if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"no run at {path}: {file} is missing")
+    data = read_json(file)
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != RESULT_SCHEMA:
+        raise InputError(f"{file} has schema {schema!r}; this version reads {RESULT_SCHEMA!r}")
+    try:
+        return ResultDocument.model_validate(data)
+    except ValidationError as error:
+        raise InputError(f"{file} is not a valid result: {_first_problem(error)}") from error
+
+
+def load_designs(path: Path) -> list[dict[str, Any]]:
+    """Every evaluated design of a run directory, one mapping of columns each."""
+    file = path / DESIGNS
+    if not file.is_file():
+        raise InputError(f"no run at {path}: {DESIGNS} is missing")
+    try:
+        rows: list[dict[str, Any]] = pa_parquet.read_table(file).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    return rows
+
+
+def _flat(point: FrontierPoint) -> dict[str, Any]:
+    """One row: the figures, then the hardware fields."""
+    row = point.model_dump()
+    architecture: dict[str, Any] = row.pop("architecture")
+    return {**row, **{name: value for name, value in architecture.items() if name not in row}}
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return f"{where}: {problem['msg']}"

@@ -1,0 +1,84 @@
+"""Times of a model's unique layers over a table of architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.model import CostModel
+from phaze.hardware.table import ArchitectureTable
+from phaze.scheduling.passes import Band, FloatArray, Rows, TimedPass
+from phaze.workload.work import LayerChain, Pass
+
+_EMPTY = Pass((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """Seconds one microbatch spends in each unique layer, (A, U) forward and backward."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+
+    def take(self, rows: Rows) -> LayerTimes:
+        """The same for some of the architectures."""
+        return LayerTimes(self.forward_s[rows], self.backward_s[rows])
+
+    def differs(self, other: LayerTimes) -> NDArray[np.bool_]:
+        """Architectures (A,) where some layer's time is not the same."""
+        forward = (self.forward_s != other.forward_s).any(axis=1)
+        return np.asarray(forward | (self.backward_s != other.backward_s).any(axis=1))
+
+
+@dataclass(frozen=True)
+class TimedChain:
+    """A chain of layers whose passes are costed over a table of architectures."""
+
+    chain: LayerChain
+    model: CostModel
+    table: ArchitectureTable
+
+    @cached_property
+    def forward(self) -> tuple[TimedPass, ...]:
+        """Forward pass of each unique layer."""
+        return tuple(TimedPass(self.model.costs(layer.forward), self.table) for layer in self.chain.layers)
+
+    @cached_property
+    def backward(self) -> tuple[TimedPass, ...]:
+        """Backward pass of each unique layer (empty in inference)."""
+        return tuple(
+            TimedPass(self.model.costs(layer.backward or _EMPTY), self.table) for layer in self.chain.layers
+        )
+
+    def least(self, rows: Rows) -> LayerTimes:
+        """Cheap lower bounds on layer times for the architectures at `rows`."""
+        return LayerTimes(
+            np.stack([p.costs.lower_s(rows) for p in self.forward], axis=1),
+            np.stack([p.costs.lower_s(rows) for p in self.backward], axis=1),
+        )
+
+    def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+        """Proven (lower, upper) layer times for the architectures at `rows`."""
+        forward = [p.band(rows) for p in self.forward]
+        backward = [p.band(rows) for p in self.backward]
+        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
+
+    def exact(self, rows: Rows, left_s: Callable[[], float]) -> tuple[LayerTimes, LayerTimes]:
+        """(lower, upper) layer times after exact scheduling of what the bounds leave open.
+
+        They are equal unless the exact solver ran out of the time that `left_s` tells.
+        """
+        forward = [p.exact(rows, p.band(rows), left_s) for p in self.forward]
+        backward = [p.exact(rows, p.band(rows), left_s) for p in self.backward]
+        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
+
+
+def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:
+    return LayerTimes(
+        np.stack([getattr(b, side) for b in forward], axis=1),
+        np.stack([getattr(b, side) for b in backward], axis=1),
+    )

@@ -1,0 +1,121 @@
+"""One pass of one layer on accelerators: from operator costs to the time it takes.
+
+The time of a pass is the makespan of its operators on the cores, but never less than the time its bytes
+need through HBM and through the global buffer: operators that run side by side share memory
+(definitions: batches and time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.model import OperatorLatencies, PassCosts
+from phaze.hardware.table import ArchitectureTable
+from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult, schedule
+from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds
+from phaze.workload.work import Pass, Unit
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+UNITS_OF = {
+    Unit.TENSOR: ("TC",),
+    Unit.VECTOR: ("VC",),
+    Unit.TENSOR_VECTOR: ("TC", "VC"),
+    Unit.LINK: ("LINK",),
+}
+# A core-parallel operator blocks tensor and vector cores, not the link (definitions).
+UNBLOCKED = frozenset({"LINK"})
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The time of a pass is proven to lie between `lower_s` and `upper_s`, both (A,) seconds.
+
+    `upper_s` is reached by a real schedule; where the two meet the time is known exactly.
+    """
+
+    lower_s: FloatArray
+    upper_s: FloatArray
+
+
+@dataclass(frozen=True)
+class TimedPass:
+    """A pass with its operator costs over a table of architectures."""
+
+    costs: PassCosts
+    table: ArchitectureTable
+    _solved: dict[tuple[object, ...], ScheduleResult] = field(default_factory=dict)
+
+    @property
+    def work(self) -> Pass:
+        """The operators."""
+        return self.costs.pass_
+
+    @cached_property
+    def graph(self) -> BatchGraph:
+        """The operators as the batch solver takes them."""
+        return BatchGraph(
+            units=tuple(UNITS_OF[w.unit] for w in self.work.works), edges=self.work.edges, unblocked=UNBLOCKED
+        )
+
+    def capacity(self, rows: Rows) -> dict[str, NDArray[np.int64]]:
+        """Cores per unit type, (A,) each."""
+        return {
+            "TC": self.table["tensor_cores"][rows].astype(np.int64),
+            "VC": self.table["vector_cores"][rows].astype(np.int64),
+            "LINK": np.ones(len(rows), dtype=np.int64),
+        }
+
+    def band(self, rows: Rows) -> Band:
+        """Bounds on the time of the pass for the architectures at `rows`."""
+        if not self.work.works:
+            return Band(np.zeros(len(rows)), np.zeros(len(rows)))
+        latencies = self.costs.latencies(rows)
+        bounds = batch_bounds(self.graph, latencies.single_s, latencies.parallel_s, self.capacity(rows))
+        floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+        return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
+
+    def exact(self, rows: Rows, band: Band, left_s: Callable[[], float]) -> Band:
+        """The band narrowed to the exact time wherever it is open, as far as the time left allows.
+
+        Architectures with the same latencies and cores share one answer.
+        """
+        lower, upper = band.lower_s.copy(), band.upper_s.copy()
+        open_ = np.flatnonzero(lower < upper)
+        if not len(open_):
+            return band
+        latencies, capacity = self.costs.latencies(rows[open_]), self.capacity(rows[open_])
+        floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+        for i, at in enumerate(open_):
+            cores = {unit: int(count[i]) for unit, count in capacity.items()}
+            problem = schedule_problem(self.work, latencies, i, cores)
+            key = (problem.operators, *cores.values())
+            if key not in self._solved:
+                self._solved[key] = schedule(problem, time_limit_s=left_s())
+            result = self._solved[key]
+            lower[at] = max(lower[at], result.lower_bound_s, floor[i])
+            upper[at] = max(lower[at], min(upper[at], max(result.makespan_s, floor[i])))
+        return Band(lower, upper)
+
+
+def schedule_problem(
+    work: Pass, latencies: OperatorLatencies, position: int, capacity: dict[str, int]
+) -> ScheduleProblem:
+    """The scheduling problem of one architecture of some latencies."""
+    operators = tuple(
+        Operator(
+            id=str(i),
+            units=UNITS_OF[w.unit],
+            latency_s=float(latencies.single_s[position, i]),
+            parallel_latency_s=None if w.unit is Unit.LINK else float(latencies.parallel_s[position, i]),
+        )
+        for i, w in enumerate(work.works)
+    )
+    edges = tuple((str(a), str(b)) for a, b in work.edges)
+    return ScheduleProblem(operators=operators, edges=edges, capacity=capacity, unblocked=UNBLOCKED)

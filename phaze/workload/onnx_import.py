@@ -1,0 +1,97 @@
+"""Import of ONNX files: `load_onnx` gives a model whose operator graph can be had at any batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnx import NodeProto
+
+from phaze.errors import InputError
+from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
+from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx_operators import CONVERTERS, unsupported
+from phaze.workload.onnx_read import OnnxGraph, read_onnx
+from phaze.workload.onnx_shapes import Extent, infer_extents
+from phaze.workload.onnx_values import Array
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A forward model read from an ONNX file.
+
+    `name` is the file's stem; `heads` is None because a file does not tell them, so tensors are not
+    divided. Graphs are kept per batch.
+    """
+
+    name: str
+    source: OnnxGraph
+    extents: Mapping[str, Extent]
+    values: Mapping[str, Array]
+    heads: int | None = None
+    _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    def graph(self, batch: int) -> OperatorGraph:
+        """The forward operator graph at a batch (samples). Raises InputError for a batch below 1."""
+        if batch < 1:
+            raise InputError(f"{self.source.path}: batch {batch} is below 1")
+        if batch not in self._graphs:
+            self._graphs[batch] = self._lower(batch)
+        return self._graphs[batch]
+
+    def _lower(self, batch: int) -> OperatorGraph:
+        builder = GraphBuilder(self.name)
+        low = Lowering(self.source, self.extents, self.values, batch, builder)
+        for value in self.source.inputs:
+            builder.input(value.name, low.shape(value.name), low.element_bytes(value.name))
+        for node in self.source.live_nodes():
+            _convert(low, node)
+        return builder.build([_classes_last(low, name) for name in self.source.outputs])
+
+
+def _convert(low: Lowering, node: NodeProto) -> None:
+    """Append a node's operators. Raises InputError for what ONNX's inference let through."""
+    if node.op_type != "Split" and any(name in low.graph.read for name in node.output[1:]):
+        raise low.error(node, "hands out a second result, which is not supported")
+    try:
+        CONVERTERS[node.op_type](low, node)
+    except (IndexError, KeyError, ValueError) as error:
+        raise low.error(node, f"is malformed ({error})") from error
+
+
+def _classes_last(low: Lowering, name: str) -> str:
+    """An output of shape (batch, classes, 1, 1) as (batch, classes), which a loss can read."""
+    shape = low.shape(name)
+    kept = shape
+    while len(kept) > 2 and kept[-1] == 1:
+        kept = kept[:-1]
+    if kept == shape:
+        return name
+    return low.builder.add(f"{name}.flat", OpKind.VIEW, [name], kept, low.element_bytes(name))
+
+
+def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxModel:
+    """Read a model without its weights.
+
+    `bind` gives sizes to symbolic dimensions other than the batch, which is the first dimension of each
+    input. Raises InputError (one sentence, naming the file) for a file that is missing, damaged, empty,
+    cyclic, holds unsupported operators (all listed, with counts), leaves a symbolic dimension without a
+    value, or uses the batch in a way that mixes samples.
+    """
+    source = read_onnx(Path(path))
+    _check_supported(source)
+    extents, values = infer_extents(source, bind or {})
+    model = OnnxModel(Path(path).stem, source, extents, values)
+    model.graph(1)  # so that whatever a converter refuses is refused here
+    return model
+
+
+def _check_supported(source: OnnxGraph) -> None:
+    faults = Counter(
+        fault for node in source.live_nodes() if (fault := unsupported(node, source.functions)) is not None
+    )
+    if faults:
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(faults.items()))
+        raise InputError(f"{source.path}: unsupported operators: {listed}")

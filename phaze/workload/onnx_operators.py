@@ -1,0 +1,150 @@
+"""The registry of ONNX operators: each type with the converter that appends its operators to the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from onnx import NodeProto
+
+from phaze.workload.onnx_composed import (
+    REDUCTIONS,
+    convert_mish,
+    convert_reduction,
+    convert_resize,
+    convert_transposed_convolution,
+)
+from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx_nodes import operator_type
+from phaze.workload.onnx_products import convert_gemm, convert_matmul
+from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
+from phaze.workload.onnx_vector import (
+    convert_batch_norm,
+    convert_binary,
+    convert_concat,
+    convert_divide,
+    convert_element_wise,
+    convert_gather,
+    convert_gelu,
+    convert_local_response,
+    convert_norm,
+    convert_power,
+    convert_reduce,
+    convert_softmax,
+    convert_split,
+    convert_variadic,
+    convert_view,
+)
+
+Converter = Callable[[Lowering, NodeProto], None]
+
+
+def _registry() -> dict[str, Converter]:
+    table: dict[str, Converter] = {
+        "MatMul": convert_matmul,
+        "Gemm": convert_gemm,
+        "Conv": convert_convolution,
+        "MaxPool": partial(convert_pool, "max"),
+        "AveragePool": partial(convert_pool, "average"),
+        "GlobalMaxPool": partial(convert_global_pool, "max"),
+        "GlobalAveragePool": partial(convert_global_pool, "average"),
+        "BatchNormalization": convert_batch_norm,
+        "LRN": convert_local_response,
+        "Softmax": convert_softmax,
+        "LogSoftmax": convert_softmax,  # the logarithm replaces the division
+        "Gather": convert_gather,
+        "Concat": convert_concat,
+        "Split": convert_split,
+        "Add": partial(convert_binary, "add", "scale"),
+        "Sub": partial(convert_binary, "sub", "scale"),
+        "Mul": partial(convert_binary, "mul", "scale"),
+        "Div": convert_divide,
+        "Pow": convert_power,
+        "Sum": partial(convert_variadic, "add", "scale"),
+        "Mean": partial(convert_variadic, "add", "scale"),
+        "Max": partial(convert_variadic, "max", "clip"),
+        "Min": partial(convert_variadic, "min", "clip"),
+        "Gelu": convert_gelu,
+        "Mish": convert_mish,
+        "ConvTranspose": convert_transposed_convolution,
+        "Resize": convert_resize,
+        "Upsample": convert_resize,
+    }
+    norms = {
+        "Layer": "layer",
+        "RMS": "rms",
+        "Instance": "instance",
+        "Group": "group",
+        "MeanVariance": "instance",
+    }
+    table |= {f"{prefix}Normalization": partial(convert_norm, function) for prefix, function in norms.items()}
+    reductions = ("Mean", "Sum", "Max", "Min", "Prod")
+    table |= {f"Reduce{name}": partial(convert_reduce, name.lower()) for name in reductions}
+    table |= dict.fromkeys(REDUCTIONS, convert_reduction)
+    table |= {"ArgMax": partial(convert_reduce, "argmax"), "ArgMin": partial(convert_reduce, "argmax")}
+    table |= {name: partial(convert_element_wise, function) for name, function in ELEMENT_WISE.items()}
+    return table | dict.fromkeys(MOVES, convert_view)
+
+
+ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
+    {
+        "Abs": "abs",
+        "Ceil": "cast",
+        "Celu": "elu",
+        "Clip": "clip",
+        "Cos": "cos",
+        "Dropout": "dropout",
+        "Elu": "elu",
+        "Erf": "erf",
+        "Exp": "exp",
+        "Floor": "cast",
+        "HardSigmoid": "hard_sigmoid",
+        "HardSwish": "hard_swish",
+        "LeakyRelu": "leaky_relu",
+        "Log": "log",
+        "Neg": "neg",
+        "PRelu": "leaky_relu",
+        "Reciprocal": "div",
+        "Relu": "relu",
+        "Round": "cast",
+        "Selu": "elu",
+        "Sigmoid": "sigmoid",
+        "Sin": "sin",
+        "Softplus": "softplus",
+        "Softsign": "div",
+        "Sqrt": "sqrt",
+        "Swish": "silu",
+        "Tanh": "tanh",
+        "ThresholdedRelu": "relu",
+        "Trilu": "where",
+        "Where": "where",
+    }
+)
+"""Element-wise functions, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
+
+MOVES = frozenset(
+    {
+        *("Cast", "CastLike", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+        *("Slice", "Pad", "Expand", "Tile"),
+        *("DepthToSpace", "SpaceToDepth"),
+        *("GatherElements", "GatherND", "ScatterElements", "ScatterND"),
+        *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN"),
+    }
+)
+"""Data movement, and comparisons (masks): no cost."""
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+CONVERTERS: Mapping[str, Converter] = MappingProxyType(_registry())
+"""Converters by operator type (standard domain)."""
+
+
+def unsupported(node: NodeProto, functions: frozenset[tuple[str, str]]) -> str | None:
+    """How an operator that cannot be converted is reported; None for one that can."""
+    name = operator_type(node)
+    if (node.domain, node.op_type) in functions:
+        return f"function {name}"
+    if node.op_type in CONTROL_FLOW and not node.domain:
+        return f"control flow {name}"
+    return None if name in CONVERTERS else name

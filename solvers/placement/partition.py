@@ -1,0 +1,196 @@
+"""Exact contiguous partition of a chain of layers into pipeline stages, for many architectures at once.
+
+Shapes: A architectures, L layers, n entries of `stages`. Times in s, memory in bytes, weights in any one unit
+(usually the parameter bytes of a layer). Stages are counted from the end, the last one has index 1.
+
+    stage_limits(*, static_bytes, saved_bytes, input_bytes, working_bytes, memory_bytes, recompute,
+                 inflight_limit=None) -> StageLimits           each array (L,); where each stage fits
+    PartitionProblem(plain_s (A, L), recompute_s (A, L), boundary_s (A, L+1), limits, kind (L,))
+    bottlenecks(problem, stages) -> (A, n)                     minimal maximal stage load, inf if nothing fits
+    lower_bounds(problem, stages) -> (A, n)                    cheap bound on the same, never inf by memory
+                                                               of a stage that is not the last
+    weighted_bottlenecks(problem, stages, weight (L,), load_factor (A, n), weight_factor (A, n)) -> Weighted
+                                                               (value, load_s, weight), each (A, n)
+    best_cuts(problem, architecture, stages, *, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition
+
+`stages` always means *at most* so many, hence bottlenecks do not increase with it. Under an objective that
+grows with the number of stages, such as bottleneck * (microbatches + stages - 1), the best over all counts is
+the same as with exactly so many. `stages` may repeat, e.g. once per data-parallel degree with other factors.
+
+A stage of layers i..j takes the sum of its layers' times + boundary_s[i] + boundary_s[j + 1]. With
+recomputation on, every stage but the last takes the recomputing times and limits; the last one does so only
+where keeping its activations does not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from phaze.solvers.placement import partition_dp
+from phaze.solvers.placement.partition_bound import lower_bounds
+from phaze.solvers.placement.partition_greedy import ROWS, Rows, Sweeper, is_monotone, solve_rows, trace
+from phaze.solvers.placement.partition_problem import (
+    PartitionProblem,
+    StageLimits,
+    fewest_stages,
+    interval_weights,
+    prefix_sums,
+    stage_limits,
+)
+from phaze.solvers.placement.partition_weighted import Weighted, by_recurrence, by_threshold, descend
+from phaze.solvers.placement.stage_costs import FloatArray, IntArray
+
+__all__ = [
+    "Partition",
+    "PartitionProblem",
+    "StageLimits",
+    "Weighted",
+    "best_cuts",
+    "bottlenecks",
+    "fewest_stages",
+    "lower_bounds",
+    "stage_limits",
+    "weighted_bottlenecks",
+]
+
+# Measured with 195 layers on one core of a 2-core cloud machine; only the speed depends on them.
+DP_S_PER_ELEMENT = 0.85e-9
+SWEEP_S_PER_STEP = 5e-4
+SWEEP_S_PER_ROW = 1.5e-6
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Stages of one architecture, first stage first; empty, with an infinite load, if nothing fits.
+
+    `starts`: first layer of each stage; `loads_s`, `weights`: of each stage; `load_s`: the largest load;
+    `last_recomputes`: the last stage does not fit without recomputing.
+    """
+
+    starts: tuple[int, ...]
+    loads_s: tuple[float, ...]
+    weights: tuple[float, ...]
+    last_recomputes: bool
+
+    @property
+    def load_s(self) -> float:
+        """The largest load in seconds per microbatch."""
+        return max(self.loads_s, default=math.inf)
+
+
+def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
+    """Minimal maximal load (A, n) in seconds with at most so many stages; infinite if nothing fits."""
+    found = np.empty((problem.architectures, len(stages)))
+    for chosen, threshold in _parts(problem, stages, max(stages)):
+        part = problem.select(chosen)
+        if threshold:
+            lower = lower_bounds(part, stages)
+            sweeper = Sweeper(part, np.zeros(part.layers + 1))
+            loads, _ = solve_rows(sweeper, _rows(part, stages), lower.ravel())
+            found[chosen] = loads.reshape(lower.shape)
+        else:
+            found[chosen] = partition_dp.bottlenecks(part, max(stages))[:, np.asarray(stages) - 1]
+    return found
+
+
+def weighted_bottlenecks(
+    problem: PartitionProblem,
+    stages: Sequence[int],
+    weight: FloatArray,
+    load_factor: FloatArray | float,
+    weight_factor: FloatArray | float,
+) -> Weighted:
+    """Minimum of load_factor * max(load) + weight_factor * max(weight) over the partitions, all (A, n).
+
+    `weight` (L,) adds up over the layers of a stage; it and both factors are finite and not negative.
+    """
+    shape = (problem.architectures, len(stages))
+    least = np.broadcast_to(bottlenecks(_weight_problem(problem, weight), stages), shape)
+    factors = [np.broadcast_to(np.asarray(f, dtype=np.float64), shape) for f in (load_factor, weight_factor)]
+    best = Weighted(*(np.full(shape, np.inf) for _ in range(3)))
+    for chosen, threshold in _parts(problem, stages, 2 * sum(stages)):
+        part = problem.select(chosen)
+        rows = [lower_bounds(part, stages), *(array[chosen] for array in (least, *factors))]
+        if threshold:
+            solve = by_threshold(part, _rows(part, stages), prefix_sums(weight))
+            _store(best, (chosen, slice(None)), descend(solve, *(array.ravel() for array in rows)))
+            continue
+        for column, count in enumerate(stages):
+            solve = by_recurrence(part, count, prefix_sums(weight))
+            _store(best, (chosen, column), descend(solve, *(array[:, column] for array in rows)))
+    return best
+
+
+def best_cuts(
+    problem: PartitionProblem,
+    architecture: int,
+    stages: int,
+    *,
+    weight: FloatArray | None = None,
+    load_factor: float = 1.0,
+    weight_factor: float = 0.0,
+) -> Partition:
+    """Stages of one architecture that attain its bottleneck, or its weighted one if weights are given."""
+    one = problem.select(np.array([architecture]))
+    weights = np.zeros(problem.layers) if weight is None else weight
+    best = weighted_bottlenecks(one, [stages], weights, load_factor, weight_factor)
+    load, cap = float(best.load_s[0, 0]), float(best.weight[0, 0])
+    if math.isinf(load):
+        return Partition((), (), (), last_recomputes=False)
+    if is_monotone(one)[0]:
+        starts = trace(one, stages, load, prefix_sums(weights), cap)
+    else:
+        starts = partition_dp.trace(one, stages, interval_weights(weights) <= cap)
+    return _partition(one, starts, weights)
+
+
+def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: FloatArray) -> Partition:
+    """The partition with these starts, its loads added up layer by layer."""
+    recomputes = bool(one.last_recomputes[starts[-1]])
+    loads = []
+    for first, end in pairwise((*starts, one.layers)):
+        plain = end == one.layers and not recomputes
+        layers = (one.plain_s if plain else one.inner_s)[0, first:end]
+        loads.append(float(layers.sum() + one.boundary_s[0, first] + one.boundary_s[0, end]))
+    sums = tuple(float(weights[i:j].sum()) for i, j in pairwise((*starts, one.layers)))
+    return Partition(starts, tuple(loads), sums, recomputes)
+
+
+def _parts(
+    problem: PartitionProblem, stages: Sequence[int], dp_steps: int
+) -> Iterator[tuple[IntArray, bool]]:
+    """Architectures in groups of suitable size, each with whether to use the threshold search.
+
+    The threshold search needs monotone loads. Both methods give the same bits, so the choice between them, by
+    expected time, never shows in a result; `dp_steps` is the number of steps of the recurrence.
+    """
+    monotone = is_monotone(problem)
+    dp_s = DP_S_PER_ELEMENT * dp_steps * problem.layers**2 * problem.architectures
+    if dp_s < SWEEP_S_PER_STEP * max(stages) + SWEEP_S_PER_ROW * sum(stages) * problem.architectures:
+        monotone[:] = False
+    for kind, size in ((True, ROWS // len(stages)), (False, partition_dp.BLOCK // problem.layers**2)):
+        chosen = np.flatnonzero(monotone == kind)
+        for begin in range(0, chosen.size, max(1, size)):
+            yield chosen[begin : begin + max(1, size)], kind
+
+
+def _rows(problem: PartitionProblem, stages: Sequence[int]) -> Rows:
+    """One row per architecture and number of stages, in the order of a raveled (A, n) array."""
+    architecture, column = np.divmod(np.arange(problem.architectures * len(stages)), len(stages))
+    return Rows(architecture, np.asarray(stages)[column], np.full(architecture.shape, np.inf))
+
+
+def _weight_problem(problem: PartitionProblem, weight: FloatArray) -> PartitionProblem:
+    """The problem whose loads are the weights: its bottleneck is the least maximal weight."""
+    row = np.asarray(weight, dtype=np.float64)[None]
+    return PartitionProblem(row, row, np.zeros((1, problem.layers + 1)), problem.limits, problem.kind)
+
+
+def _store(best: Weighted, where: tuple[IntArray, int | slice], found: Weighted) -> None:
+    for name in ("value", "load_s", "weight"):
+        kept, new = getattr(best, name), getattr(found, name)
+        kept[where] = new.reshape(kept[where].shape)

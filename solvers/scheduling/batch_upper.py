@@ -1,0 +1,151 @@
+"""List schedules for a block of architectures; arrays are (O, A), seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batch_lower import add_rows, sweep
+
+if TYPE_CHECKING:
+    from .batch import BatchGraph
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+MOST_CORES = 8
+"""Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay
+valid."""
+
+Rule = Callable[["BatchGraph", FloatArray, FloatArray, Mapping[str, IntArray]], FloatArray]
+"""Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,)."""
+
+
+def dispatch(
+    graph: BatchGraph,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
+    sharing: FloatArray,
+) -> FloatArray:
+    """Makespan (A,): always start the operator that can start first, of those the one least slack.
+
+    Each runs in the mode that ends it first, except where `sharing` (O, A) is positive: while the cores
+    are idle
+    such an operator goes to one core if the operators that could start now would take longer one after the
+    other.
+    """
+    priority = _priority(graph, np.minimum(single, parallel))
+    state = _Dispatch(graph, single, parallel, cores, sharing)
+    makespan = np.zeros(single.shape[1])
+    for _ in range(graph.size):
+        np.maximum(makespan, state.step(priority), out=makespan)
+    return makespan
+
+
+class _Dispatch:
+    """Cores and operators of every architecture between two starts."""
+
+    def __init__(
+        self,
+        graph: BatchGraph,
+        single: FloatArray,
+        parallel: FloatArray,
+        cores: Mapping[str, IntArray],
+        sharing: FloatArray,
+    ) -> None:
+        self.single, self.parallel, self.sharing, self.core = single, parallel, sharing, graph.core
+        self.follows = graph.adjacency
+        self.columns = np.arange(single.shape[1])
+        self.waiting = np.repeat(graph.adjacency.sum(axis=0)[:, None], single.shape[1], axis=1)
+        self.ready = np.where(self.waiting > 0.0, np.inf, 0.0)
+        self.known = np.zeros_like(single)
+        self.blocked_until = np.zeros(single.shape[1])
+        self.cores_end = np.zeros(single.shape[1])
+        self.serial = np.where(self.core[:, None] & np.isfinite(parallel), parallel, 0.0)
+        self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
+        self.free = {unit: _free_times(cores[unit], int(users.sum())) for unit, users in self.users.items()}
+
+    def step(self, priority: FloatArray) -> FloatArray:
+        """Start one operator per architecture; its end (A,)."""
+        alone = np.maximum(self.ready, self._single_start())
+        whole = np.maximum(self.ready, self.cores_end)
+        faster = whole + self.parallel < alone + self.single
+        start = np.where(faster, whole, alone)
+        now = start.min(axis=0)
+        if self.sharing.any():
+            queue = add_rows(np.where(self.ready <= now, self.serial, 0.0))
+            faster &= ~((self.sharing > 0.0) & (self.single <= queue) & (alone <= now))
+        chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
+        return self._run(chosen, faster[chosen, self.columns], now)
+
+    def _single_start(self) -> FloatArray:
+        """Earliest time (O, A) at which each operator finds one core of each of its units."""
+        begin = np.where(self.core[:, None], self.blocked_until, 0.0)
+        for unit, users in self.users.items():
+            begin[users] = np.maximum(begin[users], self.free[unit].min(axis=0))
+        return begin
+
+    def _run(self, chosen: IntArray, whole: BoolArray, now: FloatArray) -> FloatArray:
+        at = (chosen, self.columns)
+        end = now + np.where(whole, self.parallel[at], self.single[at])
+        self.blocked_until = np.where(whole, end, self.blocked_until)
+        self.cores_end = np.where(self.core[chosen], np.maximum(self.cores_end, end), self.cores_end)
+        for unit, users in self.users.items():
+            columns = np.flatnonzero(users[chosen] & ~whole)
+            free = self.free[unit]
+            free[free[:, columns].argmin(axis=0), columns] = end[columns]
+        follows = self.follows[chosen].T
+        self.ready[at] = np.inf
+        self.waiting -= follows
+        self.known = np.maximum(self.known, follows * end)
+        np.copyto(self.ready, self.known, where=(self.waiting == 0.0) & (follows > 0.0))
+        return end
+
+
+def _free_times(count: IntArray, users: int) -> FloatArray:
+    """(C, A) times at which each core is next free: 0, or inf where the architecture lacks it."""
+    width = min(int(count.max()), users, MOST_CORES)
+    return np.where(np.arange(width)[:, None] < count, 0.0, np.inf)
+
+
+def _priority(graph: BatchGraph, duration: FloatArray) -> FloatArray:
+    """Longest path from the start of every operator: least slack first."""
+    return duration + sweep(graph, duration, forward=False)
+
+
+def eager(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
+    """Every operator in the mode that ends it first."""
+    return dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
+
+
+def shared(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
+    """Operators that could start together share the chip where that is faster."""
+    return dispatch(graph, single, parallel, cores, np.ones((1, 1)))
+
+
+def eager_backward(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
+    """As `eager` from the end: a schedule of the reversed graph, read backwards, is one of the graph."""
+    return eager(graph.reverse, single, parallel, cores)
+
+
+def shared_backward(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
+    """From the end, only operators longer than the average share the chip."""
+    long = single >= add_rows(single) / graph.size
+    return dispatch(graph.reverse, single, parallel, cores, long * 1.0)
+
+
+RULES: tuple[Rule, ...] = (eager, shared, eager_backward, shared_backward)
+"""The first settles most architectures; the others were kept because each shortens schedules that no other does."""

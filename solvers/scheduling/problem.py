@@ -1,0 +1,132 @@
+"""Operators, precedence and cores of one layer on one accelerator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+class ProblemError(ValueError):
+    """A problem that has no meaning; `path` names the offending place, such as `operators[3].latency_s`."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Keep place and reason apart for callers that rephrase."""
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One indivisible piece of work.
+
+    `units` are the unit types of which it holds one core each, such as ("TC",), ("TC", "VC") or ("LINK",);
+    `latency_s` is its duration on those, `parallel_latency_s` the one spread over all cores
+    (None: it cannot run core-parallel).
+    """
+
+    id: str
+    units: tuple[str, ...]
+    latency_s: float
+    parallel_latency_s: float | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleProblem:
+    """A precedence graph of operators and the number of cores of every unit type.
+
+    `edges` are (before, after) pairs of operator ids. A core-parallel operator excludes every operator that
+    needs a unit outside `unblocked`. With `pairing`, TC k and VC k belong together for k below both counts
+    and
+    a ("TC", "VC") operator must hold both cores of one such pair.
+
+    Raises ProblemError (a ValueError) that names the offending place.
+    """
+
+    operators: tuple[Operator, ...]
+    edges: tuple[tuple[str, str], ...]
+    capacity: Mapping[str, int]
+    pairing: bool = False
+    unblocked: frozenset[str] = field(default=frozenset())
+
+    def __post_init__(self) -> None:
+        """Check everything once, so that no solver has to."""
+        self._check_capacity()
+        self._check_operators()
+        self._check_edges()
+        if len(self.topological_order) < len(self.operators):
+            raise ProblemError("edges", f"the precedence graph has a cycle through {self._on_cycle()}")
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of every operator by id."""
+        return {operator.id: i for i, operator in enumerate(self.operators)}
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the direct successors of every operator, without repeats."""
+        lists: list[dict[int, None]] = [{} for _ in self.operators]
+        for before, after in self.edges:
+            lists[self.index[before]][self.index[after]] = None
+        return tuple(tuple(entry) for entry in lists)
+
+    @cached_property
+    def topological_order(self) -> tuple[int, ...]:
+        """Positions, each after its predecessors; shorter than `operators` where there is a cycle."""
+        waiting = [0] * len(self.operators)
+        for row in self.successors:
+            for j in row:
+                waiting[j] += 1
+        order = [i for i, count in enumerate(waiting) if count == 0]
+        for i in order:
+            for j in self.successors[i]:
+                waiting[j] -= 1
+                if waiting[j] == 0:
+                    order.append(j)
+        return tuple(order)
+
+    def _on_cycle(self) -> str:
+        ordered = set(self.topological_order)
+        return ", ".join(repr(op.id) for i, op in enumerate(self.operators) if i not in ordered)
+
+    def _check_capacity(self) -> None:
+        for unit, count in self.capacity.items():
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                raise ProblemError(f"capacity.{unit}", f"needs at least one core, got {count!r}")
+
+    def _check_operators(self) -> None:
+        seen: set[str] = set()
+        for i, operator in enumerate(self.operators):
+            path = f"operators[{i}]"
+            if operator.id in seen:
+                raise ProblemError(f"{path}.id", f"{operator.id!r} is used twice")
+            seen.add(operator.id)
+            self._check_units(operator.units, path)
+            _check_latency(operator.latency_s, f"{path}.latency_s")
+            if operator.parallel_latency_s is not None:
+                _check_latency(operator.parallel_latency_s, f"{path}.parallel_latency_s")
+                if not self.unblocked.isdisjoint(operator.units):
+                    raise ProblemError(
+                        f"{path}.parallel_latency_s", "an unblocked unit has no core-parallel mode"
+                    )
+
+    def _check_units(self, units: tuple[str, ...], path: str) -> None:
+        if not units or len(set(units)) < len(units):
+            raise ProblemError(f"{path}.units", f"needs one or more different units, got {units!r}")
+        for unit in units:
+            if unit not in self.capacity:
+                known = ", ".join(self.capacity)
+                raise ProblemError(f"{path}.units", f"unknown unit {unit!r}; known are {known}")
+
+    def _check_edges(self) -> None:
+        for i, edge in enumerate(self.edges):
+            for end, name in enumerate(edge):
+                if name not in self.index:
+                    raise ProblemError(f"edges[{i}][{end}]", f"no operator has the id {name!r}")
+
+
+def _check_latency(value: float, path: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ProblemError(path, f"needs a finite number of seconds >= 0, got {value!r}")

@@ -1,0 +1,275 @@
+"""State-space search over the moments at which operators end.
+
+A state holds the finished and the running operators. Core-parallel operators block everything, so narrow
+graphs
+have few states. Times are whole ticks, so that equal states compare equal whatever the order of additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from .bounds import Bounds
+from .indexed import Core, IndexedProblem
+from .plan import core_choices
+
+TICKS = 1 << 46
+"""Ticks in the incumbent's makespan: rounding stays below 1e-12 of it, sums stay exact in an int."""
+
+NEVER = 1 << 60
+"""A duration no schedule can afford."""
+
+FIELD = 20
+"""Bits of one packed core count, far above the number of operators any search can take."""
+
+Running = tuple[int, int, bool, tuple[Core, ...]]
+"""End tick, operator, whether core-parallel, and the cores it holds where pairs matter."""
+
+
+@dataclass(slots=True)
+class State:
+    """One moment: what has ended, what runs, what may no longer start now, and how we came here.
+
+    `late` has bit i where operator i could have started before in single mode, bit n + i in core-parallel
+    mode.
+    `left` is the work not yet started: serial core time of the forced operators, then one entry per
+    weighting.
+    """
+
+    bound: int
+    now: int
+    done: int
+    started: int
+    running: tuple[Running, ...]
+    late: int
+    left: tuple[int, ...]
+    parent: State | None
+    steps: tuple[Running, ...] = ()
+
+
+class _Choice(NamedTuple):
+    """Operators chosen to start at one moment: mask of all started, free cores (packed), and the new ones."""
+
+    started: int
+    free: int
+    steps: tuple[Running, ...]
+
+
+class StateSpace:
+    """Successors, bounds and dominance of states; only states that can beat `upper` ticks exist."""
+
+    def __init__(self, ix: IndexedProblem, bounds: Bounds, upper_s: float) -> None:
+        """Turn seconds into ticks; `upper_s` is the makespan of the incumbent."""
+        self.ix = ix
+        self.scale = TICKS / upper_s
+        self.upper = TICKS
+        self.single = [self._ticks(value) for value in bounds.single]
+        self.parallel = [self._ticks(value) for value in bounds.parallel]
+        self.shortest = [min(pair) for pair in zip(self.single, self.parallel, strict=True)]
+        self.tails = [self._floor(value) for value in bounds.tails]
+        self.core_tails = [self._floor(value) for value in bounds.core_tails]
+        self.forced = [self._floor(value) for value in bounds.forced_s]
+        self.plain = [
+            0 if f or not c else s for f, c, s in zip(self.forced, ix.core, self.shortest, strict=True)
+        ]
+        self._pack_cores()
+        self._set_work(bounds)
+        self.full = (1 << ix.size) - 1
+        self.uncontended = self._uncontended()
+        self.seen: dict[tuple[object, ...], list[tuple[tuple[int, ...], int]]] = {}
+
+    def _pack_cores(self) -> None:
+        """Core counts as fields of one int, each below a guard bit, so that one subtraction tests them all."""
+        ix = self.ix
+        self.capacity = sum(min(count, ix.size) << FIELD * u for u, count in enumerate(ix.capacity))
+        self.guard = sum(1 << FIELD * u + FIELD - 1 for u in range(len(ix.capacity)))
+        self.blocked = sum((1 << FIELD) - 1 << FIELD * u for u in ix.blocked_units)
+        self.demand = [sum(1 << FIELD * u for u in units) for units in ix.units]
+
+    def _set_work(self, bounds: Bounds) -> None:
+        """Rows of normalised work that are not implied by another, and the share of a running single
+        operator."""
+        ix = self.ix
+        rows = range(len(bounds.weights))
+        floor = np.vectorize(self._floor, otypes=[object])
+        work = floor(bounds.work) if ix.size else bounds.work
+        self.work = [[int(value) for value in work[r]] for r in rows]
+        self.share = [
+            [float(bounds.weights[r, list(ix.units[i])].sum()) for i in range(ix.size)] for r in rows
+        ]
+        whole = bounds.weights[:, list(ix.blocked_units)] * np.array(ix.capacity)[list(ix.blocked_units)]
+        self.whole = [float(value) for value in whole.sum(axis=1)]
+
+    def _uncontended(self) -> int:
+        """Operators off the blocked units that no incomparable operator competes with: they start at once."""
+        ix, mask = self.ix, 0
+        for i in range(ix.size):
+            rivals = [
+                j for j in range(ix.size) if j != i and not ((ix.ancestors[i] | ix.descendants[i]) >> j & 1)
+            ]
+            if not ix.core[i] and all(set(ix.units[i]).isdisjoint(ix.units[j]) for j in rivals):
+                mask |= 1 << i
+        return mask
+
+    def _ticks(self, value: float) -> int:
+        return NEVER if value == inf else round(value * self.scale)
+
+    def _floor(self, value: float) -> int:
+        return int(value * self.scale * (1.0 - 1e-13))
+
+    def root(self) -> State:
+        """Nothing started."""
+        left = (sum(self.forced), *(sum(row) for row in self.work))
+        return State(self.bound(0, 0, (), left), 0, 0, 0, (), 0, left, None)
+
+    def bound(self, now: int, started: int, running: tuple[Running, ...], left: tuple[int, ...]) -> int:
+        """Least makespan of any completion: paths, paths beside the forced operators, work."""
+        preds, rest = self.ix.preds, self.full & ~started
+        best, core = now, -1
+        for i in range(self.ix.size):
+            if not rest >> i & 1 or preds[i] & rest:
+                continue
+            begin = now
+            for end, j, _, _ in running:
+                if end > begin and preds[i] >> j & 1:
+                    begin = end
+            best = max(best, begin + self.shortest[i] + self.tails[i])
+            core = max(core, begin + self.plain[i] + self.core_tails[i])
+        for end, i, _, _ in running:
+            best = max(best, end + self.tails[i])
+            if self.ix.core[i]:
+                core = max(core, end + self.core_tails[i])
+        if core >= 0:
+            best = max(best, core + left[0])
+        for r, whole in enumerate(self.whole):
+            total = now + left[r + 1]
+            for end, i, parallel, _ in running:
+                total += int((end - now) * (whole if parallel else self.share[r][i]))
+            best = max(best, total)
+        return best
+
+    def dominated(self, state: State) -> bool:
+        """Whether a state met before reaches everything this one does, no later; remembers it otherwise."""
+        key = (
+            state.started,
+            *((i, parallel, self._place(state, cores)) for _, i, parallel, cores in state.running),
+        )
+        ends = (state.now, *(entry[0] for entry in state.running))
+        met = self.seen.setdefault(key, [])
+        for other, late in met:
+            if not late & ~state.late and all(a <= b for a, b in zip(other, ends, strict=True)):
+                return True
+        met[:] = [
+            (other, late)
+            for other, late in met
+            if state.late & ~late or not all(a <= b for a, b in zip(ends, other, strict=True))
+        ]
+        met.append((ends, state.late))
+        return False
+
+    def _place(self, state: State, cores: tuple[Core, ...]) -> object:
+        """What matters about the cores of a running operator: unpaired, or whom it shares its pair with."""
+        if self.ix.pair is None or len(cores) != 1 or cores[0][0] not in self.ix.pair:
+            return None
+        number = cores[0][1]
+        if number >= min(self.ix.capacity[u] for u in self.ix.pair):
+            return -1
+        return tuple(
+            i for _, i, _, held in state.running if any(k == number for u, k in held if u in self.ix.pair)
+        )
+
+    def children(self, state: State) -> Iterator[State]:
+        """Every choice of operators to start now, followed to the next moment at which something ends."""
+        ix = self.ix
+        ready = [i for i in range(ix.size) if not state.started >> i & 1 and not ix.preds[i] & ~state.done]
+        free = self.capacity
+        for _, i, parallel, _ in state.running:
+            free = free & ~self.blocked if parallel else free - self.demand[i]
+        yield from self._start(state, ready, 0, _Choice(state.started, free, ()))
+
+    def _start(self, state: State, ready: list[int], first: int, chosen: _Choice) -> Iterator[State]:
+        """Start nothing more, or one more of `ready[first:]` (in this order, so that no set comes twice)."""
+        started, free, steps = chosen
+        if steps or state.running:
+            child = self._advance(state, ready, chosen)
+            if child is not None:
+                yield child
+        for position in range(first, len(ready)):
+            i = ready[position]
+            for entry in self._modes(i, state, free, steps):
+                if entry[0] + self.tails[i] < self.upper:
+                    left = free & ~self.blocked if entry[2] else free - self.demand[i]
+                    choice = _Choice(started | 1 << i, left, (*steps, entry))
+                    yield from self._start(state, ready, position + 1, choice)
+
+    def _modes(self, i: int, state: State, free: int, steps: tuple[Running, ...]) -> Iterator[Running]:
+        """Every way in which an operator can start now."""
+        now = state.now
+        if self.parallel[i] < NEVER and not state.late >> (self.ix.size + i) & 1 and self._idle(free):
+            yield (now + self.parallel[i], i, True, ())
+        if self.single[i] < NEVER and not state.late >> i & 1 and self._fits(i, free):
+            if self.ix.pair is None:
+                yield (now + self.single[i], i, False, ())
+            else:
+                busy = {core for entry in (*state.running, *steps) for core in entry[3]}
+                for cores in core_choices(self.ix, i, busy):
+                    yield (now + self.single[i], i, False, cores)
+
+    def _fits(self, i: int, free: int) -> bool:
+        """Whether a single operator finds free cores, by count: no field of the difference borrows."""
+        return (free | self.guard) - self.demand[i] & self.guard == self.guard
+
+    def _idle(self, free: int) -> bool:
+        """Whether no core of a blocked unit is held."""
+        return free & self.blocked == self.capacity & self.blocked
+
+    def _advance(self, state: State, ready: list[int], chosen: _Choice) -> State | None:
+        """The state at the next end, None where a left shift, the bound or dominance rules it out."""
+        started, free, steps = chosen
+        running = state.running + steps
+        then = min(running)[0]
+        late = state.late
+        if self.ix.pair is None and then > state.now:
+            shifted = self._shifted(state.now, then, [i for i in ready if not started >> i & 1], free)
+            if shifted is None:
+                return None
+            late = shifted
+        done = state.done
+        rest = []
+        for entry in running:
+            if entry[0] <= then:
+                done |= 1 << entry[1]
+            else:
+                rest.append(entry)
+        steady = tuple(sorted(rest, key=lambda entry: entry[1]))
+        left = tuple(
+            total - sum(row[entry[1]] for entry in steps)
+            for total, row in zip(state.left, (self.forced, *self.work), strict=True)
+        )
+        bound = max(state.bound, self.bound(then, started, steady, left))
+        if bound >= self.upper:
+            return None
+        child = State(bound, then, done, started, steady, late, left, state, steps)
+        return None if self.dominated(child) else child
+
+    def _shifted(self, now: int, then: int, waiting: list[int], free: int) -> int | None:
+        """Modes that could have started now and therefore need not start `then`.
+
+        None where an operator could even have finished, or has nothing to wait for: not starting it gains
+        nothing.
+        """
+        idle = self._idle(free)
+        late = 0
+        for i in waiting:
+            if self.single[i] < NEVER and self._fits(i, free):
+                if self.uncontended >> i & 1 or now + self.single[i] <= then:
+                    return None
+                late |= 1 << i
+            if idle and self.parallel[i] < NEVER:
+                late |= 1 << (self.ix.size + i)
+        return late

@@ -1,0 +1,81 @@
+"""One function in front of the scheduling methods: solve, name, check."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from .bounds import critical_path_s, lower_bounds
+from .checker import check_schedule
+from .critical_path import incumbent
+from .exact import Outcome, solve_exact
+from .indexed import IndexedProblem, index_problem
+from .plan import Plan
+from .problem import ScheduleProblem
+from .result import Method, ScheduleResult, Status
+
+
+def schedule(
+    problem: ScheduleProblem, method: Method = Method.EXACT, time_limit_s: float = 60.0
+) -> ScheduleResult:
+    """Smallest makespan of a problem, with a proven lower bound.
+
+    A time limit gives the best schedule found and the bound proven so far. Every schedule passes the checker.
+    """
+    began = monotonic()
+    ix = index_problem(problem)
+    outcome = _solve(ix, method, began + time_limit_s)
+    result = _result(ix, outcome, method, monotonic() - began)
+    check_schedule(problem, result)
+    return result
+
+
+def _solve(ix: IndexedProblem, method: Method, deadline: float) -> Outcome:
+    match method:
+        case Method.EXACT:
+            return solve_exact(ix, deadline)
+        case Method.ILP:
+            from .ilp import solve_ilp
+
+            return solve_ilp(ix, deadline)
+        case Method.CRITICAL_PATH:
+            least = critical_path_s(ix)
+            plan, tried = incumbent(ix, least, deadline)
+            outcome = Outcome(plan, least, {"list_schedules": tried})
+            if not outcome.proven:
+                outcome.lower_s = max(least, lower_bounds(ix, plan.makespan_s).lower_s)
+            return outcome
+
+
+def _result(ix: IndexedProblem, outcome: Outcome, method: Method, runtime_s: float) -> ScheduleResult:
+    plan, problem = outcome.plan, ix.problem
+    lower = plan.makespan_s if outcome.proven else outcome.lower_s
+    names = [operator.id for operator in problem.operators]
+    whole = [_whole(ix, plan, i) for i in range(ix.size)]
+    return ScheduleResult(
+        status=Status.OPTIMAL if outcome.proven else Status.FEASIBLE,
+        method=method,
+        makespan_s=plan.makespan_s,
+        lower_bound_s=lower,
+        gap=(plan.makespan_s - lower) / plan.makespan_s if plan.makespan_s else 0.0,
+        runtime_s=runtime_s,
+        starts_s=dict(zip(names, plan.starts, strict=True)),
+        parallel=tuple(name for name, every in zip(names, whole, strict=True) if every),
+        cores={name: _core_names(ix, plan, i, whole[i]) for i, name in enumerate(names)},
+        work=outcome.work,
+    )
+
+
+def _whole(ix: IndexedProblem, plan: Plan, i: int) -> bool:
+    """Whether an operator is core-parallel; one that can take no time is, if only that makes it so."""
+    return plan.parallel[i] or (not ix.units[i] and ix.problem.operators[i].latency_s > 0.0)
+
+
+def _core_names(ix: IndexedProblem, plan: Plan, i: int, whole: bool) -> tuple[str, ...]:
+    """Names such as "TC0"; a core-parallel fused operator is accounted as equally many cores of each unit."""
+    units = ix.problem.operators[i].units
+    if whole:
+        count = min(ix.problem.capacity[unit] for unit in units)
+        return tuple(f"{unit}{k}" for unit in units for k in range(count))
+    if not plan.cores[i]:
+        return tuple(f"{unit}0" for unit in units)
+    return tuple(f"{ix.unit_names[u]}{k}" for u, k in plan.cores[i])

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from phaze.cli import main as cli
+from phaze.errors import InfeasibleError, OutOfTimeError, Shortfall
+from phaze.runs.directory import load_run
+
+DESIGNS = {
+    "id": np.array(["a", "b", "c"]),
+    "tdp_w": np.array([100.0, 200.0, 300.0]),
+    "throughput_samples_per_s": np.array([1.0, 3.0, 2.0]),
+}
+
+
+@pytest.fixture
+def dse(monkeypatch, capfd):
+    """Runs one command line in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dse", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leave:
+            cli.main()
+        out, err = capfd.readouterr()
+        return leave.value.code, out, err
+
+    return call
+
+
+@dataclass(frozen=True)
+class Exploration:
+    document: object
+    designs: object
+
+
+@pytest.fixture
+def explorer(monkeypatch, document):
+    """An explorer that answers at once with the sample document and remembers what it was asked."""
+    api = ModuleType("phaze.explore.api")
+    api.asked = []
+
+    def explore(request, progress, clock):
+        api.asked.append(request)
+        progress.update("bounding", 1, 2, "")
+        return Exploration(document, DESIGNS)
+
+    def evaluate(task, architecture, *, tdp_margin=1.0):
+        api.asked.append((task, architecture))
+        return document.best
+
+    api.explore, api.evaluate = explore, evaluate
+    monkeypatch.setitem(sys.modules, "phaze.explore.api", api)
+    return api
+
+
+def test_help_is_fast_and_imports_nothing_heavy():
+    code = (
+        "import sys, phaze.cli.main as m; sys.argv = ['dse', '--help']\n"
+        "try: m.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = set('numpy pyomo onnx optuna pint pydantic pyarrow plotly networkx highspy'.split())\n"
+        "sys.stderr.write(' '.join(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "sweep" in done.stdout
+
+    def seconds():
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "phaze.cli.main", "--help"], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    # 0.3 s on an idle machine; the best of several, because this one may be busy.
+    assert min(seconds() for _ in range(5)) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rnu"], "No such command 'rnu'"),
+        (["run"], "--workload"),
+        (["run", "--workload", "gtp3", "--power", "400W"], "gpt3"),
+        (["run", "--workload", "gpt3", "--power", "400"], "--power '400' has no unit"),
+        (["run", "--workload", "gpt3", "--power", "4kg"], "400W"),
+        (["run", "--workload", "gpt3", "--power", "-4W"], "greater than zero"),
+        (["run", "--workload", "gpt3", "--area", "8cm"], "800mm2"),
+        (["run", "--workload", "gpt3", "--devices", "0"], "--devices"),
+        (["run", "--workload", "gpt3", "--objective", "throughputt"], "did you mean throughput"),
+        (["run", "--workload", "gpt3", "--mode", "decode"], "training, prefill"),
+        (["run", "--workload", "gpt3", "--time-limit", "soon"], "--time-limit 'soon'"),
+        (["run", "--workload", "gpt3", "--space", "defalt"], "default"),
+        (["run", "--workload", "gpt3", "--network", "nix.yaml"], "nix.yaml"),
+        (["run", "--workload", "gpt3", "--tdp-margin", "0"], "--tdp-margin"),
+        (["run", "--workload", "gpt3", "--tdp-margin", "nan"], "--tdp-margin"),
+        (["run", "--workload", "gpt3", "--gap", "nan"], "--gap"),
+        (["run", "--workload", "gpt3", "--node", "N4X"], "N5"),
+        (["run", "--workload", "nix.onnx"], "nix.onnx"),
+        (["run", "--workload", "nix.yaml"], "nix.yaml"),
+        (["evaluate", "--workload", "gpt3", "--arch", "h1000"], "h100"),
+        (["evaluate", "--workload", "gpt3", "--arch", "h100", "--recompute", "some"], "none, full"),
+        (["sweep", "--workload", "gpt3", "--objectives", "speed"], "throughput"),
+        (["sweep", "--workload", "gpt3", "--sampler", "grid"], "tpe, random, nsga2"),
+        (["pareto", "nix"], "no run at nix"),
+        (["explain", "clok"], "clock_hz"),
+        (["archs", "show", "a10"], "a100"),
+        (["spaces", "show", "defalt"], "default"),
+        (["workloads", "show", "gpt5"], "gpt3"),
+        (["solve", "placement", "nix.json"], "nix.json"),
+        (["solve", "schedule", "nix.json", "--method", "magic"], "critical-path"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_code_2(dse, explorer, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = dse(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("dse: ")
+    assert err.count("\n") == 1
+    assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_prints_tables_and_leaves_a_run_directory(dse, explorer, tmp_path, document):
+    code, out, err = dse("run", "-w", "gpt3", "--power", "400W", "--area", "8cm2", "--out", tmp_path / "r")
+    assert code == 0
+    assert "The best accelerator for gpt3" in out
+    assert str(tmp_path / "r") in err
+    request = explorer.asked[0]
+    assert request.budgets.power_w == 400.0
+    assert request.budgets.area_mm2 == pytest.approx(800.0)
+    assert request.task.devices == 1024
+    assert request.space.size == 283_500
+    assert request.time_limit_s == 60.0
+    stored = load_run(tmp_path / "r")
+    assert stored.manifest.command[:4] == ["dse", "run", "-w", "gpt3"]
+    assert set(stored.manifest.inputs_sha256) == {"workload", "space", "network"}
+    assert stored.best == document.best
+
+
+def test_json_prints_the_document_and_nothing_else(dse, explorer, tmp_path, document):
+    code, out, err = dse("run", "-w", "gpt3", "--json", "--quiet", "--out", tmp_path / "r")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads((tmp_path / "r" / "result.json").read_text())
+
+
+def test_the_default_folder_is_below_results(dse, explorer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dse("run", "-w", "gpt3")[0] == 0
+    assert [p.name.split("-")[0] for p in (tmp_path / "results").iterdir()] == ["gpt3"]
+
+
+def test_a_full_folder_is_refused_unless_resumed(dse, explorer, tmp_path):
+    (tmp_path / "x").write_text("mine")
+    code, _, err = dse("run", "-w", "gpt3", "--out", tmp_path)
+    assert code == 2
+    assert "--resume" in err
+    assert explorer.asked == []
+    assert dse("run", "-w", "gpt3", "--out", tmp_path, "--resume")[0] == 0
+    assert (tmp_path / "x").read_text() == "mine"
+
+
+def test_node_and_clock_are_fixed_in_the_space(dse, explorer, tmp_path):
+    dse("run", "-w", "gpt3", "--node", "N5", "--clock", "1.2GHz", "--out", tmp_path / "r")
+    fields = explorer.asked[0].space.base.fields
+    assert (fields["node"], fields["clock_hz"]) == ("N5", 1.2e9)
+
+
+def test_infeasible_says_what_falls_short_and_what_helps(dse, explorer, tmp_path):
+    def explore(request, progress, clock):
+        raise InfeasibleError("no design keeps 5 W", (Shortfall("power", 5, 41.7, "W", ("a newer node",)),))
+
+    explorer.explore = explore
+    code, out, err = dse("run", "-w", "gpt3", "--power", "5W", "--out", tmp_path / "r")
+    assert (code, out) == (3, "")
+    assert err.splitlines() == [
+        "dse: no design keeps 5 W",
+        "  power: given 5 W, smallest feasible 41.7 W",
+        "    - a newer node",
+    ]
+    assert not (tmp_path / "r").exists()
+
+
+def test_out_of_time_without_an_answer_is_exit_code_4(dse, explorer, tmp_path):
+    def explore(request, progress, clock):
+        raise OutOfTimeError("no answer within 1 s")
+
+    explorer.explore = explore
+    assert dse("run", "-w", "gpt3", "--out", tmp_path / "r")[0] == 4
+
+
+def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
+    def explore(request, progress, clock):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert clock.over
+        return Exploration(document, DESIGNS)
+
+    explorer.explore = explore
+    before = signal.getsignal(signal.SIGINT)
+    code, out, _ = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert code == 130
+    assert "The best accelerator" in out
+    assert load_run(tmp_path / "r").best == document.best
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
+    def explore(request, progress, clock):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+
+    explorer.explore = explore
+    code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert (code, out) == (130, "")
+    assert "interrupted" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_evaluate_and_compare(dse, explorer, document):
+    code, out, _ = dse("evaluate", "--arch", "a100", "-w", "gpt3", "--tensor-parallel", 8, "--json")
+    assert code == 0
+    assert json.loads(out)["tdp_w"] == document.best.tdp_w
+    task, chip = explorer.asked[0]
+    assert (task.fixed.tensor_parallel, chip.name) == (8, "a100")
+    code, out, _ = dse("compare", "--arch", "a100", "h100", "-w", "gpt3")
+    assert code == 0
+    assert "a100" in out
+    assert "h100" in out
+
+
+def test_pareto_exports_what_run_has_written(dse, explorer, tmp_path):
+    dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    code, out, _ = dse("pareto", tmp_path / "r")
+    assert code == 0
+    assert [line.split(",")[0] for line in out.splitlines()] == ["id", "a", "b"]
+    dse("pareto", tmp_path / "r", "--format", "svg", "--out", tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_text().startswith("<svg")
+    code, _, err = dse("pareto", tmp_path / "r", "--x", "area")
+    assert code == 2
+    assert "area_mm2" in err
+
+
+def test_sweep_runs_resumes_and_exports(dse, explorer, tmp_path, document):
+    def evaluate(task, architecture, *, tdp_margin):
+        explorer.asked.append(architecture)
+        cores = architecture.fields["tensor_cores"] * architecture.fields["tensor_core_rows"]
+        best = document.best.workloads["gpt3"].model_copy(update={"throughput_samples_per_s": float(cores)})
+        return document.best.model_copy(
+            update={"id": architecture.name, "tdp_w": cores / 10, "workloads": {"gpt3": best}}
+        )
+
+    explorer.evaluate = evaluate
+    sweep = ("sweep", "-w", "gpt3", "--power", "400W", "--out", tmp_path / "s", "--json")
+    code, out, _ = dse(*sweep, "--trials", 12)
+    assert code == 0
+    first = json.loads(out)
+    assert first["trials"] == 12
+    assert first["frontier"]
+    asked = len(explorer.asked)
+    code, out, _ = dse(*sweep, "--trials", 20, "--resume")
+    assert json.loads(out)["trials"] == 20
+    assert 0 < len(explorer.asked) - asked <= 8
+    code, out, _ = dse("pareto", tmp_path / "s", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["points"][0]["tensor_cores"] > 0
+
+
+def test_lists_have_the_built_in_things(dse):
+    assert {row["name"] for row in json.loads(dse("workloads", "--json")[1])} >= {"gpt3", "bert-large"}
+    assert {row["name"] for row in json.loads(dse("archs", "list", "--json")[1])} >= {"a100", "h100", "tpuv4"}
+    spaces = {row["name"]: row["architectures"] for row in json.loads(dse("spaces", "--json")[1])}
+    assert (spaces["default"], spaces["phaze"]) == (283_500, 29_360)
+    assert "source:" in dse("archs", "show", "TPU-v4")[1]
+    assert "name: gpt3" in dse("workloads", "show", "gpt3")[1]
+
+
+def test_explain_knows_words_fields_and_results(dse):
+    code, out, _ = dse("explain", "tdp")
+    assert code == 0
+    assert "HBM and links included" in " ".join(out.split())
+    assert dse("explain", "tdp_w")[1] == out
+    assert "source: " in dse("explain", "HBM-stacks")[1]
+    assert "result field of Breakdown" in dse("explain", "bubble_s")[1]
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert json.loads(dse("explain", "gap", "--json")[1])[0]["kind"] == "word"
+
+
+def test_version_and_schema(dse, document):
+    from phaze import __version__
+
+    assert dse("--version")[1] == f"phaze-dse {__version__}\n"
+    schema = json.loads(dse("schema")[1])
+    assert schema["$id"] == "phaze-result/1"
+    assert set(schema["properties"]) == set(json.loads(document.model_dump_json(by_alias=True)))
+
+
+def test_a_closed_pipe_is_no_error():
+    command = [sys.executable, "-m", "phaze.cli.main", "schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (0, b"")
+
+
+def test_no_color_and_narrow_pipes(monkeypatch):
+    from phaze.cli.output import console
+
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert console().width == 80
+    assert console().is_terminal is False

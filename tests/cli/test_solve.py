@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+SCHEDULE = {
+    "format": "dse-schedule/1",
+    "num_tensor_cores": 1,
+    "num_vector_cores": 1,
+    "core_pairing": False,
+    "ops": [
+        {"id": 0, "unit": "TC", "latency_s": 2.0, "parallel_latency_s": 2.0},
+        {"id": 1, "unit": "VC", "latency_s": 3.0, "parallel_latency_s": 3.0},
+        {"id": 2, "unit": "TC", "latency_s": 1.0, "parallel_latency_s": 1.0},
+    ],
+    "edges": [[0, 1]],
+}
+# placement.md's worked example: three layers, four devices, the answer is 53.25 s on two stages with d = 2.
+PLACEMENT = {
+    "format": "dse-placement/1",
+    "num_devices": 4,
+    "device_memory_bytes": 300,
+    "link_bandwidth_bytes_per_s": 40,
+    "microbatches_per_batch": 7,
+    "activation_recomputation": False,
+    "optimizer": "SGD",
+    "models": [
+        {
+            "tensor_parallel_width": 1,
+            "layers": [
+                {
+                    "id": i,
+                    "name": f"layer{i}",
+                    "forward_latency_s": forward,
+                    "backward_latency_s": backward,
+                    "parameter_bytes": parameters,
+                    "activation_bytes": activations,
+                    "is_tensor_parallel": False,
+                }
+                for i, (forward, backward, parameters, activations) in enumerate(
+                    [(1, 2, 40, 30), (2, 4, 60, 50), (1.5, 2.5, 20, 40)]
+                )
+            ],
+            "edges": [
+                {"source": 0, "target": 1, "boundary_bytes": 10},
+                {"source": 1, "target": 2, "boundary_bytes": 20},
+            ],
+        }
+    ],
+}
+
+
+def dse(*arguments) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "phaze.cli.main", "solve", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(document):
+        path = tmp_path / "instance.json"
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("method", ["exact", "ilp", "critical-path"])
+def test_schedule(write, method):
+    done = dse("schedule", write(SCHEDULE), "--method", method, "--time-limit", "20s", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    # Operator 2 runs beside operator 1: 2 s + 3 s.
+    assert answer["makespan_s"] == pytest.approx(5.0)
+    assert answer["lower_bound_s"] <= answer["makespan_s"] * (1 + 1e-9)
+    assert set(answer["starts_s"]) == {"0", "1", "2"}
+    assert answer["cores"]["1"] == ["VC0"]
+    assert answer["parallel"] == []
+    if method != "critical-path":
+        assert (answer["status"], answer["optimal"]) == ("optimal", True)
+
+
+def test_placement(write):
+    done = dse("placement", write(PLACEMENT), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert answer["time_per_batch_s"] == pytest.approx(53.25, rel=1e-12)
+    assert (answer["num_stages"], answer["data_parallel"], answer["tensor_parallel"]) == (2, 2, 1)
+    assert answer["stages"] == [{"layers": [0], "devices": 1}, {"layers": [1, 2], "devices": 1}]
+
+
+def test_a_placement_that_fits_nowhere_is_exit_code_3(write):
+    done = dse("placement", write({**PLACEMENT, "device_memory_bytes": 1}), "--json")
+    assert done.returncode == 3
+    answer = json.loads(done.stdout)
+    assert (answer["status"], answer["time_per_batch_s"], answer["stages"]) == ("infeasible", None, [])
+
+
+def test_without_json_it_reads_as_text(write):
+    done = dse("placement", write(PLACEMENT))
+    assert "time_per_batch_s: 53.25" in done.stdout
+    assert "layers 1 2, devices 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "document", "words"),
+    [
+        ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": "fast"}]}, "ops[0].latency_s"),
+        ("schedule", {**SCHEDULE, "edges": [[0, 9]]}, "edges[0]"),
+        ("schedule", {**SCHEDULE, "edges": [[0, 1], [1, 0]]}, "cycle"),
+        ("schedule", "{", "not valid JSON"),
+        ("schedule", '{"ops": [], "ops": []}', "twice"),
+        ("schedule", "[]", "expected an object"),
+        ("placement", {**PLACEMENT, "num_devices": 0}, "$.num_devices"),
+        ("placement", {**PLACEMENT, "models": []}, "$.models"),
+        ("placement", {**PLACEMENT, "optimizer": "Lion"}, "$.optimizer"),
+        ("placement", PLACEMENT["models"], "object"),
+    ],
+)
+def test_a_malformed_instance_names_file_and_path(write, verb, document, words):
+    path = write(document)
+    done = dse(verb, path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"dse: {path}")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_starts_within_a_second(write):
+    path = write(PLACEMENT)
+
+    def seconds():
+        start = time.perf_counter()
+        dse("placement", path)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(3)) < 1.0

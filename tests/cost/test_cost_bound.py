@@ -1,0 +1,153 @@
+"""The lower bound: never above a schedule, and tight where the order leaves no choice."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import numpy as np
+import pytest
+from cost_cases import NETWORK, chips, grid, product, tensor, transformer_layer, vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phaze.cost.bound import serial_blocks
+from phaze.cost.model import CostModel
+from phaze.workload.work import Pass, Traffic, Unit, Work
+
+TABLE = grid(
+    tensor_cores=(1, 2, 5),
+    tensor_core_rows=(16, 64),
+    vector_cores=(1, 3),
+    vector_core_alus=(64, 512),
+    hbm_stacks=(1, 6),
+    clock_hz=(0.5e9, 1.05e9),
+)
+
+
+def random_pass(seed):
+    """A random graph of operators of every unit."""
+    rng = random.Random(seed)
+    works, edges = [], []
+    for o in range(rng.randint(1, 14)):
+        side = rng.choice((32, 100, 512))
+        unit = rng.choice(list(Unit))
+        if unit is Unit.TENSOR:
+            work = tensor("t", product(side, 64, 2 * side))
+        elif unit is Unit.VECTOR:
+            work = vector("v", side * side, rng.choice((1, 20)))
+        elif unit is Unit.LINK:
+            work = Work("l", "all_reduce", unit, link_bytes=1e3 * side, link_group=4)
+        else:
+            gemm = product(side, 64, side, traffic=Traffic.FUSED)
+            work = Work(
+                "f", "attention", unit, (gemm,), vector_cycles=14.0 * side**2, stream_bytes=256.0 * side
+            )
+        works.append(work)
+        # mostly short steps back, so that some operators split the graph and some do not
+        edges += sorted({(rng.randrange(max(0, o - 3), o), o) for _ in range(rng.choice((0, 1, 2, 3))) if o})
+    return Pass(tuple(works), tuple(edges))
+
+
+def schedule(pass_, times, cores, rng):
+    """Makespan of a list schedule with random modes and priorities."""
+    waiting = {o: {a for a, b in pass_.edges if b == o} for o in range(len(pass_.works))}
+    free, running, now = dict(cores), [], 0.0
+    while waiting or running:
+        ready = [o for o, before in waiting.items() if not before]
+        rng.shuffle(ready)
+        for o in ready:
+            unit = pass_.works[o].unit
+            kinds = {Unit.TENSOR: ["TC"], Unit.VECTOR: ["VC"], Unit.LINK: ["LINK"]}.get(unit, ["TC", "VC"])
+            parallel = unit is not Unit.LINK and rng.random() < 0.5
+            need = {"TC": cores["TC"], "VC": cores["VC"]} if parallel else dict.fromkeys(kinds, 1)
+            if all(free[kind] >= count for kind, count in need.items()):
+                for kind, count in need.items():
+                    free[kind] -= count
+                heapq.heappush(running, (now + times[parallel][o], o, tuple(need.items())))
+                del waiting[o]
+        now, done, freed = heapq.heappop(running)
+        for kind, count in freed:
+            free[kind] += count
+        for before in waiting.values():
+            before.discard(done)
+    return now
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_no_schedule_beats_the_bound(seed):
+    rng, pass_ = random.Random(seed), random_pass(seed)
+    costs = CostModel(TABLE, NETWORK).costs(pass_)
+    rows = np.array(rng.sample(range(len(TABLE)), 6))
+    times, lower = costs.latencies(rows), costs.lower_s(rows)
+    for i, row in enumerate(rows):
+        cores = {"TC": TABLE["tensor_cores"][row], "VC": TABLE["vector_cores"][row], "LINK": 1}
+        for _ in range(3):
+            makespan = schedule(pass_, (times.single_s[i], times.parallel_s[i]), cores, rng)
+            layer_s = max(makespan, times.hbm_s[i], times.buffer_s[i])
+            assert lower[i] <= layer_s * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_blocks_are_serial_and_complete(seed):
+    pass_ = random_pass(seed)
+    blocks = serial_blocks(pass_)
+    order = [o for block in blocks for o in block]
+    assert sorted(order) == list(range(len(pass_.works)))
+    reach = np.linalg.matrix_power(np.eye(len(order)) + edge_matrix(pass_), len(order)) > 0
+    for i, block in enumerate(blocks):
+        later = [o for after in blocks[i + 1 :] for o in after]
+        assert reach[np.ix_(block, later)].all()
+
+
+def edge_matrix(pass_):
+    matrix = np.zeros((len(pass_.works),) * 2)
+    for a, b in pass_.edges:
+        matrix[a, b] = 1
+    return matrix
+
+
+def test_a_chain_is_bounded_exactly():
+    works = (
+        vector("norm", 10**6, 8),
+        tensor("up", product(1000, 256, 1024)),
+        Work("reduce", "all_reduce", Unit.LINK, link_bytes=1e6, link_group=4),
+        transformer_layer().works[4],
+        vector("add", 10**6, 1),
+    )
+    chain = Pass(works, tuple((i, i + 1) for i in range(4)))
+    costs = CostModel(TABLE, NETWORK).costs(chain)
+    times = costs.latencies(np.arange(len(TABLE)))
+    exact = np.minimum(times.single_s, times.parallel_s).sum(axis=1)
+    np.testing.assert_allclose(costs.lower_s(np.arange(len(TABLE))), np.maximum(exact, times.buffer_s))
+
+
+def test_parallel_projections_are_bounded_by_core_time():
+    # three equal products on one core: the longest path sees one, the cores must do all three
+    one = chips(tensor_cores=1)
+    costs = CostModel(one, NETWORK).costs(
+        Pass(tuple(tensor(name, product(2048, 2048, 2048)) for name in "qkv"), ())
+    )
+    single = costs.latencies(np.array([0])).single_s[0]
+    assert costs.lower_s(np.array([0]))[0] == pytest.approx(single.sum())
+
+
+def test_many_passes_at_once_equal_one_by_one():
+    passes = [transformer_layer(), random_pass(1), Pass((), ()), random_pass(2)]
+    model = CostModel(TABLE, NETWORK)
+    costs, rows = [model.costs(p) for p in passes], np.arange(len(TABLE))[::-1]
+    together = model.lower_s(costs, rows)
+    for i, one in enumerate(costs):
+        np.testing.assert_allclose(together[:, i], one.lower_s(rows), rtol=1e-14)
+
+
+def test_many_clocks_keep_the_bound_below_and_close():
+    clocks = np.linspace(0.5e9, 1.3e9, 200)
+    layer = transformer_layer()
+    costs = CostModel(chips(clock_hz=clocks), NETWORK).costs(layer)
+    bound = costs.lower_s(np.arange(200))
+    for row in (0, 57, 199):
+        alone = CostModel(chips(clock_hz=clocks[row]), NETWORK).costs(layer).lower_s(np.array([0]))[0]
+        assert 0.93 * alone <= bound[row] <= alone * (1 + 1e-12)

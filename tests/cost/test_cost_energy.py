@@ -1,0 +1,67 @@
+"""Energy of passes and the optimizer step against hand counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cost_cases import NETWORK, chips, product, tensor, transformer_layer
+
+from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.cost.model import CostModel
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.power import power_parts_w
+from phaze.workload.work import Pass
+from phaze.workload.workload import Numerics
+
+ADAM = Numerics(18.0, 4.0, 30.0, 20.0)
+
+
+def test_events_of_a_layer_by_hand():
+    table, layer = chips(global_buffer_bytes=[2**26, 2**27]), transformer_layer()
+    events = pass_events(CostModel(table, NETWORK).costs(layer), np.array([0, 1]))
+    t, h = 512, 256
+    assert events.macs == 12 * t * h * h + 2 * t * t * h
+    assert events.alu_cycles == t * h * (8 + 1 + 4 * 18) + 14 * 4 * t * t
+    assert events.link_bytes == pytest.approx(2 * 2 * 3 / 4 * 2 * t * h)
+    tensors = 4 * t * h * 6 + 8 * t * h  # norm, add, gelu (4 x) read and write; attention's four tensors
+    products = 2 * (4 * (2 * t * h + h * h) + 2 * (5 * t * h + 4 * h * h))
+    np.testing.assert_allclose(events.hbm_bytes, tensors + products)
+    assert (events.buffer_bytes >= products).all()
+
+
+def test_full_activity_is_the_power_at_full_load():
+    # one second of every unit at its peak costs what the TDP formula says, part by part
+    table = chips(tensor_cores=[8, 64], tensor_core_columns=[128, 32], clock_hz=[1.05e9, 0.8e9])
+    parts = power_parts_w(table)
+    busy = Events(macs=macs(table) * table["clock_hz"])
+    np.testing.assert_allclose(dynamic_j(busy, table), parts["mac"] + parts["operands"])
+    busy = Events(alu_cycles=0.5 * vector_alus(table) * table["clock_hz"])
+    np.testing.assert_allclose(dynamic_j(busy, table), parts["vector"])
+    busy = Events(hbm_bytes=hbm_bandwidth_bytes_per_s(table))
+    np.testing.assert_allclose(dynamic_j(busy, table), parts["hbm"])
+    busy = Events(link_bytes=0.5 * 2 * table["link_bandwidth_bytes_per_s"])
+    np.testing.assert_allclose(dynamic_j(busy, table), parts["link"])
+    np.testing.assert_allclose(
+        static_w(table), parts["background"] + parts["leakage"] + parts["hbm_background"]
+    )
+
+
+def test_events_add_and_scale():
+    table = chips()
+    costs = CostModel(table, NETWORK).costs(Pass((tensor("p", product(512, 512, 512)),), ()))
+    events = pass_events(costs, np.array([0]))
+    twice = events + events
+    np.testing.assert_allclose(dynamic_j(twice, table), 2 * dynamic_j(events, table))
+    np.testing.assert_allclose(dynamic_j(events * 3, table), 3 * dynamic_j(events, table))
+
+
+def test_optimizer_is_bound_by_hbm_or_by_arithmetic():
+    table = chips(
+        vector_cores=[1, 64], vector_core_alus=[64, 2048], clock_hz=1e9, hbm_bandwidth_bytes_per_s=1e12
+    )
+    step = 1e9 * optimizer_s_per_parameter(table, ADAM)
+    np.testing.assert_allclose(step, [1e9 * 20 / 64 / 1e9, 1e9 * 30 / 1e12], rtol=1e-8)
+    events = optimizer_events(1e9, ADAM)
+    assert events.hbm_bytes == 30e9
+    assert events.alu_cycles == 20e9

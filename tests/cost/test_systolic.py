@@ -1,0 +1,132 @@
+"""Systolic arrays against hand counts, an independent brute force and SCALE-Sim."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phaze.cost.systolic import (
+    Dataflow,
+    fill_cycles,
+    gemm_cycles,
+    scalesim_cycles,
+    split_gemm_cycles,
+    splits,
+)
+from phaze.workload.work import Gemm
+
+sides = st.integers(1, 700)
+arrays = st.sampled_from([(8, 8), (16, 128), (128, 16), (128, 128), (100, 36)])
+
+
+def product(m, k, n, groups=1):
+    return Gemm(groups, m, k, n, 2.0 * groups * m * k, 2.0 * groups * k * n, 2.0 * groups * m * n)
+
+
+gemms = st.builds(product, sides, sides, sides, st.integers(1, 5))
+
+
+def test_4096_cube_on_one_128_array():
+    assert gemm_cycles(product(4096, 4096, 4096), 128, 128) == [32 * 32 * 4096]
+    assert fill_cycles(128, 128) == 128 + 127 + 127
+
+
+def test_edge_tiles_count_whole_and_short_streams_wait_for_weights():
+    assert gemm_cycles(product(1000, 129, 1000), 128, 128) == [2 * 8 * 1000]
+    assert gemm_cycles(product(1000, 129, 129), 128, 128) == [2 * 8 * 129]  # streaming the short side
+    # one row against 128-row tiles: loading weights takes longer than using them, so the other operand
+    # is better kept in the array while 1000 columns stream past it
+    assert gemm_cycles(product(1, 128, 1000), 128, 128) == [1000]
+    assert gemm_cycles(product(1, 512, 64), 128, 128) == [4 * 128]
+
+
+def test_groups_have_their_own_weights():
+    assert gemm_cycles(product(512, 64, 512, groups=16), 128, 128) == [16 * 4 * 512]
+
+
+def brute_force(gemm, rows, columns, cores):
+    """Every integer split of the streamed side and of the list of stationary tiles."""
+    best = math.inf
+    for streamed, stationary in ((gemm.m, gemm.n), (gemm.n, gemm.m)):
+        tiles = gemm.groups * math.ceil(stationary / columns)
+        for pieces, lists in itertools.product(range(1, cores + 1), repeat=2):
+            if pieces * lists <= cores:
+                longest = math.ceil(tiles / lists) * max(math.ceil(streamed / pieces), rows)
+                best = min(best, longest * math.ceil(gemm.k / rows))
+    return best
+
+
+@given(gemms, arrays, st.integers(1, 24))
+def test_split_is_the_best_of_all_splits(gemm, array, cores):
+    assert split_gemm_cycles(gemm, *array, splits(cores)) == [brute_force(gemm, *array, cores)]
+
+
+@given(gemms, arrays, st.integers(1, 300))
+def test_many_cores_are_never_slower_than_one_nor_better_than_ideal(gemm, array, cores):
+    one = gemm_cycles(gemm, *array)[0]
+    many = split_gemm_cycles(gemm, *array, splits(cores))[0]
+    assert one / cores <= many * (1 + 1e-12)
+    assert many <= one
+    assert many * cores * array[0] * array[1] >= gemm.macs  # utilisation at most one
+
+
+def test_all_architectures_at_once_equals_one_by_one():
+    gemm = product(777, 1600, 6400, 3)
+    cores, rows, columns = (
+        np.array(c) for c in zip(*itertools.product((1, 3, 8, 256), (16, 128), (32, 256)), strict=True)
+    )
+    together = split_gemm_cycles(gemm, rows, columns, splits(cores))
+    alone = [
+        split_gemm_cycles(gemm, r, c, splits(n))[0] for n, r, c in zip(cores, rows, columns, strict=True)
+    ]
+    np.testing.assert_array_equal(together, alone)
+
+
+def scalesim_rows():
+    folder = os.environ.get("DSE_DATA")
+    if not folder:
+        pytest.skip("DSE_DATA is unset")
+    paths = sorted(Path(folder).rglob("systolic_scalesim_compute_cycles.csv"))
+    if not paths:
+        pytest.skip("no SCALE-Sim table in DSE_DATA")
+    with paths[0].open() as file:
+        return list(csv.DictReader(file))
+
+
+def shapes(row):
+    gemm = product(int(row["M"]), int(row["K"]), int(row["N"]))
+    return gemm, int(row["array_rows"]), int(row["array_cols"])
+
+
+@pytest.mark.data
+def test_scalesim_rows_exactly():
+    table = scalesim_rows()
+    assert len(table) > 1000
+    for row in table:
+        gemm, rows, columns = shapes(row)
+        cycles = scalesim_cycles(Dataflow(row["dataflow"]), gemm, rows, columns)
+        assert cycles == int(row["compute_cycles"])
+
+
+@pytest.mark.data
+def test_overlapped_weights_never_lose_to_scalesim_weight_stationary():
+    for gemm, rows, columns in map(shapes, scalesim_rows()):
+        if gemm.m >= rows:  # shorter streams wait for the weights of a next tile that may not exist
+            ours = gemm_cycles(gemm, rows, columns)[0] + fill_cycles(rows, columns)
+            assert ours <= scalesim_cycles(Dataflow.WEIGHT_STATIONARY, gemm, rows, columns)
+
+
+@given(gemms, arrays)
+def test_a_single_long_stream_agrees_with_scalesim(gemm, array):
+    rows, columns = array
+    one_tile = product(max(gemm.m, rows, columns), min(gemm.k, rows), min(gemm.n, columns))
+    closed = scalesim_cycles(Dataflow.WEIGHT_STATIONARY, one_tile, rows, columns)
+    assert gemm_cycles(one_tile, rows, columns)[0] + fill_cycles(rows, columns) <= closed

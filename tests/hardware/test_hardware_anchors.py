@@ -1,0 +1,306 @@
+"""Area and power against published dies, worked examples and an independent scalar implementation.
+
+The worked examples leave out the 1.5 W that each HBM stack draws in the background, so they are compared with
+the TDP less that part.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phaze.hardware.architecture import Architecture, load_architecture, to_table
+from phaze.hardware.area import area_mm2, area_parts_mm2
+from phaze.hardware.derived import peak_flops_per_s
+from phaze.hardware.fields import default_values
+from phaze.hardware.power import power_parts_w, tdp_w
+
+MIB = 1 << 20
+# logic, sram, energy, leakage, nominal GHz
+NODES = {
+    "N16": (2.55, 2.40, 1.45, 0.8, 1.0),
+    "N12": (2.50, 2.40, 1.40, 0.8, 1.35),
+    "N7": (1.0, 1.0, 1.0, 1.0, 1.3),
+    "N6": (0.85, 0.95, 0.95, 1.0, 1.4),
+    "N5": (0.645, 0.78, 0.82, 1.1, 1.5),
+    "N4": (0.60, 0.78, 0.78, 1.1, 1.55),
+    "N3": (0.45, 0.76, 0.66, 1.15, 1.7),
+}
+SITE_MM2 = {"HBM2": 11.5, "HBM2e": 14, "HBM3": 15, "HBM3e": 15, "HBM4": 17}
+HBM_PJ = {"HBM2": 4.5, "HBM2e": 4.5, "HBM3": 4.3, "HBM3e": 4.0, "HBM4": 3.5}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Structural inputs of one chip: physical units, MiB, GB/s (links: both directions), GHz."""
+
+    node: str
+    arrays: int
+    rows: int
+    columns: int
+    alus: int
+    int32: int
+    fp64: int
+    registers: float
+    local: float
+    buffer: float
+    cache: bool
+    sites: int
+    generation: str
+    hbm: float
+    links: float
+    clock: float
+    simt: bool = False
+    enabled: tuple[int, int] = (1, 1)
+    links_on_die: float | None = None
+
+
+CHIPS = {
+    "TPUv2": Chip("N16", 2, 128, 128, 4096, 0, 0, 0.25, 32, 0, False, 4, "HBM2", 700, 496, 0.70),
+    "TPUv3": Chip("N16", 4, 128, 128, 4096, 0, 0, 0.25, 32, 0, False, 4, "HBM2", 900, 656, 0.94),
+    "TPUv4i": Chip("N7", 4, 128, 128, 2048, 0, 0, 0.13, 16, 128, False, 2, "HBM2", 614, 200, 1.05),
+    "TPUv4": Chip("N7", 8, 128, 128, 4096, 0, 0, 0.25, 42, 128, False, 4, "HBM2", 1200, 600, 1.05),
+    "V100": Chip(
+        "N12", 672, 8, 8, 5376, 5376, 2688, 21, 10.5, 6, True, 4, "HBM2", 900, 332, 1.38, True, (80, 84)
+    ),
+    "A100": Chip(
+        "N7", 512, 16, 16, 8192, 8192, 4096, 32, 24, 48, True, 6, "HBM2e", 1555, 664, 1.29, True, (108, 128)
+    ),
+    "H100": Chip(
+        "N4", 576, 32, 16, 18432, 9216, 9216, 36, 36, 60, True, 6, "HBM3", 3350, 1028, 1.45, True, (132, 144)
+    ),
+    "MI210": Chip(
+        *(
+            "N6",
+            448,
+            16,
+            8,
+            7168,
+            7168,
+            7168,
+            56,
+            8.75,
+            8,
+            True,
+            4,
+            "HBM2e",
+            1638,
+            364,
+            1.40,
+            True,
+            (104, 112),
+        ),
+        links_on_die=863,
+    ),
+}
+EXAMPLE = Chip("N5", 8, 128, 128, 4096, 0, 0, 0.25, 32, 128, False, 6, "HBM3", 4900, 900, 1.2)
+
+
+def architecture(chip: Chip) -> Architecture:
+    on, total = chip.enabled
+    fields = {
+        "node": chip.node,
+        "tensor_cores": chip.arrays * on // total,
+        "tensor_core_rows": chip.rows,
+        "tensor_core_columns": chip.columns,
+        "vector_cores": 1,
+        "vector_core_alus": chip.alus * on // total,
+        "int32_alus": chip.int32 * on // total,
+        "fp64_alus": chip.fp64 * on // total,
+        "register_bytes": chip.registers * MIB * on / total,
+        "local_buffer_bytes": chip.local * MIB * on / total,
+        "global_buffer_bytes": int(chip.buffer * MIB),
+        "global_buffer_kind": "cache" if chip.cache else "scratchpad",
+        "hbm_stacks": chip.sites,
+        "hbm_generation": chip.generation,
+        "hbm_bandwidth_bytes_per_s": chip.hbm * 1e9,
+        "link_bandwidth_bytes_per_s": chip.links * 1e9 / 2,
+        "clock_hz": chip.clock * 1e9,
+        "simt": chip.simt,
+        "enabled_fraction": on / total,
+    }
+    if chip.links_on_die is not None:
+        fields["link_on_die_bytes_per_s"] = chip.links_on_die * 1e9 / 2
+    return Architecture(name="chip", fields={**default_values(), **fields})
+
+
+def table_of(*chips: Chip):
+    return to_table([architecture(chip) for chip in chips])
+
+
+def by_hand(chip: Chip) -> tuple[float, float]:
+    """Area in mm2 and power in W without HBM background, written down a second time, scalar by scalar."""
+    logic, sram, energy, leak, nominal = NODES[chip.node]
+    core = logic * 1e-6 * (
+        700 * chip.arrays * chip.rows * chip.columns
+        + chip.alus * (1000 + 11100 * chip.simt)
+        + 330 * chip.int32
+        + 4000 * chip.fp64
+    ) + sram * (3.0 * chip.registers + 2.5 * chip.local + (2.0 if chip.cache else 0.88) * chip.buffer)
+    on_die = chip.links if chip.links_on_die is None else chip.links_on_die
+    io = chip.sites * SITE_MM2[chip.generation] * (0.6 + 0.4 * logic) + 0.05 * on_die * (0.5 + 0.5 * logic)
+    area = 1.5 * core + io + 15 * logic
+    v2 = max(0.75, 0.65 + 0.35 * chip.clock / nominal) ** 2
+    on = chip.enabled[0] / chip.enabled[1]
+    macs = chip.arrays * chip.rows * chip.columns * on
+    # GHz x pJ = mW
+    array = macs * chip.clock * (0.60 + 0.10 * (16 / chip.columns + 64 / chip.rows)) * energy * v2 * 1e-3
+    vector = chip.alus * on * chip.clock * 8 * 0.5 * energy * v2 * 1e-3
+    chip_w = (array + vector + area * 0.067 * chip.clock * v2 + area * 0.06 * leak) / 0.9
+    return area, chip_w + chip.hbm * 8 * HBM_PJ[chip.generation] * 1e-3 + chip.links * 8 * 6 * 0.5 * 1e-3
+
+
+def without_hbm_background(table):
+    return tdp_w(table) - power_parts_w(table)["hbm_background"]
+
+
+@pytest.mark.parametrize(
+    ("name", "area", "power"),
+    [
+        ("TPUv2", 551, 124),
+        ("TPUv4i", 349, 126),
+        ("V100", 908, 371),
+        ("A100", 825, 419),
+        ("TPUv3", 653, 214),
+        ("TPUv4", 562, 238),
+        ("H100", 920, 676),
+        ("MI210", 600, 304),
+    ],
+)
+def test_validation_table(name, area, power):
+    table = table_of(CHIPS[name])
+    assert area_mm2(table)[0] == pytest.approx(area, abs=0.6)
+    assert without_hbm_background(table)[0] == pytest.approx(power, abs=0.7)
+
+
+@pytest.mark.parametrize(
+    ("name", "area", "power"),
+    [
+        ("tpuv2", 551, 124),
+        ("tpuv4i", 349, 126),
+        ("v100", 908, 371),
+        ("a100", 825, 419),
+        ("tpuv3", 653, 214),
+        ("tpuv4", 562, 238),
+        ("h100", 920, 676),
+        ("mi210", 600, 304),
+    ],
+)
+def test_templates_give_the_validated_figures(name, area, power):
+    table = to_table([load_architecture(name)])
+    assert area_mm2(table)[0] == pytest.approx(area, rel=0.002)
+    # The templates count only links between accelerators as active, the validation also the host's.
+    assert without_hbm_background(table)[0] == pytest.approx(power, rel=0.01)
+
+
+def test_a100_parts():
+    table = table_of(CHIPS["A100"])
+    area = {name: part[0] for name, part in area_parts_mm2(table).items()}
+    assert area["mac"] == pytest.approx(91.8, abs=0.06)
+    assert area["lane"] + area["int32"] + area["fp64"] == pytest.approx(27.3, abs=0.06)
+    assert area["registers"] == pytest.approx(96.0, abs=0.06)
+    assert area["local"] == pytest.approx(60.0, abs=0.06)
+    assert area["global"] == pytest.approx(96.0, abs=0.06)
+    assert area["simt"] == pytest.approx(90.9, abs=0.06)
+    assert area["hbm_phy"] + area["link"] == pytest.approx(117.2, abs=0.06)
+    assert area["misc"] == pytest.approx(15.0)
+    assert area["overhead"] == pytest.approx(231.0, abs=0.06)
+    power = {name: part[0] for name, part in power_parts_w(table).items()}
+    expected = {
+        "mac": 94.6,
+        "operands": 78.8,
+        "vector": 39.4,
+        "background": 78.8,
+        "leakage": 55.0,
+        "hbm": 56.0,
+        "link": 15.9,
+        "hbm_background": 9.0,
+    }
+    assert power == pytest.approx(expected, abs=0.06)
+
+
+def test_tpuv4_parts():
+    table = table_of(CHIPS["TPUv4"])
+    area = {name: part[0] for name, part in area_parts_mm2(table).items()}
+    assert area["mac"] == pytest.approx(91.8, abs=0.06)
+    assert area["lane"] == pytest.approx(4.1, abs=0.06)
+    assert area["local"] == pytest.approx(105, abs=0.06)
+    assert area["global"] == pytest.approx(112.6, abs=0.06)
+    assert area["hbm_phy"] + area["link"] == pytest.approx(76.0, abs=0.06)
+    assert area["overhead"] == pytest.approx(157.1, abs=0.06)
+    power = {name: part[0] for name, part in power_parts_w(table).items()}
+    expected = {
+        "mac": 79.8,
+        "operands": 8.3,
+        "vector": 16.6,
+        "background": 38.2,
+        "leakage": 37.5,
+        "hbm": 43.2,
+        "link": 14.4,
+        "hbm_background": 6.0,
+    }
+    assert power == pytest.approx(expected, abs=0.06)
+
+
+def test_example_design_at_5_nm():
+    table = table_of(EXAMPLE)
+    assert area_mm2(table)[0] == pytest.approx(443, abs=0.5)
+    assert without_hbm_background(table)[0] == pytest.approx(354, abs=0.6)
+    assert peak_flops_per_s(table)[0] == pytest.approx(315e12, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("size", "arrays", "power"), [(256, 2, 351), (64, 32, 362), (32, 128, 378), (16, 512, 409)]
+)
+def test_small_arrays_pay_for_operand_delivery(size, arrays, power):
+    table = table_of(replace(EXAMPLE, arrays=arrays, rows=size, columns=size))
+    assert without_hbm_background(table)[0] == pytest.approx(power, abs=0.6)
+
+
+chips = st.builds(
+    Chip,
+    node=st.sampled_from(list(NODES)),
+    arrays=st.integers(1, 512),
+    rows=st.sampled_from([8, 16, 100, 256]),
+    columns=st.sampled_from([8, 16, 100, 256]),
+    alus=st.integers(1, 20000),
+    int32=st.integers(0, 9000),
+    fp64=st.integers(0, 9000),
+    registers=st.floats(0, 64),
+    local=st.floats(0, 64),
+    buffer=st.integers(0, 256),
+    cache=st.booleans(),
+    sites=st.integers(1, 8),
+    generation=st.sampled_from(list(SITE_MM2)),
+    hbm=st.floats(100, 8000),
+    links=st.floats(0, 2000),
+    clock=st.floats(0.1, 2.0),
+    simt=st.booleans(),
+    links_on_die=st.none() | st.floats(0, 2000),
+)
+
+
+@given(st.lists(chips, min_size=1, max_size=4))
+def test_equals_the_scalar_implementation(several):
+    table = table_of(*several)
+    area, power = np.array([by_hand(chip) for chip in several]).T
+    np.testing.assert_allclose(area_mm2(table), area, rtol=1e-12)
+    np.testing.assert_allclose(without_hbm_background(table), power, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [
+        ("tpuv2", 46),
+        ("tpuv3", 123),
+        ("tpuv4", 275),
+        ("tpuv4i", 138),
+        ("v100", 125),
+        ("a100", 312),
+        ("h100", 989),
+    ],
+)
+def test_peak_rate_is_the_published_one(name, tflops):
+    assert peak_flops_per_s(to_table([load_architecture(name)]))[0] == pytest.approx(tflops * 1e12, rel=0.004)

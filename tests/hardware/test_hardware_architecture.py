@@ -1,0 +1,153 @@
+"""Templates, files and tables hold the same architectures."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phaze.errors import InputError
+from phaze.hardware.architecture import (
+    dump_yaml,
+    from_table,
+    list_architectures,
+    load_architecture,
+    parse_architecture,
+    to_table,
+)
+from phaze.hardware.catalogue import Catalogue, packaged
+from phaze.hardware.derived import (
+    hbm_bandwidth_bytes_per_s,
+    hbm_capacity_bytes,
+    local_buffer_bytes_per_core,
+    register_bytes,
+)
+from phaze.hardware.fields import field_table
+from phaze.yaml_file import read_yaml
+
+NAMES = list_architectures()
+
+
+def test_all_asked_for_are_there():
+    asked = {
+        "tpuv2",
+        "tpuv3",
+        "tpuv4",
+        "tpuv4i",
+        "v100",
+        "a100",
+        "a100-80gb",
+        "h100",
+        "mi210",
+        "phaze-reference",
+    }
+    assert asked <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_of_a_template_has_a_source(name):
+    content = read_yaml(packaged(Catalogue.ARCHITECTURE)[name])
+    assert content["name"] == name
+    entries = {**content["fields"], **{k: content[k] for k in content if k.startswith("published_")}}
+    assert all(entry["source"] for entry in entries.values())
+    assert load_architecture(name).sources.keys() == entries.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trips(name, tmp_path):
+    architecture = load_architecture(name)
+    path = tmp_path / "again.yaml"
+    path.write_text(dump_yaml(architecture), encoding="utf-8")
+    assert load_architecture(path) == architecture
+    assert from_table(to_table([architecture]), 0, name).fields == architecture.fields
+    assert pickle.loads(pickle.dumps(architecture)) == architecture
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("A100", "a100"),
+        ("TPUv4", "tpuv4"),
+        ("tpu-v4", "tpuv4"),
+        ("TPU v4", "tpuv4"),
+        ("H100-SXM", "h100"),
+        ("phaze", "phaze-reference"),
+    ],
+)
+def test_spellings_and_aliases(spelling, name):
+    assert load_architecture(spelling).name == name
+
+
+def test_aliases_are_unique():
+    taken = [alias for name in NAMES for alias in (*load_architecture(name).aliases, name)]
+    assert len(set(taken)) == len(taken)
+
+
+def test_unknown_name_gets_the_nearest():
+    with pytest.raises(InputError, match=r"near: .*h100"):
+        load_architecture("h10")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_architecture("my/absent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("schema_version: 2\nname: x\n", "schema_version: Input should be 1, found 2"),
+        ("schema_version: 1\nname: x\ncores: 4\n", "cores: Extra inputs are not permitted, found 4"),
+        (
+            "schema_version: 1\nname: x\nfields: {tensor_core: 4}\n",
+            "fields.tensor_core: no hardware field is named",
+        ),
+        ("schema_version: 1\nname: x\nfields: {clock_hz: 1GB}\n", "fields.clock_hz: '1GB' is not a quantity"),
+        (
+            "schema_version: 1\nname: x\nfields: {clock_hz: {value: 1}}\n",
+            "a mapping of exactly value and source",
+        ),
+        ("schema_version: 1\nname: x\npublished_tdp_w: lots\n", "published_tdp_w: 'lots' is not a quantity"),
+        ("[1, 2]", "valid dictionary"),
+    ],
+)
+def test_faulty_files_are_one_clear_line(text, message):
+    with pytest.raises(InputError) as caught:
+        parse_architecture(text, "my.yaml")
+    assert str(caught.value).startswith("my.yaml")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_not_given_keep_their_defaults():
+    architecture = parse_architecture(
+        "schema_version: 1\nname: x\nfields: {global_buffer_bytes: 64MiB}\n", "x"
+    )
+    assert architecture.value("global_buffer_bytes") == 64 << 20
+    assert architecture.value("tensor_cores") == field_table()["tensor_cores"].default
+    assert architecture.value("peak_clock_hz") is None
+
+
+def test_replace_checks_and_drops_published_figures():
+    faster = load_architecture("a100").replace("a100-fast", clock_hz="1.4GHz")
+    assert faster.value("clock_hz") == 1.4e9
+    assert faster.published_tdp_w is None
+    with pytest.raises(InputError):
+        faster.replace("x", clock_hz=-1)
+
+
+def test_derived_figures_and_overrides():
+    a100, reference = to_table([load_architecture("a100")]), to_table([load_architecture("phaze-reference")])
+    assert hbm_bandwidth_bytes_per_s(a100)[0] == 1555e9
+    assert hbm_capacity_bytes(a100)[0] == 40 * 2**30
+    assert local_buffer_bytes_per_core(a100)[0] == 48 * 1024
+    assert hbm_bandwidth_bytes_per_s(reference)[0] == 4 * 461e9
+    assert local_buffer_bytes_per_core(reference)[0] == 256 * 1024
+    assert register_bytes(reference)[0] == 32 * 8 * 128 * 128 + 12 * 2 * 128
+
+
+@given(st.integers(1, 64), st.integers(1, 64))
+def test_local_buffer_is_at_least_one_kib(rows, columns):
+    architecture = load_architecture("phaze-reference").replace(
+        "x", tensor_core_rows=rows, tensor_core_columns=columns
+    )
+    expected = max(1024.0, rows * columns * 16.0)
+    assert np.isclose(local_buffer_bytes_per_core(to_table([architecture]))[0], expected)

@@ -1,0 +1,197 @@
+"""Budgets, physical limits, clock under a power cap, energy, network; properties of area and power."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from phaze.errors import InputError
+from phaze.hardware.architecture import Architecture, load_architecture, to_table
+from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
+from phaze.hardware.budgets import Demand, Limit, over_budget, shortfalls, smallest_demand, within_budget
+from phaze.hardware.derived import nominal_clock_hz
+from phaze.hardware.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
+from phaze.hardware.fields import default_values, field_table
+from phaze.hardware.network import list_networks, load_network
+from phaze.hardware.power import energy_constants, power_parts_w, tdp_w
+from phaze.hardware.space_file import load_space
+
+architectures = st.builds(
+    lambda **fields: Architecture(name="any", fields={**default_values(), **fields}),
+    tensor_cores=st.integers(1, 512),
+    tensor_core_rows=st.integers(4, 512),
+    tensor_core_columns=st.integers(4, 512),
+    vector_cores=st.integers(1, 128),
+    vector_core_alus=st.integers(1, 4096),
+    int32_alus=st.integers(0, 10000),
+    fp64_alus=st.integers(0, 10000),
+    global_buffer_bytes=st.integers(0, 1 << 29),
+    global_buffer_kind=st.sampled_from(field_table()["global_buffer_kind"].choices),
+    hbm_generation=st.sampled_from(field_table()["hbm_generation"].choices),
+    hbm_stacks=st.integers(1, 12),
+    link_bandwidth_bytes_per_s=st.floats(0, 2e12),
+    node=st.sampled_from(field_table()["node"].choices),
+    precision=st.sampled_from(field_table()["precision"].choices),
+    clock_hz=st.floats(0.2e9, 2.5e9),
+    n_dies=st.integers(1, 4),
+    simt=st.booleans(),
+    enabled_fraction=st.floats(0.5, 1.0),
+)
+MORE = {
+    "tensor_cores": (1, True),
+    "tensor_core_rows": (1, True),
+    "tensor_core_columns": (1, True),
+    "vector_cores": (1, True),
+    "vector_core_alus": (1, True),
+    "int32_alus": (1, True),
+    "fp64_alus": (1, True),
+    "global_buffer_bytes": (1 << 20, True),
+    "hbm_stacks": (1, True),
+    "link_bandwidth_bytes_per_s": (1e9, True),
+    "n_dies": (1, True),
+    "clock_hz": (1e6, False),
+}
+
+
+@pytest.mark.parametrize("field", list(MORE))
+@settings(max_examples=30, deadline=None)
+@given(architecture=architectures)
+def test_more_of_anything_takes_more_area_and_power(field, architecture):
+    step, grows = MORE[field]
+    more = architecture.replace("more", **{field: architecture.fields[field] + step})
+    table = to_table([architecture, more])
+    area, power = area_mm2(table), tdp_w(table)
+    assert area[1] > area[0] if grows else area[1] == area[0]
+    assert power[1] > power[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(architectures, min_size=1, max_size=4), st.floats(20, 3000), st.floats(1.0, 2.5))
+def test_fit_clock_keeps_the_cap_and_cannot_go_higher(several, power_w, margin):
+    table = to_table(several)
+    clock, limit = fit_clock(table, power_w, margin), clock_limit_hz(table)
+    lowest = tdp_w(table.replace(clock_hz=LOWEST_SHARE * nominal_clock_hz(table)), margin)
+    fits = ~np.isnan(clock)
+    np.testing.assert_array_equal(fits, lowest <= power_w)
+    assume(fits.any())
+    chosen = table.replace(clock_hz=clock).take(np.flatnonzero(fits))
+    assert (tdp_w(chosen, margin) <= power_w).all()
+    assert (clock[fits] <= limit[fits]).all()
+    higher = chosen.replace(clock_hz=chosen["clock_hz"] * (1 + 2e-9))
+    at_limit = chosen["clock_hz"] == limit[fits]
+    assert (at_limit | (tdp_w(higher, margin) > power_w * (1 - 1e-12))).all()
+
+
+def test_clock_limit_of_chips_and_designs():
+    names = ["phaze-reference", "a100", "tpuv4", "v100"]
+    limit = clock_limit_hz(to_table([load_architecture(name) for name in names]))
+    # nominal N7; nominal N7, below the A100's peak; TPU v4's peak; V100 sustains more than nominal N12
+    np.testing.assert_allclose(limit, [1.30e9, 1.30e9, 1.05e9, 1.38e9])
+
+
+def test_budgets_and_demands():
+    table = load_space().table(slice(0, None, 97))
+    area, power = area_mm2(table), tdp_w(table, 1.2)
+    masks = over_budget(table, 300.0, 400.0, 1.2)
+    np.testing.assert_array_equal(masks[Limit.POWER], power > 300)
+    np.testing.assert_array_equal(masks[Limit.AREA], area > 400)
+    fits = within_budget(masks)
+    assert 0 < fits.sum() < len(table)
+    built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
+    demand = smallest_demand(table, 300.0, 400.0, 1.2)
+    assert demand.power_w == power[built].min()
+    assert demand.area_mm2 == area[built].min()
+    assert demand.power_within_area_w == power[built & (area <= 400)].min()
+    assert demand.area_within_power_mm2 == area[built & (power <= 300)].min()
+    halves = [table.take(range(k, len(table), 2)) for k in range(2)]
+    merged = smallest_demand(halves[0], 300.0, 400.0, 1.2).merge(
+        smallest_demand(halves[1], 300.0, 400.0, 1.2)
+    )
+    assert merged == demand
+
+
+def test_no_budget_rules_nothing_out():
+    masks = over_budget(load_space().table(slice(0, 10)))
+    assert not masks[Limit.POWER].any()
+    assert not masks[Limit.AREA].any()
+
+
+def test_an_impossible_budget_is_named_with_what_would_do():
+    table = load_space().table(slice(0, None, 97))
+    (missing,) = shortfalls(smallest_demand(table, 5.0), 5.0)
+    assert (missing.what, missing.limit, missing.unit) == ("power", 5.0, "W")
+    assert within_budget(over_budget(table, missing.demand)).any()
+    assert not within_budget(over_budget(table, missing.demand * (1 - 1e-9))).any()
+
+
+def test_budgets_that_only_conflict_together():
+    demand = Demand(power_w=100, area_mm2=150, power_within_area_w=130, area_within_power_mm2=210)
+    assert [s.demand for s in shortfalls(demand, 120.0, 200.0)] == [130, 210]
+    assert [s.what for s in shortfalls(demand, 120.0, 100.0)] == ["area"]
+    assert shortfalls(demand, 140.0, 200.0)[0].what == "area"
+    assert shortfalls(Demand(100, 150, 100, 150), 120.0) == ()
+    assert shortfalls(Demand(), 120.0)[0].demand == math.inf
+
+
+def test_reticle_and_shoreline_are_per_die():
+    one = load_architecture("phaze-reference").replace("one", area_law="silicon", hbm_stacks=6)
+    table = to_table([one, one.replace("two", n_dies=2)])
+    assert list(exceeds_reticle(table, np.array([900.0, 900.0]))) == [True, False]
+    # Six sites need 37.5 mm on two edges, a die of 351.6 mm2; two dies hold three each from 87.9 mm2.
+    assert list(exceeds_shoreline(table, np.array([351.0, 175.0]))) == [True, True]
+    assert list(exceeds_shoreline(table, np.array([352.0, 176.0]))) == [False, False]
+    assert not exceeds_shoreline(table.replace(area_law=np.array([1, 1])), np.array([1.0, 1.0])).any()
+
+
+def test_energy_adds_up_to_power_at_full_load():
+    table = to_table([load_architecture(name) for name in ("a100", "tpuv4", "h100")])
+    e, parts = energy_constants(table), power_parts_w(table)
+    macs = table["tensor_cores"] * table["tensor_core_rows"] * table["tensor_core_columns"]
+    per_second = macs * table["clock_hz"] * (e.mac_j + e.operand_j_per_mac)
+    np.testing.assert_allclose(per_second, parts["mac"] + parts["operands"])
+    # 6 pJ/bit at each end, 4.5 pJ/bit for HBM2(e), 4.3 for HBM3
+    np.testing.assert_allclose(e.link_j_per_byte, 48e-12)
+    np.testing.assert_allclose(e.hbm_j_per_byte, [36e-12, 36e-12, 34.4e-12])
+    np.testing.assert_allclose(e.idle_background, [0.3, 1.0, 0.3])
+
+
+def test_sram_energy_follows_the_published_ladder():
+    machine = load_architecture("phaze-reference").replace("x", clock_hz=1.3e9, node="N7")
+    sizes = {8 << 10: 0.117, 32 << 10: 0.133, 1 << 20: 0.219}  # Jouppi ISCA 2021, pJ/bit at 7 nm
+    table = to_table([machine.replace("y", global_buffer_bytes=size) for size in sizes])
+    per_bit = energy_constants(table).global_buffer_j_per_byte * 0.9 / 8 * 1e12  # less regulator losses
+    np.testing.assert_allclose(per_bit, list(sizes.values()), rtol=0.12)
+
+
+def test_default_network():
+    network = load_network()
+    assert "default" in list_networks()
+    assert (network.scale_up_devices, network.scale_up_bandwidth_bytes_per_s) == (8, None)
+    assert (network.scale_up_latency_s, network.scale_out_latency_s) == (1e-6, 5e-6)
+    assert network.scale_out_bandwidth_bytes_per_s == 50e9
+    assert network.source
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("devices: 8", "devices: 0", "scale_up.devices: 0 is not"),
+        ("bandwidth: 50GB/s", "bandwidth: 0", "scale_out.bandwidth: 0 is not above 0"),
+        ("latency: 5us", "latency: 5m", "scale_out.latency: '5m' is not a quantity"),
+        ("  devices: 8\n", "", "scale_up.devices: Field required"),
+    ],
+)
+def test_faulty_networks(old, new, message, tmp_path):
+    text = (
+        "schema_version: 1\nname: mine\nscale_up:\n  devices: 8\n  latency: 1us\n  source: me\n"
+        "scale_out:\n  bandwidth: 50GB/s\n  latency: 5us\n  source: me\n"
+    )
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    assert load_network(path).name == "mine"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        load_network(path)
+    assert message in str(caught.value)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from phaze.report.progress import ConsoleProgress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(seconds, *, terminal) -> str:
+    clock = Clock()
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
+    with ConsoleProgress(console, clock) as progress:
+        for second in range(seconds + 1):
+            clock.now = float(second)
+            progress.update("bounding", second, seconds, "gap 0.1")
+    return console.file.getvalue()
+
+
+def test_nothing_for_short_work():
+    assert run(1, terminal=False) == ""
+    assert run(1, terminal=True) == ""
+
+
+def test_plain_lines_now_and_then_when_piped():
+    lines = run(25, terminal=False).splitlines()
+    assert lines == [
+        "2 s  bounding: 2 of 25; gap 0.1",
+        "12 s  bounding: 12 of 25; gap 0.1",
+        "22 s  bounding: 22 of 25; gap 0.1",
+    ]
+
+
+def test_a_live_line_on_a_terminal():
+    text = run(5, terminal=True)
+    assert "5 s  bounding: 5 of 5; gap 0.1" in text
+    assert "\x1b" in text

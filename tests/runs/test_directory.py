@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pytest
+
+from phaze.errors import InputError
+from phaze.hardware.architecture import load_architecture
+from phaze.runs.directory import columns, default_directory, load_designs, load_run, run_directory, write_run
+from phaze.runs.files import read_json, write_atomically
+from phaze.runs.manifest import make_manifest
+
+DESIGNS = {"id": np.array(["a", "b"]), "tdp_w": np.array([1.5, 2.5]), "tensor_cores": np.array([1, 2])}
+
+
+def test_a_run_reads_back(tmp_path, document):
+    write_run(tmp_path, document, DESIGNS)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "architecture.yaml",
+        "designs.csv",
+        "designs.parquet",
+        "frontier.csv",
+        "manifest.json",
+        "result.json",
+    ]
+    assert load_run(tmp_path) == document
+    assert load_run(tmp_path / "result.json") == document
+    assert load_designs(tmp_path) == [
+        {"id": "a", "tdp_w": 1.5, "tensor_cores": 1},
+        {"id": "b", "tdp_w": 2.5, "tensor_cores": 2},
+    ]
+    assert pa_csv.read_csv(tmp_path / "designs.csv").to_pylist() == load_designs(tmp_path)
+    frontier = pa_csv.read_csv(tmp_path / "frontier.csv").to_pylist()
+    assert [row["id"] for row in frontier] == [point.id for point in document.frontier]
+    assert frontier[0]["tensor_cores"] == 8
+    assert json.loads((tmp_path / "manifest.json").read_text())["seed"] == 0
+
+
+def test_the_winner_is_usable_as_an_architecture(tmp_path, document):
+    write_run(tmp_path, document, DESIGNS)
+    architecture = load_architecture(str(tmp_path / "architecture.yaml"))
+    assert {
+        name: architecture.value(name) for name in document.best.architecture
+    } == document.best.architecture
+
+
+def test_the_name_of_the_default_directory():
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert default_directory("gpt3", now) == Path("results/gpt3-20260102T030405Z")
+    assert default_directory("../a b", now) == Path("results/a-b-20260102T030405Z")
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(InputError, match="--resume"), run_directory(tmp_path):
+        pytest.fail("entered")
+    with run_directory(tmp_path, resume=True) as path:
+        assert path == tmp_path
+    with pytest.raises(InputError, match="is a file"), run_directory(tmp_path / "mine.txt"):
+        pytest.fail("entered")
+
+
+def test_a_failed_run_leaves_no_empty_folder(tmp_path):
+    with pytest.raises(RuntimeError), run_directory(tmp_path / "new"):
+        raise RuntimeError
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+
+    def fail(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_writing_where_there_is_no_folder_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match="cannot write"):
+        write_atomically(tmp_path / "no" / "file", "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "schema None"),
+        ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/1'"),
+        ('{"schema": "phaze-result/1"}', "request: Field required"),
+    ],
+)
+def test_a_broken_result_is_named(tmp_path, content, message):
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_run(tmp_path)
+
+
+def test_no_run_and_no_designs_are_named(tmp_path):
+    with pytest.raises(InputError, match="no run at"):
+        load_run(tmp_path)
+    with pytest.raises(InputError, match="no run at"):
+        load_designs(tmp_path)
+    (tmp_path / "designs.parquet").write_text("nonsense")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_designs(tmp_path)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": NaN}', "[1", "[" * 100_000])
+def test_json_is_read_strictly(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_json(tmp_path / "x.json")
+
+
+def test_columns_keep_order_and_types():
+    table = columns([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+    assert list(table) == ["id", "n"]
+    assert table["n"].dtype.kind == "i"
+
+
+def test_the_manifest_hashes_its_inputs(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"abc")
+    manifest = make_manifest(["dse"], 3, {"workload": tmp_path / "m.onnx"}, datetime.now(UTC))
+    # SHA-256 of "abc" from FIPS 180-2, appendix B.1.
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert manifest.inputs_sha256 == {"workload": expected}
+    assert manifest.seed == 3
+    assert manifest.wall_time_s >= 0

@@ -1,0 +1,186 @@
+"""`dse solve placement`: published instances, the worked example, brute force."""
+
+import json
+import math
+import time
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, plan_time, read_problem
+
+INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
+WORKED_EXAMPLE = {
+    "format": "dse-placement/1",
+    "num_devices": 4,
+    "device_memory_bytes": 300,
+    "link_bandwidth_bytes_per_s": 40,
+    "microbatches_per_batch": 7,
+    "activation_recomputation": False,
+    "optimizer": "SGD",
+    "models": [
+        {
+            "tensor_parallel_width": 1,
+            "layers": [
+                {
+                    "id": i,
+                    "forward_latency_s": f,
+                    "backward_latency_s": b,
+                    "parameter_bytes": p,
+                    "activation_bytes": a,
+                    "is_tensor_parallel": False,
+                }
+                for i, (f, b, p, a) in enumerate([(1, 2, 40, 30), (2, 4, 60, 50), (1.5, 2.5, 20, 40)])
+            ],
+            "edges": [
+                {"source": 0, "target": 1, "boundary_bytes": 10},
+                {"source": 1, "target": 2, "boundary_bytes": 20},
+            ],
+        }
+    ],
+}
+
+
+def test_the_forty_public_instances_are_here():
+    assert len(INSTANCES) == 40
+
+
+@pytest.mark.parametrize("path", INSTANCES, ids=lambda path: path.stem)
+def test_public_instance(path):
+    document = json.loads(path.read_text())
+    began = time.perf_counter()
+    result = place(read_problem(document))
+    assert time.perf_counter() - began < 2.0
+    if document["expected"] is None:
+        assert result.status is PlacementStatus.INFEASIBLE
+        assert result.time_per_batch_s is None
+        assert math.isinf(result.lower_bound_s)
+        return
+    assert result.status is PlacementStatus.OPTIMAL
+    assert result.time_per_batch_s == pytest.approx(document["expected"]["time_per_batch_s"], rel=1e-9)
+    found = {
+        "tensor_parallel": result.tensor_parallel,
+        "data_parallel": result.data_parallel,
+        "num_stages": result.num_stages,
+    }
+    assert found in document["tied_optima"]
+
+
+@pytest.mark.parametrize("path", INSTANCES[:12] + INSTANCES[37:], ids=lambda path: path.stem)
+def test_the_checker_reads_the_reference_plan_as_the_reference_does(path):
+    document = json.loads(path.read_text())
+    stages = [Stage(tuple(s["layers"]), s["devices"]) for s in document["reference_run"]["stages"]]
+    expected = document["expected"]
+    found = plan_time(read_problem(document), expected["tensor_parallel"], expected["data_parallel"], stages)
+    assert found == pytest.approx(expected["time_per_batch_s"], rel=1e-9)
+
+
+def test_worked_example():
+    result = place(read_problem(WORKED_EXAMPLE))
+    assert result.time_per_batch_s == 53.25
+    assert result.stages == (Stage((0,), 1), Stage((1, 2), 1))
+    assert (result.data_parallel, result.num_stages) == (2, 2)
+
+
+def test_worked_example_with_half_the_memory_does_not_fit():
+    result = place(read_problem({**WORKED_EXAMPLE, "device_memory_bytes": 150}))
+    assert result.status is PlacementStatus.INFEASIBLE
+    assert result.stages == ()
+
+
+def test_equal_times_take_fewest_devices_then_fewest_stages():
+    free = {"forward_latency_s": 0, "backward_latency_s": 0, "parameter_bytes": 0}
+    layers = [{**layer, **free} for layer in WORKED_EXAMPLE["models"][0]["layers"]]
+    model = {**WORKED_EXAMPLE["models"][0], "layers": layers}
+    result = place(read_problem({**WORKED_EXAMPLE, "device_memory_bytes": 1000, "models": [model]}))
+    assert (result.time_per_batch_s, result.num_stages, result.data_parallel) == (0.0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "degree", "stages", "message"),
+    [
+        (2, 1, [((0,), 1), ((1, 2), 1)], "no tensor-parallel width"),
+        (1, 1, [((0,), 1), ((2, 1), 1)], "every layer once"),
+        (1, 5, [((0,), 1), ((1, 2), 1)], "out of range"),
+        (1, 1, [((0,), 2), ((1, 2), 1)], "runs on 1 devices"),
+        (1, 4, [((0,), 1), ((1, 2), 1)], "more devices"),
+        (1, 1, [((0, 1, 2), 1)], "memory"),
+    ],
+)
+def test_the_checker_refutes(width, degree, stages, message):
+    plan = [Stage(layers, devices) for layers, devices in stages]
+    with pytest.raises(PlanError, match=message):
+        plan_time(read_problem(WORKED_EXAMPLE), width, degree, plan)
+
+
+def exhaustive(problem):
+    """Best time over every width, partition and degree, by the checker alone."""
+    best, count = math.inf, len(problem.layer_ids)
+    for model in problem.models:
+        for cuts in (c for n in range(count) for c in combinations(range(1, count), n)):
+            ends = [0, *cuts, count]
+            stages = []
+            for i, j in pairwise(ends):
+                devices = model.tensor_parallel if any(model.is_tensor_parallel[i:j]) else 1
+                stages.append(Stage(problem.layer_ids[i:j], devices))
+            for degree in range(1, problem.num_devices + 1):
+                try:
+                    best = min(best, plan_time(problem, model.tensor_parallel, degree, stages))
+                except PlanError:
+                    break
+    return best
+
+
+@st.composite
+def instances(draw):
+    """Chains of up to six layers with any skip edges; whole numbers, so memory limits are met exactly."""
+    count = draw(st.integers(1, 6))
+    small = st.integers(0, 12)
+    skips = [(u, v) for u in range(count) for v in range(u + 2, count) if draw(st.booleans())]
+    pairs = [(v, v + 1) for v in range(count - 1)] + (skips if draw(st.booleans()) else [])
+    models = []
+    for width in sorted(draw(st.sets(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=3))):
+        layers = [
+            {
+                "id": 10 * v - 1,
+                "forward_latency_s": draw(small) / 4,
+                "backward_latency_s": draw(small) / 4,
+                "parameter_bytes": draw(small),
+                "activation_bytes": draw(small),
+                "is_tensor_parallel": draw(st.booleans()),
+            }
+            for v in range(count)
+        ]
+        edges = [
+            {"source": 10 * u - 1, "target": 10 * v - 1, "boundary_bytes": draw(small)} for u, v in pairs
+        ]
+        models.append(
+            {
+                "tensor_parallel_width": width,
+                "layers": draw(st.permutations(layers)),
+                "edges": draw(st.permutations(edges)),
+            }
+        )
+    return {
+        "format": "dse-placement/1",
+        "num_devices": draw(st.integers(1, 12)),
+        "device_memory_bytes": draw(st.integers(0, 120)),
+        "link_bandwidth_bytes_per_s": draw(st.sampled_from([1, 4, 16])),
+        "microbatches_per_batch": draw(st.integers(1, 20)),
+        "activation_recomputation": draw(st.booleans()),
+        "optimizer": draw(st.sampled_from(["SGD", "Adam"])),
+        "models": models,
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(instances())
+def test_equal_to_exhaustive_search(document):
+    problem = read_problem(document)
+    result, expected = place(problem), exhaustive(problem)
+    if math.isinf(expected):
+        assert result.status is PlacementStatus.INFEASIBLE
+    else:
+        assert result.time_per_batch_s == pytest.approx(expected, rel=1e-12, abs=1e-12)

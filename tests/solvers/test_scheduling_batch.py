@@ -1,0 +1,161 @@
+"""Batched bounds against the exact method, one architecture at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
+from phaze.solvers.scheduling import batch as batch_module
+from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds, batch_critical_path
+
+KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]
+
+
+def random_batch(seed, operators, architectures):
+    """A random graph with random latencies: single ones, and parallel ones 1 to 1.3 times an even split."""
+    rng = np.random.default_rng(seed)
+    units = tuple(KINDS[k] for k in rng.choice(4, size=operators, p=[0.45, 0.25, 0.1, 0.2]))
+    edges = tuple((i, j) for j in range(operators) for i in range(j) if rng.random() < 1.5 / operators)
+    cores = {unit: 2 ** rng.integers(0, 6, architectures) for unit in ("TC", "VC")}
+    cores["LINK"] = np.ones(architectures, dtype=np.int64)
+    single = rng.choice([0.3, 1.0, 2.0, 4.0, 8.0], size=(architectures, operators)) * rng.uniform(0.8, 1.2)
+    parallel = np.full_like(single, np.inf)
+    for i, row in enumerate(units):
+        if row != ("LINK",):
+            width = np.minimum.reduce([cores[unit] for unit in row])
+            parallel[:, i] = (
+                single[:, i] / width * np.where(width > 1, rng.uniform(1, 1.3, architectures), 1.0)
+            )
+    return BatchGraph(units, edges), single, parallel, cores
+
+
+def one_problem(graph, single, parallel, cores, row):
+    operators = tuple(
+        Operator(
+            str(i), units, float(single[row, i]), float(p) if np.isfinite(p := parallel[row, i]) else None
+        )
+        for i, units in enumerate(graph.units)
+    )
+    edges = tuple((str(a), str(b)) for a, b in graph.edges)
+    capacity = {unit: int(count[row]) for unit, count in cores.items()}
+    return ScheduleProblem(operators, edges, capacity, unblocked=graph.unblocked)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(0, 2**31), st.integers(1, 8))
+def test_bounds_enclose_the_optimum(seed, size):
+    graph, single, parallel, cores = random_batch(seed, size, 6)
+    bounds = batch_bounds(graph, single, parallel, cores)
+    for row in range(6):
+        result = schedule(one_problem(graph, single, parallel, cores, row))
+        assert result.optimal
+        assert bounds.lower_s[row] <= result.makespan_s * (1 + 1e-9)
+        assert result.makespan_s <= bounds.upper_s[row] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_enclose_the_optimum_of_larger_graphs(seed):
+    graph, single, parallel, cores = random_batch(seed, 14, 6)
+    bounds = batch_bounds(graph, single, parallel, cores)
+    for row in range(6):
+        result = schedule(one_problem(graph, single, parallel, cores, row), time_limit_s=2.0)
+        assert bounds.lower_s[row] <= result.makespan_s * (1 + 1e-9)
+        assert result.lower_bound_s <= bounds.upper_s[row] * (1 + 1e-9)
+
+
+def test_rows_do_not_depend_on_blocks(monkeypatch):
+    graph, single, parallel, cores = random_batch(3, 10, 100)
+    whole = batch_bounds(graph, single, parallel, cores)
+    monkeypatch.setattr(batch_module, "BLOCK", 7)
+    pieces = batch_bounds(graph, single, parallel, cores)
+    np.testing.assert_array_equal(whole.lower_s, pieces.lower_s)
+    np.testing.assert_array_equal(whole.upper_s, pieces.upper_s)
+
+
+def test_chains_are_settled():
+    rng = np.random.default_rng(0)
+    graph = BatchGraph((("VC",), ("TC",), ("LINK",), ("TC", "VC")), ((0, 1), (1, 2), (2, 3)))
+    single = rng.uniform(1, 2, (50, 4))
+    parallel = single / 4
+    parallel[:, 2] = np.inf
+    cores = {"TC": np.full(50, 4), "VC": np.full(50, 4), "LINK": np.ones(50, dtype=np.int64)}
+    bounds = batch_bounds(graph, single, parallel, cores)
+    expected = batch_critical_path(graph, np.minimum(single, parallel))
+    np.testing.assert_allclose(bounds.lower_s, expected, rtol=1e-12)
+    np.testing.assert_allclose(bounds.upper_s, expected, rtol=1e-12)
+
+
+def training_layer(seed, architectures):
+    """A backward layer: input-gradient chain, weight gradients beside it, vector operators and all-reduces
+    between.
+
+    Chips have 1 to 64 cores of each type and up to a hundredfold spread of peak throughput.
+    """
+    rng = np.random.default_rng(seed)
+    units, edges, work, last = [], [], [], []
+
+    def add(unit, amount):
+        units.append((unit,))
+        work.append(amount)
+        edges.extend((i, len(units) - 1) for i in last)
+        return [len(units) - 1]
+
+    for _ in range(rng.integers(3, 7)):
+        if rng.random() < 0.5:
+            last = add("VC", 0.1)
+        amount = 10 ** rng.uniform(-0.5, 0.5)
+        gradient = add("TC", amount)
+        add("TC", amount)
+        last = gradient
+        if rng.random() < 0.3:
+            last = add("LINK", 0.3)
+    return _with_latencies(rng, tuple(units), tuple(edges), np.array(work), architectures)
+
+
+def _with_latencies(rng, units, edges, work, architectures):
+    cores = {unit: 2 ** rng.integers(0, 7, architectures) for unit in ("TC", "VC")}
+    cores["LINK"] = np.ones(architectures, dtype=np.int64)
+    link = np.array([row == ("LINK",) for row in units])
+    speed = np.where(link, 1.0, 10 ** rng.uniform(-1, 1, architectures)[:, None])
+    single = work / speed
+    width = np.stack([cores[row[0]] for row in units], axis=1)
+    loss = np.where(width > 1, rng.uniform(1.0, 1.3, width.shape), 1.0)
+    return BatchGraph(units, edges), single, np.where(link, np.inf, single / width * loss), cores
+
+
+def test_most_training_layers_are_settled():
+    gaps, cores = [], []
+    for seed in range(10):
+        graph, single, parallel, count = training_layer(seed, 300)
+        bounds = batch_bounds(graph, single, parallel, count)
+        assert (bounds.lower_s <= bounds.upper_s).all()
+        gaps.append(1 - bounds.lower_s / bounds.upper_s)
+        cores.append(count["TC"])
+    gap, tensor = np.concatenate(gaps), np.concatenate(cores)
+    assert (gap[tensor == 1] < 1e-12).mean() > 0.85
+    assert (gap[tensor >= 8] < 1e-12).mean() > 0.6
+    assert gap.mean() < 0.03
+
+
+def test_impossible_architectures_are_infinite():
+    graph = BatchGraph((("TC",),), ())
+    bounds = batch_bounds(
+        graph, np.array([[np.inf], [2.0]]), np.array([[np.inf], [1.0]]), {"TC": np.array([1, 2])}
+    )
+    np.testing.assert_array_equal(bounds.upper_s, [np.inf, 1.0])
+    np.testing.assert_array_equal(bounds.lower_s, [np.inf, 1.0])
+
+
+def test_no_operators():
+    bounds = batch_bounds(
+        BatchGraph((), ()), np.zeros((3, 0)), np.zeros((3, 0)), {"TC": np.ones(3, dtype=np.int64)}
+    )
+    np.testing.assert_array_equal(bounds.upper_s, np.zeros(3))
+
+
+@pytest.mark.parametrize("edges", [((0, 5),), ((0, 1), (1, 0))])
+def test_bad_graphs(edges):
+    with pytest.raises(ValueError, match="edges"):
+        BatchGraph((("TC",), ("TC",)), edges)

@@ -1,0 +1,111 @@
+"""The public instances with proven optima, and faults of the format."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from phaze.solvers.scheduling import InstanceError, Method, Status, read_instance, schedule
+
+FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
+SMALL = sorted(FOLDER.glob("small-*.json"))
+LARGER = sorted(set(FOLDER.glob("*.json")) - set(SMALL))
+
+
+def load(path):
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("method", [Method.EXACT, Method.ILP])
+@pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)
+def test_small_instances_to_proven_optimality(path, method):
+    document = load(path)
+    result = schedule(read_instance(document), method, time_limit_s=60.0)
+    expected = document["expected"]["best_known_makespan_s"]
+    assert result.status is Status.OPTIMAL
+    assert result.makespan_s == pytest.approx(expected, rel=1e-6)
+    assert result.lower_bound_s == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("path", LARGER, ids=lambda path: path.stem)
+def test_larger_instances_to_proven_optimality(path):
+    document = load(path)
+    result = schedule(read_instance(document), time_limit_s=30.0)
+    assert result.optimal
+    assert result.makespan_s == pytest.approx(document["expected"]["best_known_makespan_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize("path", [*SMALL, *LARGER], ids=lambda path: path.stem)
+def test_critical_path_method_brackets_the_optimum(path):
+    document = load(path)
+    result = schedule(read_instance(document), Method.CRITICAL_PATH)
+    expected = document["expected"]["best_known_makespan_s"]
+    assert result.lower_bound_s <= expected * (1 + 1e-9)
+    assert expected * (1 - 1e-9) <= result.makespan_s <= expected * 1.3
+
+
+def test_time_limit_gives_incumbent_and_bound():
+    document = load(FOLDER / "small-14-n12-tc2-vc2.json")
+    for method in (Method.EXACT, Method.ILP):
+        result = schedule(read_instance(document), method, time_limit_s=0.0)
+        expected = document["expected"]["best_known_makespan_s"]
+        assert result.status is Status.FEASIBLE
+        assert result.lower_bound_s < expected <= result.makespan_s
+        assert result.gap == pytest.approx(1 - result.lower_bound_s / result.makespan_s)
+
+
+def _set(*keys_then_value):
+    *keys, last, value = keys_then_value
+
+    def change(document):
+        for key in keys:
+            document = document[key]
+        document[last] = value
+
+    return change
+
+
+def _delete(*keys):
+    def change(document):
+        for key in keys[:-1]:
+            document = document[key]
+        del document[keys[-1]]
+
+    return change
+
+
+FAULTS = [
+    (_set("ops", 3, "latency_s", -1.0), "ops[3].latency_s"),
+    (_set("ops", 3, "latency_s", float("nan")), "ops[3].latency_s"),
+    (_set("ops", 0, "parallel_latency_s", "fast"), "ops[0].parallel_latency_s"),
+    (_set("ops", 2, "parallel_latency_s", float("inf")), "ops[2].parallel_latency_s"),
+    (_set("ops", 1, "unit", "GPU"), "ops[1].unit"),
+    (_set("ops", 1, "id", 0), "ops[1].id"),
+    (_delete("ops", 4, "latency_s"), "ops[4].latency_s"),
+    (_set("edges", 0, [0, 99]), "edges[0][1]"),
+    (_set("edges", 0, [1]), "edges[0]"),
+    (_set("edges", [[1, 4], [4, 5], [5, 1]]), "edges"),
+    (_set("num_tensor_cores", 0), "num_tensor_cores"),
+    (_set("num_vector_cores", 1.5), "num_vector_cores"),
+    (_set("core_pairing", "yes"), "core_pairing"),
+    (_set("format", "dse-schedule/9"), "format"),
+    (_delete("ops"), "ops"),
+]
+
+
+@pytest.mark.parametrize(("change", "path"), FAULTS)
+def test_malformed_instance_names_the_place(change, path):
+    document = copy.deepcopy(load(SMALL[0]))
+    change(document)
+    with pytest.raises(InstanceError) as caught:
+        read_instance(document)
+    assert caught.value.path == path
+    assert str(caught.value).startswith(path)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 3])
+def test_not_an_object(document):
+    with pytest.raises(InstanceError, match="expected an object"):
+        read_instance(document)
