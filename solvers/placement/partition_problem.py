@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums
+from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums, prefix_sums
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,6 @@ class PartitionProblem:
         recomputed = self.work_s[:, -1:] - self.work_s[:, :-1] + ends
         recomputed = np.where(self.limits.recompute[:, -1] < 1, np.inf, recomputed)
         return np.where(self.last_recomputes, recomputed, loads)
-
-
-def prefix_sums(values: FloatArray) -> FloatArray:
-    """Running sums along the last axis, with a leading zero."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, out=sums[..., 1:])
-    return sums
 
 
 def interval_weights(weights: FloatArray) -> FloatArray:
