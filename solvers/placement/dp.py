@@ -15,13 +15,20 @@ from itertools import accumulate, groupby
 
 import numpy as np
 from phaze.solvers.placement.instance import PlacementProblem, WidthModel
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, StageCosts, stage_costs
+from phaze.solvers.placement.stage_costs import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    StageCosts,
+    prefix_sums,
+    stage_costs,
+)
 
 # Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
 RELATIVE_TIE = 1e-13
 # Slack that keeps a rounded lower bound from cutting a tie off.
 _BOUND_SLACK = 1e-12
-_ROW_BLOCK = 48
+ROW_BLOCK = 48
 
 
 @dataclass(frozen=True)
@@ -83,12 +90,11 @@ class WidthSearch:
         self._block_ends: dict[int, int] = {}
         self._best_time_s: dict[tuple[int, int], float] = {}
         forward, backward = np.array(model.forward_s), np.array(model.backward_s)
-        self._work_s: FloatArray = _prefix(forward + backward)
+        self._work_s: FloatArray = prefix_sums(forward + backward)
         recomputed = forward if problem.activation_recomputation else np.zeros_like(forward)
-        self._inner_work_s: FloatArray = _prefix(recomputed + forward + backward)
+        self._inner_work_s: FloatArray = prefix_sums(recomputed + forward + backward)
         devices = np.where(model.is_tensor_parallel, self._wide_devices, 1)
-        self._device_work_s = float(self._work_s[-1] if uniform else (devices * (forward + backward)).sum())
-        self._device_work_s *= self._wide_devices if uniform else 1
+        self._device_work_s = float((devices * (forward + backward)).sum())
         self._time_bound_s, self._fewest_steps = self._bounds()
 
     @property
@@ -104,7 +110,7 @@ class WidthSearch:
         found_s = np.inf
         self._best_time_s.clear()
         start = np.full((max(self._most_narrow) + 1, self._layers + 1), np.inf)
-        self._block_ends = dict.fromkeys(range(0, self._layers, _ROW_BLOCK), self._layers)
+        self._block_ends = dict.fromkeys(range(0, self._layers, ROW_BLOCK), self._layers)
         start[0, self._layers] = 0.0
         self._suffix = [start]
         for stages in range(1, self._depth + 1):
@@ -153,7 +159,7 @@ class WidthSearch:
         return float(incumbent_s / self._fewest_steps[stages - 1] * (1 + _BOUND_SLACK))
 
     def _extend(self, depth: int, incumbent_s: float) -> FloatArray:
-        """f[depth] from f[depth - 1]; exact where it is within the load limit, never below the truth elsewhere."""
+        """f[depth] from f[depth - 1]; exact within the load limit, never below the truth elsewhere."""
         limit = self._load_limit(depth, incumbent_s)
         before = self._suffix[-1]
         after = np.full_like(before, np.inf)
@@ -164,8 +170,8 @@ class WidthSearch:
             return after
         planes = self._most_narrow[depth] + 1
         low, high = self._useful_starts(depth, limit, incumbent_s)
-        for begin in range(low - low % _ROW_BLOCK, high, _ROW_BLOCK):
-            rows = slice(begin, min(begin + _ROW_BLOCK, self._layers))
+        for begin in range(low - low % ROW_BLOCK, high, ROW_BLOCK):
+            rows = slice(begin, min(begin + ROW_BLOCK, self._layers))
             ends = slice(begin, self._block_ends[begin])
             loads = self._costs.load_inner_s[rows, ends]
             fits = (self._deepest[rows, ends] >= depth) & (loads <= limit)
@@ -240,12 +246,8 @@ class WidthSearch:
         return self._depth + 1
 
 
-def _prefix(values: FloatArray) -> FloatArray:
-    return np.concatenate(([0.0], np.cumsum(values)))
-
-
 def _least(loads: FloatArray, rest: FloatArray) -> FloatArray:
-    """Smallest maximum (planes, rows) of a stage's load (rows, ends) and of what follows it (planes, ends)."""
+    """Smallest maximum (planes, rows) of a stage's load (rows, ends) and of what follows (planes, ends)."""
     least: FloatArray = np.maximum(loads, rest[:, None]).min(axis=2, initial=np.inf)
     return least
 
@@ -253,7 +255,7 @@ def _least(loads: FloatArray, rest: FloatArray) -> FloatArray:
 def _most_narrow(is_tensor_parallel: Sequence[bool], depth: int) -> list[int]:
     """Most narrow stages among S, at [S] for S up to `depth`.
 
-    Narrow stages lie in runs of layers that are not tensor-parallel, and w wide stages leave w + 1 runs apart.
+    Narrow stages lie in runs of layers that are not tensor-parallel; w wide stages leave w + 1 runs apart.
     """
     runs = sorted(
         (len(list(run)) for sharded, run in groupby(is_tensor_parallel) if not sharded), reverse=True

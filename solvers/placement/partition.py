@@ -38,11 +38,10 @@ from phaze.solvers.placement.partition_problem import (
     StageLimits,
     fewest_stages,
     interval_weights,
-    prefix_sums,
     stage_limits,
 )
 from phaze.solvers.placement.partition_weighted import Weighted, by_recurrence, by_threshold, descend
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
+from phaze.solvers.placement.stage_costs import FloatArray, IntArray, prefix_sums
 
 __all__ = [
     "Partition",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums
+from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums, prefix_sums
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,6 @@ def fewest_stages(limits: StageLimits) -> int:
             return 0
         front, stages = int(fits.argmax()), stages + 1
     return stages
-
-
-def prefix_sums(values: FloatArray) -> FloatArray:
-    """Running sums along the last axis, with a leading zero."""
-    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, out=sums[..., 1:])
-    return sums
 
 
 def interval_weights(weights: FloatArray) -> FloatArray:

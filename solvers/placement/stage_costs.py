@@ -62,6 +62,13 @@ def interval_sums(values: ArrayLike) -> FloatArray:
     return np.cumsum(np.triu(np.broadcast_to(row, (row.size, row.size))), axis=1)
 
 
+def prefix_sums(values: FloatArray) -> FloatArray:
+    """Running sums along the last axis, with a leading zero."""
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=sums[..., 1:])
+    return sums
+
+
 def _pass_time(latency_s: tuple[float, ...], edges: tuple[Edge, ...], bandwidth: float) -> FloatArray:
     """Finish time at [i, v] of layer v in a stage that starts with layer i; its last layer ends the pass."""
     count = len(latency_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, plan_time, read_problem
+from phaze.solvers.placement import PlacementStatus, PlanError, Stage, dp, place, plan_time, read_problem
 
 INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
 WORKED_EXAMPLE = {
@@ -175,11 +175,13 @@ def instances(draw):
     }
 
 
-@settings(max_examples=150, deadline=None)
-@given(instances())
-def test_equal_to_exhaustive_search(document):
+@settings(max_examples=200, deadline=None)
+@given(instances(), st.sampled_from([1, 2, 48]))
+def test_equal_to_exhaustive_search(document, row_block):
     problem = read_problem(document)
-    result, expected = place(problem), exhaustive(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dp, "ROW_BLOCK", row_block)
+        result, expected = place(problem), exhaustive(problem)
     if math.isinf(expected):
         assert result.status is PlacementStatus.INFEASIBLE
     else:

@@ -1,0 +1,128 @@
+"""The certificate is true: brute force over small spaces finds nothing that the search missed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phaze.errors import InfeasibleError
+from phaze.explore.api import evaluate, explore
+from phaze.explore.progress import Clock
+from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+
+
+def brute_force(task, space, power_w):
+    """(tdp, throughput, id) of every architecture that keeps the budget and fits, each evaluated on its own."""
+    found = []
+    for row in range(space.size):
+        try:
+            design = evaluate(task, space.architecture(row))
+        except InfeasibleError:
+            continue
+        if design.tdp_w <= power_w:
+            result = design.workloads[task.workload.name]
+            found.append((design.tdp_w, result.throughput_samples_per_s, design.id))
+    return found
+
+
+def pareto(points):
+    best, steps = 0.0, []
+    for tdp, throughput, _ in sorted(points, key=lambda p: (p[0], -p[1])):
+        if throughput > best:
+            best = throughput
+            steps.append((tdp, throughput))
+    return steps
+
+
+@pytest.mark.parametrize(("devices", "power_w"), [(16, 300.0), (6, 180.0)])
+def test_optimum_and_frontier_equal_brute_force(tiny, small_space, network, devices, power_w):
+    task = Task(tiny, devices, network)
+    answer = explore(ExploreRequest(task, small_space, Budgets(power_w=power_w)))
+    everything = brute_force(task, small_space, power_w)
+    certificate = answer.document.certificate
+    assert certificate.optimal
+    assert certificate.gap == 0
+    assert certificate.frontier_complete
+    assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
+    assert sum(certificate.pruned_by.values()) == certificate.pruned
+    best = max(throughput for _, throughput, _ in everything)
+    assert certificate.objective_value == pytest.approx(best, rel=1e-9)
+    steps = [(p.tdp_w, p.throughput_samples_per_s) for p in answer.document.frontier]
+    np.testing.assert_allclose(np.array(steps), np.array(pareto(everything)), rtol=1e-9)
+
+
+def test_rows_of_the_design_table_stand_on_their_own(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    answer = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0)))
+    alone = {name: throughput for _, throughput, name in brute_force(task, small_space, 300.0)}
+    best = answer.document.certificate.objective_value
+    for name, throughput in zip(
+        answer.designs["id"], answer.designs["throughput_samples_per_s"], strict=True
+    ):
+        # A row lists the best point that was evaluated; points that could not matter were not.
+        assert throughput <= alone[name] * (1 + 1e-9)
+        assert alone[name] <= best * (1 + 1e-9)
+
+
+def test_a_larger_budget_is_never_worse(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    values = [
+        explore(ExploreRequest(task, small_space, Budgets(power_w=w))).document.certificate.objective_value
+        for w in (160.0, 200.0, 300.0, 400.0)
+    ]
+    assert values == sorted(values)
+
+
+def test_every_objective_is_certified_by_the_same_frontier(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    everything = brute_force(task, small_space, 300.0)
+    expected = {
+        Objective.THROUGHPUT_PER_TDP: max(throughput / tdp for tdp, throughput, _ in everything),
+        Objective.TDP: 1 / min(tdp for tdp, _, _ in everything),
+    }
+    for objective, value in expected.items():
+        request = ExploreRequest(task, small_space, Budgets(power_w=300.0), objective)
+        certificate = explore(request).document.certificate
+        assert certificate.optimal
+        assert certificate.objective_value == pytest.approx(value, rel=1e-9)
+
+
+def test_a_gap_is_kept_and_told(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    exact = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0))).document.certificate
+    loose = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0), gap=0.2)).document.certificate
+    assert loose.objective_value <= exact.objective_value * (1 + 1e-12)
+    assert loose.upper_bound >= exact.objective_value * (1 - 1e-12)
+    assert loose.gap <= 0.2 + 1e-9
+
+
+def test_an_impossible_budget_names_the_smallest_that_would_do(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    with pytest.raises(InfeasibleError) as caught:
+        explore(ExploreRequest(task, small_space, Budgets(power_w=5.0)))
+    (shortfall,) = caught.value.shortfalls
+    assert shortfall.limit == 5.0
+    assert shortfall.levers
+    again = explore(ExploreRequest(task, small_space, Budgets(power_w=shortfall.demand * (1 + 1e-9))))
+    assert again.document.best.tdp_w == pytest.approx(shortfall.demand)
+
+
+def test_an_interrupted_search_keeps_a_valid_bound(tiny, small_space, network):
+    task = Task(tiny, 16, network)
+    request = ExploreRequest(task, small_space, Budgets(power_w=300.0))
+    truth = explore(request).document.certificate.objective_value
+
+    class StopAtOnce(Clock):
+        def __init__(self):
+            super().__init__(60.0)
+            self.looks = 0
+
+        @property
+        def over(self):
+            self.looks += 1
+            return self.looks > 4
+
+    answer = explore(request, clock=StopAtOnce())
+    certificate = answer.document.certificate
+    assert certificate.upper_bound >= truth * (1 - 1e-12)
+    assert certificate.objective_value <= truth * (1 + 1e-12)
