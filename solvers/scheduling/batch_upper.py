@@ -148,4 +148,4 @@ def shared_backward(
 
 
 RULES: tuple[Rule, ...] = (eager, shared, eager_backward, shared_backward)
-"""The first settles most architectures; the others were kept because each shortens schedules that no other does."""
+"""The first settles most architectures; each of the others shortens schedules that no other does."""
