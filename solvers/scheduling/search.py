@@ -130,7 +130,8 @@ class StateSpace:
     def bound(self, now: int, started: int, running: tuple[Running, ...], left: tuple[int, ...]) -> int:
         """Least makespan of any completion: paths, paths beside the forced operators, work.
 
-        Forced operators may run while a path waits for an unblocked unit, so the second kind counts cores only.
+        Forced operators may run while a path waits for an unblocked unit, so the second kind counts only
+        time on cores.
         """
         preds, rest = self.ix.preds, self.full & ~started
         best, core = now, -1
