@@ -162,6 +162,13 @@ def test_impossible_architectures_are_infinite():
     np.testing.assert_array_equal(bounds.lower_s, [np.inf, 1.0])
 
 
+def test_every_unit_needs_a_capacity():
+    with pytest.raises(ValueError, match="LINK"):
+        batch_bounds(
+            BatchGraph((("LINK",),), ()), np.ones((1, 1)), np.full((1, 1), np.inf), {"TC": np.array([1])}
+        )
+
+
 def test_no_operators():
     bounds = batch_bounds(
         BatchGraph((), ()), np.zeros((3, 0)), np.zeros((3, 0)), {"TC": np.ones(3, dtype=np.int64)}
