@@ -131,8 +131,10 @@ def batch_bounds(
     """Bounds of the optimal makespan on every architecture.
 
     `single_s`, `parallel_s`: (A, O), inf where a mode is impossible; `capacity`: cores (A,) of every unit.
-    Counts cores, so pairing is not modelled.
+    Counts cores, so pairing is not modelled. Raises ValueError where `capacity` lacks a unit.
     """
+    if missing := {unit for row in graph.units for unit in row} - set(capacity):
+        raise ValueError(f"capacity: no cores given for {', '.join(sorted(missing))}")
     count = len(single_s)
     lower, upper = np.zeros(count), np.zeros(count)
     if graph.size == 0:
