@@ -16,7 +16,7 @@ from phaze.explore.certified import CertifiedSearch, Outcome
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, Manifest, ResultDocument
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.progress import Clock, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
 from phaze.hardware.architecture import Architecture, from_table
@@ -25,6 +25,8 @@ from phaze.hardware.budgets import over_budget, shortfalls, smallest_demand, wit
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space import architecture_id
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.account import Account
+from phaze.placement.plan import Plan
 from phaze.workload.workload import Mode
 
 FloatArray = NDArray[np.float64]
@@ -69,7 +71,7 @@ class _Exploration:
         self._evaluator = Evaluator(request.task, self._table)
         self._area = area_mm2(self._table)
         self._tdp = tdp_w(self._table, request.budgets.tdp_margin)
-        self._builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+        self._builder = DesignBuilder(request.task, request.budgets.tdp_margin, self._evaluator.planners)
 
     def answer(self) -> Answer:
         """Search, then describe what was found."""
@@ -90,7 +92,7 @@ class _Exploration:
             certificate=self._certificate(outcome, ranked[0]),
             frontier=self._frontier(outcome),
             next_best=[self._design(outcome, row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=comparisons(self._request, best),
+            comparison=comparisons(self._request, best, self._builder),
             manifest=self._manifest(),
         )
         return Answer(document, self._columns(outcome))
@@ -176,23 +178,33 @@ class _Exploration:
         return self._builder.at(self._architecture(row), setting, Clock(REPORT_S).left)
 
     def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
-        points = []
-        for _, row in outcome.staircase.keys:
-            design = self._design(outcome, row)
-            result = design.workloads[self._request.task.workload.name]
-            points.append(
-                FrontierPoint(
-                    id=design.id,
-                    throughput_samples_per_s=result.throughput_samples_per_s,
-                    tdp_w=design.tdp_w,
-                    area_mm2=design.area_mm2,
-                    energy_per_sample_j=result.energy_per_iteration_j / result.global_batch,
-                    memory_bytes=result.memory_bytes,
-                    mfu=result.mfu,
-                    architecture=design.architecture,
-                )
-            )
-        return points
+        best = outcome.best_per_row()
+        rows = [row for _, row in outcome.staircase.keys]
+        by_setting: dict[Setting, list[int]] = {}
+        for row in rows:
+            by_setting.setdefault(best[row][1], []).append(row)
+        points: dict[int, FrontierPoint] = {}
+        for setting, members in by_setting.items():
+            plans = self._evaluator.plans(setting, np.array(members), Clock(REPORT_S).left)
+            for row, plan in zip(members, plans, strict=True):
+                if plan is not None:
+                    points[row] = self._frontier_point(row, setting, plan)
+        return [points[row] for row in rows]
+
+    def _frontier_point(self, row: int, setting: Setting, plan: Plan) -> FrontierPoint:
+        task, evaluator = self._request.task, self._evaluator
+        account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
+        architecture, peak = self._architecture(row), float(evaluator.peak_flops_per_s[row])
+        return FrontierPoint(
+            id=architecture.name,
+            throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
+            tdp_w=float(self._tdp[row]),
+            area_mm2=float(self._area[row]),
+            energy_per_sample_j=account.energy_j() / task.cluster.global_batch,
+            memory_bytes=plan.memory_bytes,
+            mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
+            architecture=dict(architecture.fields),
+        )
 
     def _columns(self, outcome: Outcome) -> dict[str, NDArray[Any]]:
         best = outcome.best_per_row()

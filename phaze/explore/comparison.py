@@ -10,7 +10,7 @@ from phaze.errors import InfeasibleError
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Comparison, Design
 from phaze.explore.progress import Clock
-from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.request import ExploreRequest
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import fit_clock
@@ -18,17 +18,17 @@ from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import FixedDegrees
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
-_LEFT = Clock(60.0)
+REPORT_S = 60.0
 
 
-def comparisons(request: ExploreRequest, best: Design) -> list[Comparison]:
+def comparisons(request: ExploreRequest, best: Design, builder: DesignBuilder) -> list[Comparison]:
     """Templates at the highest clock that keeps the power budget, and the expert plan on the winner."""
-    rows = [_chip(request, name) for name in CHIPS]
+    rows = [_chip(request, name, builder) for name in CHIPS]
     expert = _expert(request, best)
     return [*rows, expert] if expert else rows
 
 
-def _chip(request: ExploreRequest, name: str) -> Comparison:
+def _chip(request: ExploreRequest, name: str, builder: DesignBuilder) -> Comparison:
     published = load_architecture(name)
     budgets = request.budgets
     table = to_table([published])
@@ -43,7 +43,7 @@ def _chip(request: ExploreRequest, name: str) -> Comparison:
     area = float(area_mm2(to_table([chip]))[0])
     if budgets.area_mm2 is not None and area > budgets.area_mm2:
         return _row(request, chip, None, f"{area:.0f} mm2 exceeds the area budget")
-    return _evaluated(request, chip, request.task, note)
+    return _evaluated(request, chip, builder, note)
 
 
 def _expert(request: ExploreRequest, best: Design) -> Comparison | None:
@@ -61,12 +61,13 @@ def _expert(request: ExploreRequest, best: Design) -> Comparison | None:
     )
     chip = Architecture(name="expert plan on the winner", fields=best.architecture)
     note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
-    return _evaluated(request, chip, replace(task, fixed=fixed), note)
+    fixed_task = replace(task, fixed=fixed)
+    return _evaluated(request, chip, DesignBuilder(fixed_task, request.budgets.tdp_margin), note)
 
 
-def _evaluated(request: ExploreRequest, chip: Architecture, task: Task, note: str) -> Comparison:
+def _evaluated(request: ExploreRequest, chip: Architecture, builder: DesignBuilder, note: str) -> Comparison:
     try:
-        design = DesignBuilder(task, request.budgets.tdp_margin).best(chip, _LEFT.left)
+        design = builder.best(chip, Clock(REPORT_S).left)
     except InfeasibleError as error:
         return _row(request, chip, None, f"{note}; {error}")
     return _row(request, chip, design, note)

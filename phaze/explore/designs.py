@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -31,31 +31,37 @@ class DesignBuilder:
 
     task: Task
     tdp_margin: float = 1.0
+    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
 
     def best(self, architecture: Architecture, left_s: LeftS) -> Design:
         """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
-        evaluator = Evaluator(self.task, to_table([architecture]))
-        seconds: dict[Setting, float] = {}
-        for setting in evaluator.settings:
-            give_up = np.array([min(seconds.values(), default=np.inf)])
-            found = evaluator.exact(setting, _ONE, give_up, left_s)
-            seconds[setting] = float(found.upper_s[0])
-        setting = min(seconds, key=lambda s: (seconds[s], s))
-        if not np.isfinite(seconds[setting]):
+        evaluator = self._evaluator(architecture)
+        hope = {s: float(evaluator.quick_bound(s, _ONE)[0]) for s in evaluator.settings}
+        best_s, best = np.inf, None
+        for setting in sorted(hope, key=lambda s: (hope[s], s)):
+            if hope[setting] >= best_s:
+                break
+            found = float(evaluator.exact(setting, _ONE, np.array([best_s]), left_s).upper_s[0])
+            if found < best_s:
+                best_s, best = found, setting
+        if best is None:
             raise out_of_memory(evaluator, architecture.name)
-        return self.design(architecture, evaluator, setting, left_s)
+        return self.design(architecture, evaluator, best, left_s)
 
     def at(self, architecture: Architecture, setting: Setting, left_s: LeftS) -> Design:
         """The architecture under the best placement of one setting."""
-        return self.design(architecture, Evaluator(self.task, to_table([architecture])), setting, left_s)
+        return self.design(architecture, self._evaluator(architecture), setting, left_s)
+
+    def _evaluator(self, architecture: Architecture) -> Evaluator:
+        return Evaluator(self.task, to_table([architecture]), planners=self.planners)
 
     def design(self, architecture: Architecture, evaluator: Evaluator, setting: Setting, left_s: LeftS) -> Design:
         """The report of one architecture (row 0 of the evaluator's table)."""
         table = evaluator.table
-        plan = evaluator.plan(setting, 0, left_s)
+        plan = evaluator.plans(setting, _ONE, left_s)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
-        account = Account(plan, evaluator.timed(setting), self.task.cluster, self.task.workload.numerics)
+        account = Account(plan, evaluator.timed(setting), 0, self.task.cluster, self.task.workload.numerics)
         return Design(
             id=architecture.name,
             architecture=dict(architecture.fields),

@@ -46,12 +46,15 @@ class PointBounds:
 
 @dataclass
 class Evaluator:
-    """Evaluates points of one task on one table of architectures; caches what they share."""
+    """Evaluates points of one task on one table of architectures; caches what they share.
+
+    `planners` does not depend on the architectures: evaluators of one task may share it.
+    """
 
     task: Task
     table: ArchitectureTable
     _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
-    _planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -107,8 +110,8 @@ class Evaluator:
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
         """The placement of a setting within one memory capacity."""
         key = (setting, capacity_bytes)
-        if key not in self._planners:
-            self._planners[key] = Planner(
+        if key not in self.planners:
+            self.planners[key] = Planner(
                 chain=self.timed(setting).chain,
                 numerics=self.task.workload.numerics,
                 cluster=self.task.cluster,
@@ -116,7 +119,7 @@ class Evaluator:
                 memory_bytes=capacity_bytes,
                 fixed=self.task.fixed,
             )
-        return self._planners[key]
+        return self.planners[key]
 
     def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
         """Positions within `rows` grouped by memory capacity."""
@@ -159,8 +162,12 @@ class Evaluator:
                 high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
         return PointBounds(low, high)
 
-    def plan(self, setting: Setting, row: int, left_s: Callable[[], float]) -> Plan | None:
-        """The best plan of one point with its stages; None where nothing fits in memory."""
-        _, upper = self.timed(setting).exact(np.array([row]), left_s)
-        planner = self.planner(setting, float(self.capacity_bytes[row]))
-        return planner.best(upper, self.rates.take(np.array([row])))
+    def plans(self, setting: Setting, rows: Rows, left_s: Callable[[], float]) -> list[Plan | None]:
+        """The best plan of each architecture in one setting, with its stages; None where nothing fits."""
+        _, times = self.timed(setting).exact(rows, left_s)
+        return [
+            self.planner(setting, float(self.capacity_bytes[row])).best(
+                times.take(np.array([i])), self.rates.take(np.array([row]))
+            )
+            for i, row in enumerate(rows)
+        ]

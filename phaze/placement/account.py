@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +36,24 @@ class TimeParts:
 
 @dataclass(frozen=True)
 class Account:
-    """One plan of one chain on one architecture (a table of one row)."""
+    """One plan of one chain on the architecture at `row` of the timed chain's table."""
 
     plan: Plan
     timed: TimedChain
+    row: int
     cluster: Cluster
     numerics: Numerics
 
-    @property
+    @cached_property
     def table(self) -> ArchitectureTable:
-        """The architecture."""
-        return self.timed.table
+        """The architecture alone."""
+        return self.timed.table.take(np.array([self.row]))
 
     def time_parts(self, left_s: Callable[[], float]) -> TimeParts:
         """What the slowest stage spends: idealise the link, then the memories, and see what each saves."""
         stage, plan = self.plan.slowest, self.plan
-        actual = self._stage_s(stage, self.timed, left_s)
+        real = TimedChain(self.timed.chain, CostModel(self.table, self.timed.model.network), self.table)
+        actual = self._stage_s(stage, real, left_s)
         unlinked = self._ideal_link()
         quiet = self._stage_s(stage, unlinked, left_s)
         computing = self._stage_s(stage, self._ideal_memory(unlinked), left_s)
@@ -92,8 +95,9 @@ class Account:
 
     def _compute_events(self) -> Events:
         """Events of one microbatch through the whole chain, on one device of every stage's group."""
-        forward = [pass_events(p.costs, _ONE) for p in self.timed.forward]
-        backward = [pass_events(p.costs, _ONE) for p in self.timed.backward]
+        where = np.array([self.row])
+        forward = [pass_events(p.costs, where) for p in self.timed.forward]
+        backward = [pass_events(p.costs, where) for p in self.timed.backward]
         total = Events()
         for stage in self.plan.stages:
             for unique in self.timed.chain.index[stage.first : stage.last + 1]:

@@ -29,6 +29,7 @@ from phaze.solvers.placement.partition import (
     PartitionProblem,
     StageLimits,
     bottlenecks,
+    fewest_stages,
 )
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Numerics
@@ -98,19 +99,13 @@ class Planner:
     @cached_property
     def roomy(self) -> Options:
         """The degrees for which some partition fits in memory (a bound where a short batch holds less)."""
-        depth = np.unique(self.options.stages)
-        short = self.options.microbatches < self.options.stages
-        room = {held: self._deep_enough(depth, held) for held in (None, 1)}
-        at = np.searchsorted(depth, self.options.stages)
-        return self.options.take(np.where(short, room[1][at], room[None][at]))
+        o = self.options
+        least = np.where(o.microbatches < o.stages, self._fewest(1), self._fewest(None))
+        return o.take(o.stages >= least)
 
-    def _deep_enough(self, depth: IntArray, in_flight: int | None) -> NDArray[np.bool_]:
-        if not len(depth):
-            return np.zeros(0, dtype=bool)
-        nothing = np.zeros((1, len(self.index)))
-        ends = np.zeros((1, len(self.index) + 1))
-        problem = PartitionProblem(nothing, nothing, ends, self.memory.limits(in_flight), self.index)
-        return np.isfinite(bottlenecks(problem, depth.tolist())[0])
+    def _fewest(self, in_flight: int | None) -> int:
+        """Fewest stages that fit in memory; more than there are layers if nothing does."""
+        return fewest_stages(self.memory.limits(in_flight)) or len(self.index) + 1
 
     @cached_property
     def memory(self) -> ChainMemory:

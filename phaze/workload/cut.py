@@ -57,7 +57,7 @@ class Segment:
     @property
     def kind(self) -> str:
         """The prefix without running numbers: what layers of this sort are called."""
-        return re.sub(r"\d+", "", self.prefix)
+        return re.sub(r"\d+", "", self.prefix) or self.operators[0].kind.value
 
 
 def whole_context(graph: OperatorGraph, *, training: bool) -> Context:

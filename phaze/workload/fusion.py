@@ -22,6 +22,8 @@ from phaze.workload.ir import OpKind
 from phaze.workload.steps import Step
 from phaze.workload.work import Unit, Work
 
+LONGEST_NAME = 200
+
 
 def fuse(steps: Iterable[Step], kept: Collection[str], outputs: Collection[str]) -> tuple[Step, ...]:
     """Absorb what can be absorbed; `kept` tensors still go to HBM, `outputs` are never swallowed."""
@@ -85,7 +87,7 @@ def _merge(host: Step, guest: Step, tensor: str, kept: Collection[str]) -> Step:
         else:
             stream -= size
     work = Work(
-        f"{host.name}+{_short(guest.name, host.name)}",
+        _joint_name(host.name, guest.name),
         host.work.kind,
         Unit.TENSOR_VECTOR if gemms else Unit.VECTOR,
         gemms,
@@ -96,10 +98,12 @@ def _merge(host: Step, guest: Step, tensor: str, kept: Collection[str]) -> Step:
     return Step(work.name, host.kind, work, reads, guest.writes or host.writes, hosts=True)
 
 
-def _short(guest: str, host: str) -> str:
-    """Guest's name without the path it shares with its host."""
+def _joint_name(host: str, guest: str) -> str:
+    """Both names, the guest's without the path it shares with its host; long ones end in an ellipsis."""
+    if len(host) > LONGEST_NAME:
+        return host if host.endswith("+...") else f"{host}+..."
     parts, others = guest.split("."), host.split(".")
     shared = 0
     while shared < min(len(parts) - 1, len(others)) and parts[shared] == others[shared]:
         shared += 1
-    return ".".join(parts[shared:])
+    return f"{host}+{'.'.join(parts[shared:])}"

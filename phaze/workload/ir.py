@@ -184,7 +184,7 @@ class GraphBuilder:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape
 
-    def cut(self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]]) -> None:
+    def split_into(self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]]) -> None:
         """Append a view whose named outputs, of the given shapes, are pieces of a tensor."""
         size = self._tensors[tensor].element_bytes
         self._tensors |= {piece: Tensor(piece, tuple(shape), size) for piece, shape in pieces.items()}

@@ -61,14 +61,25 @@ class Lowering:
         """The tensor that a node's input stands for, None for a constant that is no parameter.
 
         Not parameters are numbers of a formula (rank 0), integers and booleans (masks, indices), and
-        constants whose shape follows the batch: nothing in them is trained.
+        what is generated in the shape of the batch: nothing in them is trained.
         """
         if name in self.graph.live:
             return name
         extent = self.extents[name]
-        if not extent.is_floating or not extent.shape or extent.batch_axis is not None:
+        if not extent.is_floating or not extent.shape:
             return None
-        return self.parameter(name)
+        return self.parameter(name) if extent.batch_axis is None else self._repeated(name)
+
+    def _repeated(self, name: str) -> str | None:
+        """A parameter repeated for every sample (such as a class token) as a view of it."""
+        maker = self.makers.get(name)
+        if maker is None or maker.op_type not in {"Expand", "Tile"}:
+            return None
+        source = self.operand(maker.input[0])
+        if source is not None and name not in self.declared:
+            self.declared[name] = self.shape(name)
+            self.builder.add(name, OpKind.VIEW, [source], self.shape(name), FLOAT_BYTES)
+        return name if source is not None else None
 
     def root(self, name: str) -> str:
         """The constant whose elements a constant holds, seen through changes of layout."""

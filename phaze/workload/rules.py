@@ -23,7 +23,7 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - LOSS: logits (..., classes), labels; appended by the workload, not by front ends.
 - VIEW: anything, parameters too. Reshape, transpose, slice: one output; split: several outputs;
   concatenation: several inputs.
-- ALL_REDUCE: x. `role`: a `rules_vector.Role`; inserted by sharding.
+- ALL_REDUCE: x. `role`: a `rules_structure.Role`; inserted by sharding.
 
 A bias of a product or convolution is a following ELEMENTWISE "add" with the parameter as second input;
 fusion makes it an epilogue.
@@ -38,7 +38,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from phaze.workload import rules_elementwise as elementwise
 from phaze.workload import rules_matrix as matrix
+from phaze.workload import rules_structure as structure
 from phaze.workload import rules_vector as vector
 from phaze.workload.ir import Operator, OpKind
 from phaze.workload.steps import Context, Step
@@ -67,12 +69,14 @@ RULES: Mapping[OpKind, Rule] = {
     OpKind.SOFTMAX: Rule(vector.softmax_forward, vector.output_saved, vector.softmax_backward),
     OpKind.NORM: Rule(vector.norm_forward, vector.first_input_saved, vector.norm_backward),
     OpKind.ELEMENTWISE: Rule(
-        vector.elementwise_forward, vector.elementwise_saved, vector.elementwise_backward
+        elementwise.elementwise_forward, elementwise.elementwise_saved, elementwise.elementwise_backward
     ),
     OpKind.POOL: Rule(vector.pool_forward, vector.pool_saved, vector.pool_backward),
     OpKind.REDUCE: Rule(vector.reduce_forward, vector.reduce_saved, vector.reduce_backward),
     OpKind.EMBEDDING: Rule(vector.embedding_forward, vector.first_input_saved, vector.embedding_backward),
     OpKind.LOSS: Rule(vector.loss_forward, vector.loss_saved, vector.loss_backward),
-    OpKind.VIEW: Rule(vector.view_forward, vector.nothing_saved, vector.view_backward),
-    OpKind.ALL_REDUCE: Rule(vector.all_reduce_forward, vector.nothing_saved, vector.all_reduce_backward),
+    OpKind.VIEW: Rule(structure.view_forward, structure.nothing_saved, structure.view_backward),
+    OpKind.ALL_REDUCE: Rule(
+        structure.all_reduce_forward, structure.nothing_saved, structure.all_reduce_backward
+    ),
 }

@@ -1,11 +1,10 @@
-"""Rules of the operators that run on vector cores or links."""
+"""Rules of the operators that run on vector cores over rows, windows and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
-from phaze.workload.cycles import DIV, EXP, FUNCTIONS, LOG, ROOT, FunctionCost, Keep
+from phaze.workload.cycles import DIV, EXP, LOG, ROOT
 from phaze.workload.ir import Operator, OpKind
 from phaze.workload.steps import (
     GRADIENT_BYTES,
@@ -15,18 +14,8 @@ from phaze.workload.steps import (
     gradient_of,
     integer,
     vector_step,
-    view_step,
     word,
 )
-from phaze.workload.work import Unit, Work
-
-
-class Role(StrEnum):
-    """The two conjugate collectives of tensor parallelism (Megatron-LM's g and f, arXiv 1909.08053)."""
-
-    REDUCE = "reduce"  # sum forward, identity backward
-    COPY = "copy"  # identity forward, sum backward
-
 
 # Cycles per element, forward and backward. Layer norm forward: sum, sum of squares, normalise, scale and
 # shift; backward: both sums again, x-hat, the gradients of scale and shift, dy * scale, two row sums,
@@ -34,82 +23,6 @@ class Role(StrEnum):
 _NORM_FORWARD = {"layer": 4.0, "batch": 4.0, "instance": 4.0, "group": 4.0, "rms": 3.0}
 _NORM_BACKWARD = {"layer": 11.0, "batch": 11.0, "instance": 11.0, "group": 11.0, "rms": 7.0}
 NORM_FUNCTIONS = frozenset({*_NORM_FORWARD, "lrn"})
-
-
-def elementwise_cost(op: Operator) -> FunctionCost:
-    """Cost of an element-wise operator's function; ValueError names one that has none."""
-    function = word(op, "function")
-    if function not in FUNCTIONS:
-        msg = f"operator {op.name!r}: no cost known for element-wise function {function!r}"
-        raise ValueError(msg)
-    return FUNCTIONS[function]
-
-
-def elementwise_forward(op: Operator, ctx: Context) -> Step:
-    """One pass over the operands; a dropout in training writes its mask."""
-    out = op.outputs[0]
-    cost = elementwise_cost(op)
-    mask = ctx.elements(out) if cost.keep is Keep.MASK and out in ctx.differentiable else 0
-    extra = ctx.parameter_bytes(op) + mask
-    return vector_step(
-        op.name,
-        op.kind,
-        cost.forward * ctx.elements(out),
-        ctx.activations(op.inputs),
-        {out: ctx.bytes(out)},
-        extra_bytes=extra,
-        hosts=True,
-        epilogue=True,
-    )
-
-
-def elementwise_saved(op: Operator, ctx: Context) -> dict[str, float]:
-    """What the function's derivative needs: inputs, output, or a mask of one byte per element."""
-    keep = elementwise_cost(op).keep
-    if keep is Keep.INPUTS:
-        return ctx.activations(op.inputs)
-    if keep is Keep.OUTPUT:
-        return ctx.activations(op.outputs)
-    return {f"{op.name}:mask": float(ctx.elements(op.outputs[0]))} if keep is Keep.MASK else {}
-
-
-def elementwise_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
-    """Gradients of operands as large as the result in one pass; broadcast operands by a reduction each."""
-    out = op.outputs[0]
-    d_out, cost = {gradients[out]: ctx.bytes(out)}, elementwise_cost(op)
-    operands = [x for x in dict.fromkeys(op.inputs) if x in ctx.differentiable]
-    full = [x for x in operands if ctx.elements(x) >= ctx.elements(out) and x not in ctx.parameters]
-    writes = {gradient_of(op, x): ctx.bytes(x) for x in full}
-    steps = []
-    if full and cost.backward == 0:
-        steps += [view_step(f"{op.name}.dX.{x}", d_out, {gradient_of(op, x): ctx.bytes(x)}) for x in full]
-    elif full:
-        kept = elementwise_saved(op, ctx)
-        reads = d_out | {t: size for t, size in kept.items() if not t.endswith(":mask")}
-        mask = sum(size for t, size in kept.items() if t.endswith(":mask"))
-        extra = ctx.parameter_bytes(op) + mask
-        cycles = cost.backward * sum(ctx.elements(x) for x in full)
-        name = f"{op.name}.dX"
-        steps.append(
-            vector_step(
-                name, op.kind, cycles, reads, writes, extra_bytes=extra, hosts=True, epilogue=len(full) == 1
-            )
-        )
-    steps += [_broadcast_gradient(op, ctx, x, d_out) for x in operands if x not in full]
-    return tuple(steps)
-
-
-def _broadcast_gradient(op: Operator, ctx: Context, operand: str, d_out: Mapping[str, float]) -> Step:
-    """Sum the gradient over the broadcast dimensions (a bias gradient is the usual case)."""
-    cost = elementwise_cost(op)
-    others = elementwise_saved(op, ctx) if cost.keep is Keep.INPUTS else {}
-    cycles = (1 + cost.backward) * ctx.elements(op.outputs[0])
-    if operand in ctx.parameters:
-        size = 2.0 * GRADIENT_BYTES * ctx.elements(operand)  # added into the fp32 gradient
-        name = f"{op.name}.dW"
-        return vector_step(name, OpKind.REDUCE, cycles, {**d_out, **others}, {}, extra_bytes=size)
-    writes = {gradient_of(op, operand): ctx.bytes(operand)}
-    return vector_step(f"{op.name}.dX.{operand}", OpKind.REDUCE, cycles, {**d_out, **others}, writes)
 
 
 def softmax_forward(op: Operator, ctx: Context) -> Step:
@@ -177,11 +90,6 @@ def first_input_saved(op: Operator, ctx: Context) -> dict[str, float]:
 def output_saved(op: Operator, ctx: Context) -> dict[str, float]:
     """Keep the output."""
     return ctx.activations(op.outputs)
-
-
-def nothing_saved(op: Operator, ctx: Context) -> dict[str, float]:
-    """Keep nothing."""
-    return {}
 
 
 def pool_forward(op: Operator, ctx: Context) -> Step:
@@ -257,60 +165,6 @@ def loss_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
     reads, writes = ctx.activations(op.inputs), {gradient_of(op, logits): ctx.bytes(logits)}
     cycles = (3 + EXP) * ctx.elements(logits)
     return (vector_step(f"{op.name}.dX", op.kind, cycles, reads, writes, hosts=True),)
-
-
-def view_forward(op: Operator, ctx: Context) -> Step:
-    """Precedence only."""
-    return view_step(op.name, ctx.activations(op.inputs), {t: ctx.bytes(t) for t in op.outputs})
-
-
-def view_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
-    """Views the other way; an input that was broadcast gets the sum of its copies."""
-    steps = []
-    reads = {gradients[t]: ctx.bytes(t) for t in op.outputs if t in gradients}
-    made = sum(ctx.elements(t) for t in op.outputs)
-    for x in dict.fromkeys(op.inputs):
-        if x not in ctx.differentiable:
-            continue
-        name, writes = f"{op.name}.dX.{x}", {gradient_of(op, x): ctx.bytes(x)}
-        if len(op.inputs) == 1 and made > ctx.elements(x) and x not in ctx.parameters:
-            steps.append(vector_step(name, OpKind.REDUCE, float(made), reads, writes))
-        else:
-            steps.append(view_step(name, reads, writes))
-    return tuple(steps)
-
-
-def all_reduce_forward(op: Operator, ctx: Context) -> Step:
-    """Sum partial results over the tensor-parallel group, or pass a copy on."""
-    x, y = op.inputs[0], op.outputs[0]
-    reads, writes = {x: ctx.bytes(x)}, {y: ctx.bytes(y)}
-    if Role(word(op, "role")) is Role.COPY:
-        return view_step(op.name, reads, writes)
-    return _collective(op.name, ctx, reads, writes)
-
-
-def all_reduce_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
-    """Conjugate of the forward collective."""
-    x, y = op.inputs[0], op.outputs[0]
-    reads, writes = {gradients[y]: ctx.bytes(y)}, {gradient_of(op, x): ctx.bytes(x)}
-    name = f"{op.name}.dX"
-    if Role(word(op, "role")) is Role.REDUCE:
-        return (view_step(name, reads, writes),)
-    return (_collective(name, ctx, reads, writes),)
-
-
-def _collective(name: str, ctx: Context, reads: Mapping[str, float], writes: Mapping[str, float]) -> Step:
-    """An all-reduce on the link: payload = the tensor; HBM sees one read and one write of it."""
-    payload = sum(reads.values())
-    work = Work(
-        name,
-        OpKind.ALL_REDUCE.value,
-        Unit.LINK,
-        stream_bytes=payload + sum(writes.values()),
-        link_bytes=payload,
-        link_group=ctx.tensor_parallel,
-    )
-    return Step(name, OpKind.ALL_REDUCE, work, reads, writes)
 
 
 def _unary(

@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from phaze.workload.ir import Operator, OpKind, Tensor
-from phaze.workload.rules_vector import Role
+from phaze.workload.rules_structure import Role
 from phaze.workload.steps import flag, integer
 
 LOSS_STATISTICS_BYTES = 12  # maximum, sum of exponentials, target logit per token, fp32

@@ -45,9 +45,12 @@ def stored_statistics(op: Operator) -> tuple[str, ...]:
 
 def forward_steps(operators: Iterable[Operator], ctx: Context) -> tuple[Step, ...]:
     """Forward steps, one per operator; what only rearranges parameters is left out."""
-    return tuple(
-        RULES[op.kind].forward(op, ctx) for op in operators if not set(op.outputs) <= set(ctx.parameters)
-    )
+    return tuple(RULES[op.kind].forward(op, ctx) for op in operators if not _constant(op, ctx))
+
+
+def _constant(op: Operator, ctx: Context) -> bool:
+    """Whether the operator only rearranges parameters."""
+    return all(t in ctx.parameters for t in op.outputs)
 
 
 def _flows(op: Operator, ctx: Context) -> bool:
@@ -59,7 +62,7 @@ def saved_tensors(operators: Iterable[Operator], ctx: Context) -> dict[str, floa
     """Bytes of everything the operators keep for backward, by tensor (or mask) name."""
     kept: dict[str, float] = {}
     for op in operators:
-        if _flows(op, ctx) and not set(op.outputs) <= set(ctx.parameters):
+        if _flows(op, ctx) and not _constant(op, ctx):
             kept |= RULES[op.kind].saved(op, ctx)
     return kept
 

@@ -65,7 +65,7 @@ class Dimensions(_Strict):
     `max_positions` (OPT). `token_types` is BERT's segment table, 0 without one.
     """
 
-    layers: Count
+    layers: Annotated[int, Field(gt=0, le=10_000)]
     hidden: Count
     heads: Count
     vocabulary: Count

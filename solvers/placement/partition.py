@@ -36,6 +36,7 @@ from phaze.solvers.placement.partition_greedy import ROWS, Rows, Sweeper, is_mon
 from phaze.solvers.placement.partition_problem import (
     PartitionProblem,
     StageLimits,
+    fewest_stages,
     interval_weights,
     prefix_sums,
     stage_limits,
@@ -50,6 +51,7 @@ __all__ = [
     "Weighted",
     "best_cuts",
     "bottlenecks",
+    "fewest_stages",
     "lower_bounds",
     "stage_limits",
     "weighted_bottlenecks",

@@ -127,6 +127,27 @@ class PartitionProblem:
         return np.where(self.last_recomputes, recomputed, loads)
 
 
+def fewest_stages(limits: StageLimits) -> int:
+    """Smallest number of stages of any partition that fits in memory; 0 if there is none.
+
+    Stages are filled from the end as far as memory allows. Part of a stage that fits fits as well, so this
+    reaches furthest with every number of stages.
+    """
+    layers = limits.plain.shape[0]
+    last = limits.plain[:, -1] >= 1
+    if limits.recompute is not None:
+        last |= limits.recompute[:, -1] >= 1
+    if not last.any():
+        return 0
+    front, stages = int(last.argmax()), 1
+    while front:
+        fits = limits.inner[:front, front - 1] > stages
+        if not fits.any():
+            return 0
+        front, stages = int(fits.argmax()), stages + 1
+    return stages
+
+
 def prefix_sums(values: FloatArray) -> FloatArray:
     """Running sums along the last axis, with a leading zero."""
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))

@@ -12,6 +12,8 @@ from phaze.solvers.placement.result import PlacementResult, PlacementStatus, Sta
 
 # The search adds in another order than the checker; more than this is a bug.
 _CHECK_TOLERANCE = 1e-10
+# Guesses at the optimum as multiples of a lower bound on it; the last one cuts nothing.
+_GUESSES = (1.02, 1.1, 1.4, 3.0, math.inf)
 
 
 def place(problem: PlacementProblem) -> PlacementResult:
@@ -25,10 +27,7 @@ def place(problem: PlacementProblem) -> PlacementResult:
     began = time.perf_counter()
     degrees = data_parallel_degrees(problem)
     searches = [WidthSearch(problem, model, degrees) for model in problem.models]
-    best_s = math.inf
-    # The most promising width first, so that its time cuts the others short.
-    for search in sorted(searches, key=lambda search: search.time_bound_s):
-        best_s = search.run(best_s)
+    best_s = _best_time(searches)
     if math.isinf(best_s):
         return PlacementResult(
             PlacementStatus.INFEASIBLE, None, math.inf, None, None, None, (), time.perf_counter() - began
@@ -48,3 +47,22 @@ def place(problem: PlacementProblem) -> PlacementResult:
         stages=stages,
         runtime_s=time.perf_counter() - began,
     )
+
+
+def _best_time(searches: list[WidthSearch]) -> float:
+    """Seconds per batch of the best plan; infinite if none fits.
+
+    A guess at the optimum cuts most of the search; it is raised until a plan attains it.
+    """
+    # The most promising width first, so that its time cuts the others short.
+    searches = sorted(searches, key=lambda search: search.time_bound_s)
+    for factor in _GUESSES:
+        bound_s = searches[0].time_bound_s
+        guess_s = best_s = bound_s * factor if bound_s > 0 else math.inf
+        found_s = math.inf
+        for search in searches:
+            found_s = min(found_s, search.run(best_s))
+            best_s = min(best_s, found_s)
+        if found_s <= guess_s:
+            break
+    return found_s

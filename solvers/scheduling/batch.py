@@ -62,6 +62,11 @@ class BatchGraph:
         return tuple(tuple(sorted(row)) for row in found)
 
     @cached_property
+    def reverse(self) -> BatchGraph:
+        """The graph with every edge turned round."""
+        return BatchGraph(self.units, tuple((after, before) for before, after in self.edges), self.unblocked)
+
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Positions, each after its predecessors."""
         waiting = self.adjacency.sum(axis=0).astype(int).tolist()

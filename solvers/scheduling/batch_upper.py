@@ -132,12 +132,20 @@ def shared(
     return dispatch(graph, single, parallel, cores, np.ones((1, 1)))
 
 
-def shared_sinks(
+def eager_backward(
     graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
 ) -> FloatArray:
-    """Only operators that nothing waits for share the chip; the others take all of it."""
-    return dispatch(graph, single, parallel, cores, (graph.adjacency.sum(axis=1) == 0.0)[:, None] * 1.0)
+    """As `eager` from the end: a schedule of the reversed graph, read backwards, is one of the graph."""
+    return eager(graph.reverse, single, parallel, cores)
 
 
-RULES: tuple[Rule, ...] = (eager, shared, shared_sinks)
-"""In the order in which they settle most architectures."""
+def shared_backward(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+) -> FloatArray:
+    """From the end, only operators longer than the average share the chip."""
+    long = single >= add_rows(single) / graph.size
+    return dispatch(graph.reverse, single, parallel, cores, long * 1.0)
+
+
+RULES: tuple[Rule, ...] = (eager, shared, eager_backward, shared_backward)
+"""The first settles most architectures; the others were kept because each shortens schedules that no other does."""

@@ -106,6 +106,7 @@ def _force(
     struck."""
     changed = False
     total = found.work.sum(axis=1)
+    whole = found.weights[:, list(ix.blocked_units)].any(axis=1)
     serial = sum(found.forced_s)
     shortest = tuple(map(min, single, parallel))
     core_heads = _core_heads(ix, found, shortest)
@@ -117,7 +118,7 @@ def _force(
         if single[i] + max(around, core_around) >= upper_s:
             single[i] = inf
             changed = True
-        elif parallel[i] + max(around, float((total - found.work[:, i]).max())) >= upper_s:
+        elif parallel[i] + max(around, float((total - found.work[:, i])[whole].max(initial=0.0))) >= upper_s:
             parallel[i] = inf
             changed = True
     return changed

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,9 @@ TICKS = 1 << 46
 
 NEVER = 1 << 60
 """A duration no schedule can afford."""
+
+FIELD = 20
+"""Bits of one packed core count, far above the number of operators any search can take."""
 
 Running = tuple[int, int, bool, tuple[Core, ...]]
 """End tick, operator, whether core-parallel, and the cores it holds where pairs matter."""
@@ -48,6 +52,14 @@ class State:
     steps: tuple[Running, ...] = ()
 
 
+class _Choice(NamedTuple):
+    """Operators chosen to start at one moment: mask of all started, free cores (packed), and the new ones."""
+
+    started: int
+    free: int
+    steps: tuple[Running, ...]
+
+
 class StateSpace:
     """Successors, bounds and dominance of states; only states that can beat `upper` ticks exist."""
 
@@ -65,11 +77,19 @@ class StateSpace:
         self.plain = [
             0 if f or not c else s for f, c, s in zip(self.forced, ix.core, self.shortest, strict=True)
         ]
-        self.units = [ix.units[i] if self.single[i] < NEVER else () for i in range(ix.size)]
+        self._pack_cores()
         self._set_work(bounds)
         self.full = (1 << ix.size) - 1
         self.uncontended = self._uncontended()
         self.seen: dict[tuple[object, ...], list[tuple[tuple[int, ...], int]]] = {}
+
+    def _pack_cores(self) -> None:
+        """Core counts as fields of one int, each below a guard bit, so that one subtraction tests them all."""
+        ix = self.ix
+        self.capacity = sum(min(count, ix.size) << FIELD * u for u, count in enumerate(ix.capacity))
+        self.guard = sum(1 << FIELD * u + FIELD - 1 for u in range(len(ix.capacity)))
+        self.blocked = sum((1 << FIELD) - 1 << FIELD * u for u in ix.blocked_units)
+        self.demand = [sum(1 << FIELD * u for u in units) for units in ix.units]
 
     def _set_work(self, bounds: Bounds) -> None:
         """Rows of normalised work that are not implied by another, and the share of a running single
@@ -167,70 +187,55 @@ class StateSpace:
         """Every choice of operators to start now, followed to the next moment at which something ends."""
         ix = self.ix
         ready = [i for i in range(ix.size) if not state.started >> i & 1 and not ix.preds[i] & ~state.done]
-        yield from self._start(state, ready, 0, state.started, state.running, steps=())
+        free = self.capacity
+        for _, i, parallel, _ in state.running:
+            free = free & ~self.blocked if parallel else free - self.demand[i]
+        yield from self._start(state, ready, 0, _Choice(state.started, free, ()))
 
-    def _start(
-        self,
-        state: State,
-        ready: list[int],
-        first: int,
-        started: int,
-        running: tuple[Running, ...],
-        *,
-        steps: tuple[Running, ...],
-    ) -> Iterator[State]:
+    def _start(self, state: State, ready: list[int], first: int, chosen: _Choice) -> Iterator[State]:
         """Start nothing more, or one more of `ready[first:]` (in this order, so that no set comes twice)."""
-        if running:
-            child = self._advance(state, ready, started, running, steps)
+        started, free, steps = chosen
+        if steps or state.running:
+            child = self._advance(state, ready, chosen)
             if child is not None:
                 yield child
-        cores_busy = any(self.ix.core[entry[1]] for entry in running)
         for position in range(first, len(ready)):
             i = ready[position]
-            for entry in self._modes(i, state, running, cores_busy):
+            for entry in self._modes(i, state, free, steps):
                 if entry[0] + self.tails[i] < self.upper:
-                    yield from self._start(
-                        state, ready, position + 1, started | 1 << i, (*running, entry), steps=(*steps, entry)
-                    )
+                    left = free & ~self.blocked if entry[2] else free - self.demand[i]
+                    choice = _Choice(started | 1 << i, left, (*steps, entry))
+                    yield from self._start(state, ready, position + 1, choice)
 
-    def _modes(
-        self, i: int, state: State, running: tuple[Running, ...], cores_busy: bool
-    ) -> Iterator[Running]:
+    def _modes(self, i: int, state: State, free: int, steps: tuple[Running, ...]) -> Iterator[Running]:
         """Every way in which an operator can start now."""
         now = state.now
-        if self.parallel[i] < NEVER and not cores_busy and not state.late >> (self.ix.size + i) & 1:
+        if self.parallel[i] < NEVER and not state.late >> (self.ix.size + i) & 1 and self._idle(free):
             yield (now + self.parallel[i], i, True, ())
-        if self.single[i] < NEVER and not state.late >> i & 1 and self._fits(i, running):
+        if self.single[i] < NEVER and not state.late >> i & 1 and self._fits(i, free):
             if self.ix.pair is None:
                 yield (now + self.single[i], i, False, ())
             else:
-                busy = {core for entry in running for core in entry[3]}
+                busy = {core for entry in (*state.running, *steps) for core in entry[3]}
                 for cores in core_choices(self.ix, i, busy):
                     yield (now + self.single[i], i, False, cores)
 
-    def _fits(self, i: int, running: tuple[Running, ...]) -> bool:
-        """Whether a single operator finds cores beside the running ones, by count."""
-        ix = self.ix
-        if ix.core[i] and any(entry[2] for entry in running):
-            return False
-        return all(
-            sum(u in ix.units[entry[1]] for entry in running if not entry[2]) < ix.capacity[u]
-            for u in ix.units[i]
-        )
+    def _fits(self, i: int, free: int) -> bool:
+        """Whether a single operator finds free cores, by count: no field of the difference borrows."""
+        return (free | self.guard) - self.demand[i] & self.guard == self.guard
 
-    def _advance(
-        self,
-        state: State,
-        ready: list[int],
-        started: int,
-        running: tuple[Running, ...],
-        steps: tuple[Running, ...],
-    ) -> State | None:
+    def _idle(self, free: int) -> bool:
+        """Whether no core of a blocked unit is held."""
+        return free & self.blocked == self.capacity & self.blocked
+
+    def _advance(self, state: State, ready: list[int], chosen: _Choice) -> State | None:
         """The state at the next end, None where a left shift, the bound or dominance rules it out."""
-        then = min(entry[0] for entry in running)
+        started, free, steps = chosen
+        running = state.running + steps
+        then = min(running)[0]
         late = state.late
         if self.ix.pair is None and then > state.now:
-            shifted = self._shifted(state.now, then, [i for i in ready if not started >> i & 1], running)
+            shifted = self._shifted(state.now, then, [i for i in ready if not started >> i & 1], free)
             if shifted is None:
                 return None
             late = shifted
@@ -252,19 +257,19 @@ class StateSpace:
         child = State(bound, then, done, started, steady, late, left, state, steps)
         return None if self.dominated(child) else child
 
-    def _shifted(self, now: int, then: int, waiting: list[int], running: tuple[Running, ...]) -> int | None:
+    def _shifted(self, now: int, then: int, waiting: list[int], free: int) -> int | None:
         """Modes that could have started now and therefore need not start `then`.
 
         None where an operator could even have finished, or has nothing to wait for: not starting it gains
         nothing.
         """
-        idle = not any(self.ix.core[entry[1]] for entry in running)
+        idle = self._idle(free)
         late = 0
         for i in waiting:
-            if self.single[i] < NEVER and self._fits(i, running):
+            if self.single[i] < NEVER and self._fits(i, free):
                 if self.uncontended >> i & 1 or now + self.single[i] <= then:
                     return None
                 late |= 1 << i
-            if self.parallel[i] < NEVER and idle:
+            if idle and self.parallel[i] < NEVER:
                 late |= 1 << (self.ix.size + i)
         return late

@@ -8,7 +8,7 @@ from cost_cases import NETWORK, chips, product, tensor, transformer_layer
 
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.cost.model import CostModel
-from phaze.cost.optimizer import optimizer_step_s
+from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.hardware.power import power_parts_w
 from phaze.workload.work import Pass
@@ -60,17 +60,8 @@ def test_optimizer_is_bound_by_hbm_or_by_arithmetic():
     table = chips(
         vector_cores=[1, 64], vector_core_alus=[64, 2048], clock_hz=1e9, hbm_bandwidth_bytes_per_s=1e12
     )
-    step = optimizer_step_s(table, 1e9, ADAM)
+    step = 1e9 * optimizer_s_per_parameter(table, ADAM)
     np.testing.assert_allclose(step, [1e9 * 20 / 64 / 1e9, 1e9 * 30 / 1e12], rtol=1e-8)
     events = optimizer_events(1e9, ADAM)
     assert events.hbm_bytes == 30e9
     assert events.alu_cycles == 20e9
-
-
-def test_optimizer_steps_of_several_shards_at_once():
-    table = chips(hbm_stacks=[2, 6])
-    shards = np.array([[1e6], [3e6], [0.0]])
-    steps = optimizer_step_s(table, shards, ADAM)
-    assert steps.shape == (3, 2)
-    assert (steps[2] == 0).all()
-    assert (steps[1] > steps[0]).all()

@@ -3,11 +3,12 @@
 import os
 from itertools import pairwise
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_tiny import integers, light, model, node, save, tensor, weight
 
 from phaze.errors import InputError
@@ -28,6 +29,17 @@ def refused(path, match):
 def test_missing_file_and_directory(tmp_path):
     refused(tmp_path / "none.onnx", "no such file")
     refused(tmp_path, "not a file")
+
+
+def test_a_file_beyond_the_limit_of_protobuf_is_not_even_opened(tmp_path):
+    path = tmp_path / "huge.onnx"
+    with path.open("wb") as file:
+        file.truncate(2**31)  # sparse: takes no space
+    refused(path, "larger than 2 GiB; save the model with its weights as external data")
+
+
+def test_a_name_too_long_for_the_file_system(tmp_path):
+    refused(tmp_path / ("x" * 5000), "cannot be read|no such file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -85,6 +97,16 @@ def test_unsupported_operators_are_listed_all_at_once_with_counts(tmp_path):
         r"unsupported operators: Einsum \(1\), NonZero \(2\), com\.microsoft\.FusedConv \(1\), "
         r"control flow If \(1\), function com\.example\.Block \(1\)$",
     )
+
+
+def test_a_branch_that_reads_an_activation_from_outside_is_control_flow(tmp_path):
+    branch = helper.make_graph([node("Relu", ["x"], ["b"])], "branch", [], [tensor("b")])
+    always = numpy_helper.from_array(np.asarray(True), "always")
+    nodes = [
+        node("If", ["always"], ["c"], then_branch=branch, else_branch=branch),
+        node("Add", ["c", "x"], ["y"]),
+    ]
+    refused(save(tmp_path, nodes, IMAGE, [always]), r"unsupported operators: control flow If \(1\)$")
 
 
 def test_what_no_output_needs_is_not_held_against_a_file(tmp_path):

@@ -186,10 +186,12 @@ def test_large_constant_nodes_are_parameters(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("exponent", "functions"), [(2.0, ["mul"]), (3.0, ["mul", "mul"]), (0.5, ["sqrt"]), (1.7, ["pow"])]
+    ("exponent", "functions"),
+    [(2.0, ["mul"]), ([2.0], ["mul"]), (3.0, ["mul", "mul"]), (0.5, ["sqrt"]), (1.7, ["pow"])],
 )
 def test_powers(tmp_path, exponent, functions):
     graph = graph_of(tmp_path, [node("Pow", ["x", "e"], ["y"])], IMAGE, [number("e", exponent)])
+    assert graph.parameters() == ()
     assert [function for _, function, _, _ in summary(graph)] == functions
 
 
@@ -320,6 +322,24 @@ def test_mish_is_three_element_wise_operators(tmp_path):
     graph = graph_of(tmp_path, [node("Mish", ["x"], ["y"])], IMAGE, opset=18)
     assert [function for _, function, _, _ in summary(graph)] == ["softplus", "tanh", "mul"]
     assert graph.operators[-1].inputs == ("x", "y.tanh")
+
+
+def test_a_class_token_repeated_for_every_sample_is_a_parameter(tmp_path):
+    nodes = [
+        node("Shape", ["x"], ["s"], end=1),
+        node("Concat", ["s", "rest"], ["target"], axis=0),
+        node("Expand", ["token", "target"], ["tokens"]),
+        node("Concat", ["tokens", "x"], ["all"], axis=1),
+        node("Relu", ["all"], ["y"]),
+    ]
+    graph = graph_of(
+        tmp_path, nodes, [tensor("x", "N", 9, 8)], [weight("token", 1, 1, 8), integers("rest", 1, 8)]
+    )
+    assert [(t.name, t.shape) for t in graph.parameters()] == [("token", (1, 1, 8))]
+    assert graph.tensors["tokens"].shape == (4, 1, 8)
+    assert graph.tensors["y"].shape == (4, 10, 8)
+    chain = GraphWorkload(load_onnx(tmp_path / "tiny.onnx"), Mode.TRAINING).chain(4, 1)
+    assert chain.parameters == 8
 
 
 def test_a_mask_computed_from_the_sequence_length(tmp_path):

@@ -146,6 +146,7 @@ class Transformer:
         )
         square = (*by_head[:3], self.sequence)
         scores = self.operator(f"{name}.scores", OpKind.MATMUL, (q, k), square, transpose_b=True, **role)
+        # one multiply-add per score: times 1 / sqrt(head size), plus the causal mask where there is one
         scaled = self.pointwise(f"{name}.scale", "scale", (scores,), **role)
         weights = self.operator(f"{name}.softmax", OpKind.SOFTMAX, (scaled,), square, axis=-1, **role)
         weights = self.dropout(f"{name}.softmax_dropout", weights, d.attention_dropout, **role)
