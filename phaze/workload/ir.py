@@ -168,27 +168,19 @@ class GraphBuilder:
         self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
         return name
 
-    def split(self, name: str, tensor: str, widths: Iterable[int], **attributes: object) -> tuple[str, ...]:
-        """Append a view with several outputs that cuts the last axis into pieces of the given widths."""
-        *lead, _ = self.shape(tensor)
-        pieces = []
-        for i, width in enumerate(widths):
-            piece = Tensor(f"{name}.{i}", (*lead, width), self._tensors[tensor].element_bytes)
-            self._tensors[piece.name] = piece
-            pieces.append(piece.name)
-        made = tuple(pieces)
-        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, MappingProxyType(attributes)))
-        return made
-
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape
 
-    def split_into(self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]]) -> None:
-        """Append a view whose named outputs, of the given shapes, are pieces of a tensor."""
+    def split_into(
+        self, name: str, tensor: str, pieces: Mapping[str, Iterable[int]], **attributes: object
+    ) -> tuple[str, ...]:
+        """Append a view whose outputs, named and of the given shapes, are pieces of a tensor."""
         size = self._tensors[tensor].element_bytes
         self._tensors |= {piece: Tensor(piece, tuple(shape), size) for piece, shape in pieces.items()}
-        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), tuple(pieces)))
+        made = tuple(pieces)
+        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, MappingProxyType(attributes)))
+        return made
 
     def build(self, outputs: Iterable[str]) -> OperatorGraph:
         """Freeze the graph."""

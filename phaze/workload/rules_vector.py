@@ -22,7 +22,6 @@ from phaze.workload.steps import (
 # three to combine. RMS norm lacks the mean and the shift.
 _NORM_FORWARD = {"layer": 4.0, "batch": 4.0, "instance": 4.0, "group": 4.0, "rms": 3.0}
 _NORM_BACKWARD = {"layer": 11.0, "batch": 11.0, "instance": 11.0, "group": 11.0, "rms": 7.0}
-NORM_FUNCTIONS = frozenset({*_NORM_FORWARD, "lrn"})
 
 
 def softmax_forward(op: Operator, ctx: Context) -> Step:

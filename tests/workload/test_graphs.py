@@ -42,7 +42,9 @@ class Drawn:
         elif what in ("softmax", "view", "split"):
             kind, attributes = OpKind.SOFTMAX if what == "softmax" else OpKind.VIEW, {}
             if what == "split":
-                inputs = g.split(f"{name}.cut", x, (WIDTH // 2, WIDTH // 2))[::-1]
+                inputs = g.split_into(
+                    f"{name}.cut", x, {f"{name}.{i}": (*shape[:-1], WIDTH // 2) for i in (0, 1)}
+                )[::-1]
         elif what in ("linear", "biased"):
             weight = g.parameter(f"{name}.w", (WIDTH, WIDTH))
             y = g.add(f"{name}.product", OpKind.MATMUL, (x, weight), shape)

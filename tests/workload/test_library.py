@@ -1,5 +1,8 @@
 """The built-in workload files against published figures."""
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -124,3 +127,22 @@ def test_chain_is_cached_and_quick():
     first = workload.chain(2, 8)
     assert time.perf_counter() - begin < 2  # 0.1 s here; the bound only catches a change of order
     assert workload.chain(2, 8) is first
+
+
+def test_chains_do_not_depend_on_the_hash_seed():
+    code = (
+        "import hashlib; from phaze.workload.spec import load_workload;"
+        "w = load_workload('bert-large');"
+        "print(hashlib.sha256(repr([w.chain(2, t) for t in (1, 4)]).encode()).hexdigest())"
+    )
+    seen = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seen.add(done.stdout)
+    assert len(seen) == 1

@@ -126,7 +126,7 @@ def test_dead_ends_and_unused_split_pieces_get_no_gradient():
     def half(g, batch):
         x = g.input("x", (batch, 8))
         y = g.add("h.fc", OpKind.MATMUL, (x, g.parameter("w", (8, 8))), (batch, 8))
-        left, _ = g.split("h.cut", y, (4, 4))
+        left, _ = g.split_into("h.cut", y, {"h.left": (batch, 4), "h.right": (batch, 4)})
         return g.add("h.out", OpKind.MATMUL, (left, g.parameter("v", (4, 4))), (batch, 4))
 
     graph = Model(half).graph(1)

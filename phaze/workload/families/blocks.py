@@ -111,7 +111,11 @@ class Transformer:
         parts = ((d.heads, d.head), (d.kv, d.head), (d.kv, d.head))
         widths = [units * size for units, size in parts]
         joint = self.linear(f"{name}.qkv", x, sum(widths), Shard.COLUMN, parts=parts)
-        q, k, v = self.g.split(f"{name}.split", joint, widths, shard=Shard.HEADS, shard_parts=parts)
+        pieces = {
+            f"{name}.{letter}": (self.batch, self.sequence, width)
+            for letter, width in zip("qkv", widths, strict=True)
+        }
+        q, k, v = self.g.split_into(f"{name}.split", joint, pieces, shard=Shard.HEADS, shard_parts=parts)
         if d.positions is Positions.ROPE:
             q = self.pointwise(f"{name}.rotate_q", "rope", (q,), shard=Shard.HEADS, shard_parts=parts[:1])
             k = self.pointwise(f"{name}.rotate_k", "rope", (k,), shard=Shard.HEADS, shard_parts=parts[1:2])
