@@ -1,1 +1,1 @@
-"""Combinatorial optimisation: operator scheduling, stage partition. Numbers and graphs in, result with bound out."""
+"""Combinatorial optimisation: operator scheduling, stage partition. Numbers in, result with bound out."""

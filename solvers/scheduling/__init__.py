@@ -1,5 +1,6 @@
 """Operators on cores: bounds, list schedules, exact methods, checker."""
 
+from .batch import BatchBounds, BatchGraph, batch_bounds, batch_critical_path
 from .checker import ScheduleError, check_schedule
 from .critical_path import CriticalPath, critical_path
 from .instance import InstanceError, read_instance
@@ -8,6 +9,8 @@ from .result import Method, ScheduleResult, Status
 from .solve import schedule
 
 __all__ = [
+    "BatchBounds",
+    "BatchGraph",
     "CriticalPath",
     "InstanceError",
     "Method",
@@ -17,6 +20,8 @@ __all__ = [
     "ScheduleProblem",
     "ScheduleResult",
     "Status",
+    "batch_bounds",
+    "batch_critical_path",
     "check_schedule",
     "critical_path",
     "read_instance",

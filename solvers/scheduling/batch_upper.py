@@ -143,9 +143,9 @@ def shared_backward(
     graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
 ) -> FloatArray:
     """From the end, only operators longer than the average share the chip."""
-    long = single >= add_rows(single) / graph.size
-    return dispatch(graph.reverse, single, parallel, cores, long * 1.0)
+    long = np.where(single >= add_rows(single) / graph.size, 1.0, 0.0)
+    return dispatch(graph.reverse, single, parallel, cores, long)
 
 
 RULES: tuple[Rule, ...] = (eager, shared, eager_backward, shared_backward)
-"""The first settles most architectures; the others were kept because each shortens schedules that no other does."""
+"""The first settles most architectures; each of the others shortens schedules that no other does."""

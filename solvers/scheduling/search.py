@@ -84,7 +84,7 @@ class StateSpace:
         self.seen: dict[tuple[object, ...], list[tuple[tuple[int, ...], int]]] = {}
 
     def _pack_cores(self) -> None:
-        """Core counts as fields of one int, each below a guard bit, so that one subtraction tests them all."""
+        """Core counts as fields of one int, each below a guard bit: one subtraction tests them all."""
         ix = self.ix
         self.capacity = sum(min(count, ix.size) << FIELD * u for u, count in enumerate(ix.capacity))
         self.guard = sum(1 << FIELD * u + FIELD - 1 for u in range(len(ix.capacity)))
@@ -128,7 +128,11 @@ class StateSpace:
         return State(self.bound(0, 0, (), left), 0, 0, 0, (), 0, left, None)
 
     def bound(self, now: int, started: int, running: tuple[Running, ...], left: tuple[int, ...]) -> int:
-        """Least makespan of any completion: paths, paths beside the forced operators, work."""
+        """Least makespan of any completion: paths, paths beside the forced operators, work.
+
+        Forced operators may run while a path waits for an unblocked unit, so the second kind counts only
+        time on cores.
+        """
         preds, rest = self.ix.preds, self.full & ~started
         best, core = now, -1
         for i in range(self.ix.size):
@@ -139,7 +143,7 @@ class StateSpace:
                 if end > begin and preds[i] >> j & 1:
                     begin = end
             best = max(best, begin + self.shortest[i] + self.tails[i])
-            core = max(core, begin + self.plain[i] + self.core_tails[i])
+            core = max(core, now + self.plain[i] + self.core_tails[i])
         for end, i, _, _ in running:
             best = max(best, end + self.tails[i])
             if self.ix.core[i]:

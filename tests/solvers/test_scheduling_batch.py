@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
 from phaze.solvers.scheduling import batch as batch_module
 from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds, batch_critical_path
+from schedule_oracle import optimum
 
 KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]
 
@@ -53,6 +54,19 @@ def test_bounds_enclose_the_optimum(seed, size):
         assert result.optimal
         assert bounds.lower_s[row] <= result.makespan_s * (1 + 1e-9)
         assert result.makespan_s <= bounds.upper_s[row] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_bounds_and_exact_method_agree_with_exhaustion(seed):
+    graph, single, parallel, cores = random_batch(seed, 3 + seed % 3, 3)
+    cores = {unit: np.minimum(count, 3) for unit, count in cores.items()}
+    bounds = batch_bounds(graph, single, parallel, cores)
+    for row in range(3):
+        problem = one_problem(graph, single, parallel, cores, row)
+        expected = optimum(problem)
+        assert schedule(problem).makespan_s == pytest.approx(expected, rel=1e-9)
+        assert bounds.lower_s[row] <= expected * (1 + 1e-9)
+        assert bounds.upper_s[row] >= expected * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
