@@ -9,8 +9,8 @@ import pytest
 from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.metrics import metric
-from phaze.explore.sweep import Sampler, SweepPlan, design_row, non_dominated, sweep
 from phaze.explore.progress import Silent
+from phaze.explore.sweep import Sampler, SweepPlan, design_row, non_dominated, sweep
 
 LIMIT_W = 60.0
 PARAMETERS = {
