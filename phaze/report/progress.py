@@ -55,7 +55,7 @@ class ConsoleProgress:
         self._last = now
         line = Text(_line(stage, done, total, note, now - self._start), no_wrap=True, overflow="ellipsis")
         if not self.console.is_terminal:
-            self.console.print(line)
+            self.console.print(line, no_wrap=True, overflow="ellipsis")
             return
         if self._live is None:
             self._live = Live(console=self.console, transient=True, auto_refresh=False)

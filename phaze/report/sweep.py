@@ -26,7 +26,7 @@ def sweep_table(
     title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
     if len(rows) > _ROWS:
         title += f", {_ROWS} shown"
-    table = plain_table(title, "architecture", *(f"{m.label}, {m.unit}" for m in objectives))
+    table = plain_table(title, "architecture", *(f"{m.name}\n{m.unit}" for m in objectives))
     for row in rows[:_ROWS]:
         table.add_row(escape(str(row["id"])), *(fmt.number(metric.value(row)) for metric in objectives))
     return table

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 
 from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
@@ -136,10 +135,8 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
-        yield comparison_table(document.comparison, document.best)
-        for row in document.comparison:
-            if row.note:
-                yield Padding(f"{escape(row.name)}: {escape(row.note)}", (0, 0, 0, 2))
+        notes = [f"  {escape(row.name)}: {escape(row.note)}" for row in document.comparison if row.note]
+        yield Group(comparison_table(document.comparison, document.best), *notes)
 
 
 def _proof(certificate: Certificate) -> str:

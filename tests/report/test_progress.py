@@ -43,3 +43,13 @@ def test_a_live_line_on_a_terminal():
     text = run(5, terminal=True)
     assert "5 s  bounding: 5 of 5; gap 0.1" in text
     assert "\x1b" in text
+
+
+def test_a_long_note_stays_on_one_line():
+    console = Console(file=io.StringIO(), width=40)
+    clock = Clock()
+    with ConsoleProgress(console, clock) as progress:
+        clock.now = 3.0
+        progress.update("bounding", 1, 2, "a note that is much longer than the line is wide")
+    (line,) = console.file.getvalue().splitlines()
+    assert len(line) <= 40
