@@ -91,6 +91,7 @@ class CertifiedSearch:
         self._known = Staircase()  # throughput that some plan reaches, exact or not
         self._open: tuple[Rows, Rows] = np.nonzero(np.zeros((0, 0)))
         self._leading = 0
+        self._roof: FloatArray = np.full(len(feasible), np.inf)
 
     def run(self) -> Outcome:
         """Search until nothing can be better or time is over."""
@@ -105,13 +106,14 @@ class CertifiedSearch:
 
     def _roofline(self) -> None:
         peak = self._evaluator.sustained_flops_per_s[self._rows] * self._evaluator.task.cluster.devices
-        self._bound[:] = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
+        self._roof = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
+        self._bound[:] = self._roof
 
     def _seed(self) -> None:
         """Evaluate a few promising points of every power class, so that bounds have something to meet."""
         order = np.argsort(self._tdp, kind="stable")
         classes = np.array_split(order, min(CLASSES, len(order)))
-        best = [c[np.argsort(-self._bound[0, c], kind="stable")[:SAMPLE]] for c in classes]
+        best = [c[np.argsort(-self._roof[c], kind="stable")[:SAMPLE]] for c in classes]
         sample = np.concatenate(best)
         trial = np.stack([self._path_bound(k, sample) for k in range(len(self._settings))])
         wanted: dict[int, list[int]] = {}
@@ -126,7 +128,7 @@ class CertifiedSearch:
                 self._tighten(k, sample[picked])
 
     def _paths(self) -> None:
-        alive = np.flatnonzero(~self._dominated(self._bound[0]))
+        alive = np.flatnonzero(~self._dominated(self._roof))
         for k, setting in enumerate(self._settings):
             if self._clock.over:
                 return

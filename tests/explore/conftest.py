@@ -40,7 +40,7 @@ dimensions:
   positions: learned
   tied_embeddings: true
 sequence_length: 256
-global_batch: 64
+global_batch: 12
 precision: bf16
 optimizer: adam
 """

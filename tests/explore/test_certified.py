@@ -9,19 +9,20 @@ from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate, explore
 from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.hardware.budgets import over_budget, within_budget
 
 
 def brute_force(task, space, power_w):
     """(tdp, throughput, id) of every architecture that keeps the budget and fits, each evaluated on its own."""
     found = []
-    for row in range(space.size):
+    allowed = within_budget(over_budget(space.table(), power_w))
+    for row in np.flatnonzero(allowed):
         try:
-            design = evaluate(task, space.architecture(row))
+            design = evaluate(task, space.architecture(int(row)))
         except InfeasibleError:
             continue
-        if design.tdp_w <= power_w:
-            result = design.workloads[task.workload.name]
-            found.append((design.tdp_w, result.throughput_samples_per_s, design.id))
+        result = design.workloads[task.workload.name]
+        found.append((design.tdp_w, result.throughput_samples_per_s, design.id))
     return found
 
 
