@@ -61,11 +61,13 @@ def certificate_table(certificate: Certificate) -> Table:
     return table
 
 
-def frontier_table(frontier: Sequence[FrontierPoint], best_id: str) -> Table:
+def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, *, complete: bool) -> Table:
     """Throughput against power, at most ten rows; the winner is marked."""
     ordered = sorted(frontier, key=lambda point: (point.tdp_w, point.throughput_samples_per_s))
     shown = thin(ordered, FRONTIER_ROWS)
     title = f"Frontier of throughput against power, {len(shown)} of {len(ordered)} points"
+    if not complete:
+        title += " (so far)"
     table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
     for point in shown:
         table.add_row(
@@ -131,7 +133,7 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
 def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     yield from blocks(document.best)
     yield certificate_table(document.certificate)
-    yield frontier_table(document.frontier, document.best.id)
+    yield frontier_table(document.frontier, document.best.id, complete=document.certificate.frontier_complete)
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:

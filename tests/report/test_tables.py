@@ -62,6 +62,7 @@ def test_a_gap_is_not_called_optimal(document):
     text = render(lambda c: print_result(document.model_copy(update={"certificate": certificate}), c))
     assert "no other point can be better by more than 10.0 %" in " ".join(text.split())
     assert "no other point of the space is better" not in " ".join(text.split())
+    assert "10 of 23 points (so far)" in text
 
 
 def test_markup_in_names_is_printed_as_it_is(document):
