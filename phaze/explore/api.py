@@ -82,7 +82,9 @@ class _Exploration:
         if not outcome.evaluated:
             if outcome.finished:
                 raise out_of_memory(self._evaluator, f"space {self._request.space.name}")
-            raise OutOfTimeError("the time limit passed before any architecture was evaluated; raise --time-limit")
+            raise OutOfTimeError(
+                "the time limit passed before any architecture was evaluated; raise --time-limit"
+            )
         ranked = self._ranked(outcome)
         self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         best = self._design(outcome, ranked[0])
@@ -105,7 +107,8 @@ class _Exploration:
         if not len(rows):
             demand = smallest_demand(self._table, *limits, budgets.tdp_margin)
             raise InfeasibleError(
-                f"no architecture of space {self._request.space.name} keeps the budgets", shortfalls(demand, *limits)
+                f"no architecture of space {self._request.space.name} keeps the budgets",
+                shortfalls(demand, *limits),
             )
         return rows
 
@@ -126,14 +129,22 @@ class _Exploration:
         best = outcome.best_per_row()
         return sorted(
             best,
-            key=lambda row: (-self._value(best[row][0], self._tdp[row]), self._tdp[row], self._area[row], row),
+            key=lambda row: (
+                -self._value(best[row][0], float(self._tdp[row])),
+                self._tdp[row],
+                self._area[row],
+                row,
+            ),
         )
 
     def _certificate(self, outcome: Outcome, winner: int) -> Certificate:
         value = self._value(outcome.best_per_row()[winner][0], float(self._tdp[winner]))
         left = np.flatnonzero(outcome.open_bound > 0)
         rows = outcome.feasible[left]
-        open_values = (self._value(float(t), float(self._tdp[r])) for t, r in zip(outcome.open_bound[left], rows, strict=True))
+        open_values = (
+            self._value(float(t), float(self._tdp[r]))
+            for t, r in zip(outcome.open_bound[left], rows, strict=True)
+        )
         upper = max([value, *open_values])
         settings = len(self._evaluator.settings)
         evaluated = len(outcome.evaluated)

@@ -49,7 +49,9 @@ class Outcome:
     pruned_by: dict[str, int] = field(default_factory=dict)
     evaluated: dict[tuple[int, Setting], float] = field(default_factory=dict)
     staircase: Staircase = field(default_factory=Staircase)
-    open_bound: FloatArray = field(default_factory=lambda: np.zeros(0))  # of what is left, per feasible row; 0: settled
+    open_bound: FloatArray = field(
+        default_factory=lambda: np.zeros(0)
+    )  # of what is left, per feasible row; 0: settled
     finished: bool = False
 
     def best_per_row(self) -> dict[int, tuple[float, Setting]]:
@@ -89,7 +91,7 @@ class CertifiedSearch:
         self._bound = np.full((len(self._settings), len(feasible)), np.inf)
         self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
         self._known = Staircase()  # throughput that some plan reaches, exact or not
-        self._open: tuple[Rows, Rows] = np.nonzero(np.zeros((0, 0)))
+        self._open: tuple[Rows, Rows] = (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         self._leading = 0
         self._roof: FloatArray = np.full(len(feasible), np.inf)
 
@@ -132,7 +134,9 @@ class CertifiedSearch:
         for k, setting in enumerate(self._settings):
             if self._clock.over:
                 return
-            self._progress.update("bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}")
+            self._progress.update(
+                "bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}"
+            )
             open_ = alive[self._stage[k, alive] == Stage.ROOFLINE]
             bound = self._path_bound(k, open_)
             self._bound[k, open_] = np.minimum(self._bound[k, open_], bound)
@@ -145,7 +149,8 @@ class CertifiedSearch:
 
     def _refine(self) -> None:
         """Tighten the most promising candidates first, then evaluate exactly what is still undominated."""
-        self._open = np.nonzero(~self._dominated(self._bound))
+        settings, positions = np.nonzero(~self._dominated(self._bound))
+        self._open = settings, positions
         while not self._clock.over and len(at := self._most_promising(Stage.PATH)[1]):
             self._tighten(self._leading, at)
             self._report("refining")
@@ -210,7 +215,9 @@ class CertifiedSearch:
 
     def _report(self, what: str) -> None:
         done = len(self.outcome.evaluated)
-        self._progress.update(what, done, done + len(self._open[0]), f"{len(self._known.tdp_w)} frontier steps")
+        self._progress.update(
+            what, done, done + len(self._open[0]), f"{len(self._known.tdp_w)} frontier steps"
+        )
 
     def _close(self) -> None:
         """Count where points fell and keep what is left open as a bound."""
@@ -221,7 +228,11 @@ class CertifiedSearch:
         optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
         outcome.open_bound = np.where(outcome.staircase.dominates(self._tdp, optimistic), 0.0, optimistic)
         outcome.finished = not bool((outcome.open_bound > 0).any())
-        for stage, name in ((Stage.ROOFLINE, "roofline"), (Stage.PATH, "critical_path"), (Stage.PLACEMENT, "placement")):
+        for stage, name in (
+            (Stage.ROOFLINE, "roofline"),
+            (Stage.PATH, "critical_path"),
+            (Stage.PLACEMENT, "placement"),
+        ):
             outcome.pruned_by[name] = int((self._stage == stage).sum())
         unfit = (self._stage == Stage.PATH) & (self._bound <= 0)
         outcome.pruned_by["memory"] = int(unfit.sum())

@@ -56,9 +56,7 @@ def _expert(request: ExploreRequest, best: Design) -> Comparison | None:
     data = task.devices // (pipeline * tensor)
     if data < 1:
         return None
-    fixed = replace(
-        FixedDegrees(), pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data
-    )
+    fixed = replace(FixedDegrees(), pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
     chip = Architecture(name="expert plan on the winner", fields=best.architecture)
     note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
     fixed_task = replace(task, fixed=fixed)

@@ -55,7 +55,9 @@ class DesignBuilder:
     def _evaluator(self, architecture: Architecture) -> Evaluator:
         return Evaluator(self.task, to_table([architecture]), planners=self.planners)
 
-    def design(self, architecture: Architecture, evaluator: Evaluator, setting: Setting, left_s: LeftS) -> Design:
+    def design(
+        self, architecture: Architecture, evaluator: Evaluator, setting: Setting, left_s: LeftS
+    ) -> Design:
         """The report of one architecture (row 0 of the evaluator's table)."""
         table = evaluator.table
         plan = evaluator.plans(setting, _ONE, left_s)[0]
@@ -113,8 +115,14 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
     task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
     demand = min((_least_memory(evaluator, s) for s in evaluator.settings), default=np.inf)
     if not np.isfinite(demand):
-        return InfeasibleError(f"{name}: no placement of {task.workload.name} on {task.devices} devices has these degrees")
-    levers = ("more --devices", "more or larger HBM stacks (--space)", "a smaller model or a shorter sequence")
+        return InfeasibleError(
+            f"{name}: no placement of {task.workload.name} on {task.devices} devices has these degrees"
+        )
+    levers = (
+        "more --devices",
+        "more or larger HBM stacks (--space)",
+        "a smaller model or a shorter sequence",
+    )
     return InfeasibleError(
         f"{name}: {task.workload.name} does not fit in memory on {task.devices} devices",
         (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),

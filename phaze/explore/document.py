@@ -45,8 +45,12 @@ class Breakdown(_Model):
     """
 
     compute_s: float = Field(description="layer time bound by compute units, recomputation included")
-    memory_s: float = Field(description="layer time beyond compute, spent waiting for HBM or the global buffer")
-    collective_s: float = Field(description="exposed tensor-parallel collectives, stage transfers, gradient reduction")
+    memory_s: float = Field(
+        description="layer time beyond compute, spent waiting for HBM or the global buffer"
+    )
+    collective_s: float = Field(
+        description="exposed tensor-parallel collectives, stage transfers, gradient reduction"
+    )
     bubble_s: float = Field(description="pipeline fill and drain")
     optimizer_s: float
 

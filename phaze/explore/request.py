@@ -57,7 +57,9 @@ class Task:
         batch = self.cluster.global_batch
         if self.fixed.microbatch is not None:
             if batch % self.fixed.microbatch:
-                raise InputError(f"microbatch {self.fixed.microbatch} does not divide the global batch {batch}")
+                raise InputError(
+                    f"microbatch {self.fixed.microbatch} does not divide the global batch {batch}"
+                )
             return (self.fixed.microbatch,)
         return tuple(b for b in MICROBATCHES if batch % b == 0)
 
@@ -71,7 +73,9 @@ class Task:
             return admissible
         if wanted not in admissible:
             choices = ", ".join(map(str, admissible))
-            raise InputError(f"tensor-parallel width {wanted} is not possible for {self.workload.name}; possible: {choices}")
+            raise InputError(
+                f"tensor-parallel width {wanted} is not possible for {self.workload.name}; possible: {choices}"
+            )
         return (wanted,)
 
     @property

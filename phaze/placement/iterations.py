@@ -10,14 +10,22 @@ from numpy.typing import NDArray
 
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes
-from phaze.solvers.placement.partition import PartitionProblem, best_cuts, bottlenecks, lower_bounds, weighted_bottlenecks
+from phaze.solvers.placement.partition import (
+    PartitionProblem,
+    best_cuts,
+    bottlenecks,
+    lower_bounds,
+    weighted_bottlenecks,
+)
 
 if TYPE_CHECKING:
     from phaze.placement.planner import Planner, Rates
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-_AT_ONCE = 8  # options solved together: enough to share the overhead, few enough to profit from what is learnt
+_AT_ONCE = (
+    8  # options solved together: enough to share the overhead, few enough to profit from what is learnt
+)
 
 
 class Iterations:
@@ -53,7 +61,9 @@ class Iterations:
             total = inner.sum(axis=1)[:, None] + 2 * (stages - 1) * cut
             slowest = problem.plain_s.max(axis=1)[:, None]
             several = np.maximum(total / (stages + spare), slowest)
-            found[:, here] = np.where(stages == 1, problem.plain_s.sum(axis=1)[:, None], several) * (1 - 1e-12)
+            found[:, here] = np.where(stages == 1, problem.plain_s.sum(axis=1)[:, None], several) * (
+                1 - 1e-12
+            )
         return found
 
     def _problem(self, tier: int, in_flight: int | None) -> PartitionProblem:

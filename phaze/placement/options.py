@@ -72,7 +72,9 @@ def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: in
     span = chain.tensor_parallel * d
     domain = cluster.network.scale_up_devices
     same = np.ones_like(depth)
-    return np.stack([d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)])
+    return np.stack(
+        [d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)]
+    )
 
 
 def tier_of(cluster: Cluster, code: int, link_bytes_per_s: FloatArray) -> tuple[FloatArray, float]:

@@ -130,7 +130,9 @@ class Planner:
 
     # -- per architecture ------------------------------------------------------------------------------------
 
-    def problem(self, times: LayerTimes, rates: Rates, pipeline_tier: int, in_flight: int | None) -> PartitionProblem:
+    def problem(
+        self, times: LayerTimes, rates: Rates, pipeline_tier: int, in_flight: int | None
+    ) -> PartitionProblem:
         """The partition problem of (A,) architectures when stages exchange tensors over one tier."""
         forward, backward = times.forward_s[:, self.index], times.backward_s[:, self.index]
         plain = forward + backward

@@ -59,10 +59,9 @@ def norm_forward(op: Operator, ctx: Context) -> Step:
 def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """Input, scale and shift gradients in one step; row statistics are worked out again, not kept."""
     function, x = word(op, "function"), op.inputs[0]
-    if function == "lrn":  # power and window sum again, window sum of dy y / d, three to combine
-        per_element = 2.0 * integer(op, "size", 5) + ROOT + DIV + 7
-    else:
-        per_element = _lookup(op, _NORM_BACKWARD)
+    # LRN: power and window sum again, window sum of dy y / d, three to combine.
+    lrn = 2.0 * integer(op, "size", 5) + ROOT + DIV + 7
+    per_element = lrn if function == "lrn" else _lookup(op, _NORM_BACKWARD)
     trained = sum(ctx.elements(t) for t in op.inputs[1:] if t in ctx.differentiable)
     two_pass = function in ("batch", "instance", "group")
     again = ctx.bytes(x) + ctx.bytes(op.outputs[0]) if two_pass else 0.0

@@ -133,7 +133,6 @@ def fewest_stages(limits: StageLimits) -> int:
     Stages are filled from the end as far as memory allows. Part of a stage that fits fits as well, so this
     reaches furthest with every number of stages.
     """
-    layers = limits.plain.shape[0]
     last = limits.plain[:, -1] >= 1
     if limits.recompute is not None:
         last |= limits.recompute[:, -1] >= 1
@@ -179,7 +178,8 @@ def stage_limits(
         peak = np.maximum.accumulate(np.triu(np.broadcast_to(peak_bytes, kept.shape)), axis=1)
         base = static + peak
         with np.errstate(divide="ignore", invalid="ignore"):
-            guess = np.where(kept > 0, np.floor((memory_bytes - base) / kept), layers)
+            unlimited = np.where(base <= memory_bytes, layers, 0)
+            guess = np.where(kept > 0, np.floor((memory_bytes - base) / kept), unlimited)
         found = np.clip(guess, 0, limit).astype(np.int64)
         # The quotient may be rounded across an integer; the comparison itself decides.
         found += (found < limit) & (base + (found + 1) * kept <= memory_bytes)
