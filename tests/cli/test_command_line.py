@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -59,12 +58,16 @@ def explorer(monkeypatch, document):
         api.asked.append((task, architecture))
         return document.best
 
-    api.explore, api.evaluate = explore, evaluate
+    def evaluate_document(task, architecture, *, tdp_margin=1.0):
+        evaluate(task, architecture, tdp_margin=tdp_margin)
+        return document
+
+    api.explore, api.evaluate, api.evaluate_document = explore, evaluate, evaluate_document
     monkeypatch.setitem(sys.modules, "phaze.explore.api", api)
     return api
 
 
-def test_help_is_fast_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     code = (
         "import sys, phaze.cli.main as m; sys.argv = ['dse', '--help']\n"
         "try: m.main()\n"
@@ -75,14 +78,6 @@ def test_help_is_fast_and_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert "sweep" in done.stdout
-
-    def seconds():
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "phaze.cli.main", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
-
-    # 0.3 s on an idle machine; the best of several, because this one may be busy.
-    assert min(seconds() for _ in range(5)) < 0.6
 
 
 @pytest.mark.parametrize(
