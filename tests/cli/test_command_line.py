@@ -224,7 +224,7 @@ def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
 def test_evaluate_and_compare(dse, explorer, document):
     code, out, _ = dse("evaluate", "--arch", "a100", "-w", "gpt3", "--tensor-parallel", 8, "--json")
     assert code == 0
-    assert json.loads(out)["tdp_w"] == document.best.tdp_w
+    assert json.loads(out)["best"]["tdp_w"] == document.best.tdp_w
     task, chip = explorer.asked[0]
     assert (task.fixed.tensor_parallel, chip.name) == (8, "a100")
     code, out, _ = dse("compare", "--arch", "a100", "h100", "-w", "gpt3")
