@@ -153,7 +153,7 @@ class Evaluator:
         `give_up_s` any more are let go without scheduling the rest.
         """
         timed = self.timed(setting)
-        times = timed.bands(rows)
+        times = timed.start(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, left_s)

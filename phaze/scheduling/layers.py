@@ -15,6 +15,7 @@ from phaze.scheduling.passes import Band, FloatArray, Rows, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
+FEW = 4  # architectures for which bounds over a batch do not pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,18 @@ class TimedChain:
 
         They are equal unless the exact solver ran out of the time that `left_s` tells.
         """
-        times = self.bands(rows)
+        times = self.start(rows)
         for which in self.open_passes(*times):
             self.narrow(which, rows, times, np.arange(len(rows)), left_s)
         return times
+
+    def start(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+        """Bounds to start exact scheduling from; for a few architectures the exact solver beats the batch."""
+        if len(rows) > FEW:
+            return self.bands(rows)
+        shape = (len(rows), len(self.chain.layers))
+        nothing = LayerTimes(np.zeros(shape), np.zeros(shape))
+        return nothing, LayerTimes(np.full(shape, np.inf), np.full(shape, np.inf))
 
 
 def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:

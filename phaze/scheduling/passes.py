@@ -86,6 +86,8 @@ class TimedPass:
 
         Architectures with the same latencies and cores share one answer.
         """
+        if not self.work.works:
+            return Band(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         lower, upper = band.lower_s.copy(), band.upper_s.copy()
