@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.collective import Collective, collective_s
+from phaze.placement.checker import Premises, check_plan
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.iterations import Iterations
 from phaze.placement.memory import ChainMemory
@@ -138,7 +139,12 @@ class Planner:
         plain = forward + backward
         redo = plain + forward if self.recompute is Recompute.FULL else plain
         return PartitionProblem(
-            plain, redo, self.boundaries(rates, pipeline_tier), self.memory.limits(in_flight), self.index
+            plain,
+            redo,
+            self.boundaries(rates, pipeline_tier),
+            self.memory.limits(in_flight),
+            self.index,
+            exactly=self.fixed.pipeline_parallel is not None,
         )
 
     def boundaries(self, rates: Rates, pipeline_tier: int) -> FloatArray:
@@ -207,9 +213,30 @@ class Planner:
         return Iterations(self, times, rates).value(choice)
 
     def best(self, times: LayerTimes, rates: Rates) -> Plan | None:
-        """The best plan of one architecture, or None where nothing fits."""
+        """The best plan of one architecture, checked, or None where nothing fits.
+
+        Raises PlanError where the plan does not stand the independent check: a defect of ours.
+        """
         if not len(self.roomy.stages):
             return None
         search = Iterations(self, times, rates)
         seconds, choice = search.solve()
-        return search.plan(int(choice[0])) if np.isfinite(seconds[0]) else None
+        if not np.isfinite(seconds[0]):
+            return None
+        plan = search.plan(int(choice[0]))
+        check_plan(plan, self._premises(times, rates))
+        return plan
+
+    def _premises(self, times: LayerTimes, rates: Rates) -> Premises:
+        """What the plan of the first architecture is checked against."""
+        return Premises(
+            chain=self.chain,
+            forward_s=times.forward_s[0].tolist(),
+            backward_s=times.backward_s[0].tolist(),
+            numerics=self.numerics,
+            cluster=self.cluster,
+            memory_bytes=self.memory_bytes,
+            link_bytes_per_s=float(rates.link_bytes_per_s[0]),
+            optimizer_s=float(rates.optimizer_s[0]),
+            fixed=self.fixed,
+        )
