@@ -35,7 +35,7 @@ class Premises:
     memory_bytes: float
     link_bytes_per_s: float
     optimizer_s: float
-    fixed: FixedDegrees = FixedDegrees()
+    fixed: FixedDegrees
 
 
 def check_plan(plan: Plan, premises: Premises) -> None:

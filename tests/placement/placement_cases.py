@@ -17,6 +17,7 @@ from phaze.workload.work import Layer, LayerChain, Pass
 from phaze.workload.workload import Numerics
 
 EMPTY = Pass((), ())
+FREE = st.just(FixedDegrees())
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Case:
 
 
 @st.composite
-def cases(draw, fixed=st.just(FixedDegrees()), max_layers=7):
+def cases(draw, fixed=FREE, max_layers=7):
     """Small numbers, so that ties, infeasible memory and costs of every size occur."""
 
     def number(high, low=0):
@@ -127,14 +128,17 @@ def plan_s(case, d, ends):
 
     training = layers[0].backward is not None
 
+    def seconds(size, pace):
+        return 0.0 if size == 0 else size / pace if pace else inf
+
     def cut_s(position):
         if position in (0, len(layers)):
             return 0.0
         size = layers[position - 1].output_bytes
         pace, wait = tier(d * width * stages)
         inner_pace, inner_wait = tier(width)
-        gather = size * (width - 1) / width / inner_pace + (width - 1) * inner_wait
-        return (2 if training else 1) * (size / width / pace + wait) + gather
+        gather = seconds(size * (width - 1) / width, inner_pace) + (width - 1) * inner_wait
+        return (2 if training else 1) * (seconds(size / width, pace) + wait) + gather
 
     slowest, largest = 0.0, 0
     for number, (first, end) in enumerate(pairwise(ends)):
@@ -158,5 +162,5 @@ def plan_s(case, d, ends):
         largest = max(largest, sum(x.parameters for x in mine))
     pace, wait = tier(d * width)
     gradients = planner.numerics.gradient_bytes * largest
-    reduction = 2 * (d - 1) / d * gradients / pace + (2 * (d - 1) * wait if training else 0.0)
+    reduction = seconds(2 * (d - 1) / d * gradients, pace) + (2 * (d - 1) * wait if training else 0.0)
     return slowest * (each + stages - 1) + reduction + (largest * case.optimizer if training else 0.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isinf
+from math import inf, isfinite, isinf
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from placement_cases import cases, optimum_s
+from placement_cases import FREE, cases, optimum_s
 
 from phaze.placement.cluster import FixedDegrees
 from phaze.placement.iterations import Iterations
@@ -38,7 +38,7 @@ def test_fixed_degrees_are_kept_to_the_letter(case):
 
 
 @SMALL
-@given(cases(fixed=st.just(FixedDegrees()) | degrees))
+@given(cases(fixed=FREE | degrees))
 def test_best_plan_attains_the_iteration_time(case):
     plan = case.best()  # has passed the independent checker
     assert (inf if plan is None else plan.iteration_s) == pytest.approx(case.iteration_s(), rel=1e-9)
@@ -46,7 +46,7 @@ def test_best_plan_attains_the_iteration_time(case):
 
 
 @SMALL
-@given(cases(fixed=st.just(FixedDegrees()) | degrees))
+@given(cases(fixed=FREE | degrees))
 def test_bounds_never_exceed_the_optimum(case):
     seconds = optimum_s(case)
     assert float(case.planner.quick_bound(case.times, case.rates)[0]) <= seconds
@@ -94,3 +94,25 @@ def test_architectures_do_not_disturb_each_other(case, seed):
     )
     together, _ = case.planner.iteration_s(times, rates)
     assert together.tolist() == pytest.approx([c.iteration_s() for c in everyone], rel=1e-12)
+
+
+@settings(SMALL, max_examples=60)
+@given(cases(fixed=FREE | degrees))
+def test_least_memory_is_enough_and_little_less_is_not(case):
+    least = case.planner.least_memory_bytes()
+    if isinf(least):
+        assert not len(case.planner.options.stages)
+        return
+    assert isfinite(optimum_s(case.change(memory_bytes=least)))
+    assert isinf(optimum_s(case.change(memory_bytes=least * 0.998))) or least == 0
+    assert case.planner.fits == isfinite(optimum_s(case))
+
+
+@settings(SMALL, max_examples=60)
+@given(cases(fixed=FREE | degrees))
+def test_a_chip_without_links_stands_alone(case):
+    case = replace(case.in_network(scale_up_bandwidth_bytes_per_s=None, scale_up_latency_s=0.0), link=0.0)
+    seconds = case.iteration_s()
+    assert seconds == pytest.approx(optimum_s(case), rel=1e-9)
+    assert float(case.planner.quick_bound(case.times, case.rates)[0]) <= seconds
+    assert (case.best() is None) == isinf(seconds)
