@@ -253,10 +253,10 @@ class Planner:
         if not np.isfinite(seconds[0]):
             return None
         plan = search.plan(int(choice[0]))
-        check_plan(plan, self._premises(times, rates))
+        check_plan(plan, self.premises(times, rates))
         return plan
 
-    def _premises(self, times: LayerTimes, rates: Rates) -> Premises:
+    def premises(self, times: LayerTimes, rates: Rates) -> Premises:
         """What the plan of the first architecture is checked against."""
         return Premises(
             chain=self.chain,
