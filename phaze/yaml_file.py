@@ -41,7 +41,7 @@ def parse_yaml(text: str, where: str) -> object:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise InputError(f"{where}{line}: {error.problem or 'not valid YAML'}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, nesting without end
         raise InputError(f"{where}: not valid YAML ({error})") from error
     return value
 
@@ -65,7 +65,12 @@ def checked(model: type[Model], data: object, where: str) -> Model:
         faults = []
         for fault in error.errors():
             place = ".".join(str(part) for part in fault["loc"]) or "(top level)"
-            faults.append(f"{place}: {fault['msg']}, found {_short(fault['input'])}")
+            told = fault["type"] in (
+                "missing",
+                "value_error",
+            )  # the message tells all; the input is the whole file
+            found = "" if told else f", found {_short(fault['input'])}"
+            faults.append(f"{place}: {fault['msg'].removeprefix('Value error, ')}{found}")
         raise InputError(f"{where}: " + "; ".join(faults)) from error
 
 
