@@ -109,7 +109,7 @@ def _load_onnx(
     if sequence_length is not None:
         msg = f"{path}: a sequence length cannot be set for an ONNX file; its shapes are fixed"
         raise InputError(msg)
-    from phaze.workload.onnx_import import load_onnx
+    from phaze.workload.onnx import load_onnx
 
     model = load_onnx(path)
     return GraphWorkload(model, mode, global_batch=global_batch, fusion=fusion)

@@ -12,10 +12,10 @@ import numpy as np
 from onnx import TensorProto
 
 from phaze.errors import InputError
-from phaze.workload.onnx_batch import PROBE, Shape, batch_axis
-from phaze.workload.onnx_propagate import Propagation, dimensions
-from phaze.workload.onnx_read import OnnxGraph
-from phaze.workload.onnx_values import Array
+from phaze.workload.onnx.batch import PROBE, Shape, batch_axis
+from phaze.workload.onnx.propagate import Propagation, dimensions
+from phaze.workload.onnx.read import OnnxGraph
+from phaze.workload.onnx.values import Array
 
 FLOATING = frozenset(
     code
