@@ -8,10 +8,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from phaze.errors import InputError
 from phaze.workload.numerics import Optimizer, Precision
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
-Count = Annotated[int, Field(gt=0, le=10**9)]
+# Strict: neither true nor 3.0 nor "3" is a number of things.
+Count = Annotated[int, Field(strict=True, gt=0, le=10**9)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -64,7 +66,7 @@ class Dimensions(_Strict):
     `max_positions` (OPT). `token_types` is BERT's segment table, 0 without one.
     """
 
-    layers: Annotated[int, Field(gt=0, le=10_000)]
+    layers: Annotated[int, Field(strict=True, gt=0, le=10_000)]
     hidden: Count
     heads: Count
     vocabulary: Count
@@ -74,7 +76,7 @@ class Dimensions(_Strict):
     ffn_hidden: Count | None = None
     embedding_size: Count | None = None
     position_rows: Count | None = None
-    token_types: Annotated[int, Field(ge=0)] = 0
+    token_types: Annotated[int, Field(strict=True, ge=0)] = 0
     gated: bool = False
     activation: Activation = Activation.GELU
     norm: NormKind = NormKind.LAYER
@@ -114,6 +116,12 @@ class Dimensions(_Strict):
             raise ValueError(msg)
         if self.heads % self.kv:
             msg = f"heads ({self.heads}) is not a multiple of kv_heads ({self.kv})"
+            raise ValueError(msg)
+        if self.positions is Positions.ROPE and self.head % 2:
+            msg = f"positions: rope rotates pairs, but a head has {self.head} elements"
+            raise ValueError(msg)
+        if self.position_rows is not None and self.position_rows < self.max_positions:
+            msg = f"position_rows ({self.position_rows}) is below max_positions ({self.max_positions})"
             raise ValueError(msg)
         if self.gated and self.activation is not Activation.SILU:
             msg = f"gated needs activation: silu, not {self.activation}"
@@ -155,9 +163,16 @@ class WorkloadSpec(_Strict):
 
 def parse_spec(text: str, where: str) -> WorkloadSpec:
     """Read a workload file's text; `where` names the file in errors. Raises InputError."""
-    return checked(WorkloadSpec, parse_yaml(text, where), where)
+    return _spec(parse_yaml(text, where), where)
 
 
 def read_spec(path: Path) -> WorkloadSpec:
     """Read a workload file. Raises InputError naming the file and what is wrong in it."""
-    return checked(WorkloadSpec, read_yaml(path), str(path))
+    return _spec(read_yaml(path), str(path))
+
+
+def _spec(data: object, where: str) -> WorkloadSpec:
+    if not isinstance(data, dict):
+        msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
+        raise InputError(msg)
+    return checked(WorkloadSpec, data, where)

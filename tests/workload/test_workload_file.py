@@ -24,8 +24,11 @@ BAD = {
     ),
     "negative": (changed("layers: 48", "layers: -48"), r"dimensions\.layers: .*greater than 0, found -48"),
     "text": (changed("layers: 48", "layers: many"), r"dimensions\.layers: .*integer.*'many'"),
-    "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: Field required"),
-    "unknown": (changed("layers: 48", "layers: 48\n  laeyrs: 48"), r"dimensions\.laeyrs: Extra inputs"),
+    "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: missing"),
+    "unknown": (
+        changed("layers: 48", "layers: 48\n  laeyrs: 48"),
+        r"dimensions\.laeyrs: no such field \(nearest: layers",
+    ),
     "heads": (
         changed("heads: 25", "heads: 26"),
         r"hidden \(1600\) is not a multiple of heads \(26\)",
@@ -40,10 +43,31 @@ BAD = {
         changed("activation: gelu_tanh", "activation: gelu\n  gated: true"),
         "gated needs activation: silu",
     ),
-    "list": ("- 1\n", "should be a valid dictionary"),
-    "empty": ("", "should be a valid dictionary"),
+    "list": ("- 1\n", "expected a mapping"),
+    "empty": ("", "expected a mapping"),
     "broken": ("name: [1, 2\n", r"m\.yaml, line \d+"),
-    "no source": (changed("source:\n", "sourc:\n"), "source: Field required"),
+    "no source": (
+        changed("source:\n", "sourc:\n"),
+        r"source: missing.*sourc: no such field \(nearest: source",
+    ),
+    "no vocabulary": (
+        changed("vocabulary: 50257", "vocabulary: 0"),
+        r"dimensions\.vocabulary: must be greater",
+    ),
+    "truth": (changed("layers: 48", "layers: true"), r"dimensions\.layers: must be a valid integer"),
+    "groups": (
+        changed("heads: 25", "heads: 25\n  kv_heads: 7"),
+        r"heads \(25\) is not a multiple of kv_heads",
+    ),
+    "odd rope": (
+        changed("positions: learned", "positions: rope\n  head_size: 63"),
+        "rope rotates pairs, but a head has 63 elements",
+    ),
+    "rows": (
+        changed("heads: 25", "heads: 25\n  position_rows: 7"),
+        r"position_rows \(7\) is below max_positions",
+    ),
+    "key": ("? [a, b]\n: 1\n", r"m\.yaml"),
 }
 
 
