@@ -209,7 +209,9 @@ def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
     return np.maximum(lower, low), np.minimum(upper, high)
 
 
-def _by_rules(rows: _Rows, rules: tuple[batch_upper.Rule, ...], lower: FloatArray, upper: FloatArray) -> _Pair:
+def _by_rules(
+    rows: _Rows, rules: tuple[batch_upper.Rule, ...], lower: FloatArray, upper: FloatArray
+) -> _Pair:
     shortest = upper.copy()
     for rule in rules:
         np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)

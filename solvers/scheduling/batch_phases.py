@@ -60,18 +60,34 @@ def phase_space(graph: BatchGraph) -> PhaseSpace | None:
         for mask in masks
     )
     grown = tuple(
-        {i: position[mask | 1 << i] for i in range(graph.size) if not mask >> i & 1 and mask | 1 << i in position}
+        {
+            i: position[mask | 1 << i]
+            for i in range(graph.size)
+            if not mask >> i & 1 and mask | 1 << i in position
+        }
         for mask in masks
     )
     return PhaseSpace(member, larger, grown)
 
 
 def bounds_in_phases(
-    graph: BatchGraph, space: PhaseSpace, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+    graph: BatchGraph,
+    space: PhaseSpace,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bounds (A,) of the makespan."""
-    shares = [graph.users(unit)[:, None] / cores[unit] for unit in cores if unit not in graph.unblocked]
-    lower, came = _shortest(graph, space, np.where(graph.core[:, None], single, 0.0), parallel, shares)
+    shares = {
+        unit: graph.users(unit)[:, None] / cores[unit]
+        for unit in cores
+        if unit not in graph.unblocked and graph.users(unit).any()
+    }
+    # An operator that holds every core even in single mode is as good as a core-parallel one.
+    alone = np.logical_and.reduce([share >= 1.0 for share in shares.values()]) & graph.core[:, None]
+    parallel = np.where(alone, np.minimum(single, parallel), parallel)
+    grouped = np.where(alone, np.inf, np.where(graph.core[:, None], single, 0.0))
+    lower, came = _shortest(graph, space, grouped, parallel, list(shares.values()))
     phase, whole = _phases(space, came)
     return lower, in_phases(graph, single, parallel, cores, phase, whole)
 
