@@ -100,7 +100,7 @@ def _shortest(
     Operators off the cores count nothing: they may run beside any phase.
     """
     finite = np.where(np.isfinite(single), single, 0.0)  # a missing single mode makes the path infinite
-    work = [space.member @ (finite * share) for share in shares]
+    work = [_totals(space, finite * share) for share in shares]
     length = np.full((len(space.member), single.shape[1]), np.inf)
     length[0] = 0.0
     came = np.zeros(length.shape, dtype=np.int16)
@@ -113,6 +113,15 @@ def _shortest(
             if graph.core[i]:
                 _relax(length, came, np.array([t]), (length[s] + parallel[i])[None], ~s)
     return length[-1], came
+
+
+def _totals(space: PhaseSpace, times: FloatArray) -> FloatArray:
+    """Sum (S, A) over every set; a matrix product would depend on the number of architectures in the last bit."""
+    total = np.zeros((len(space.member), times.shape[1]))
+    for s, grown in enumerate(space.grown):
+        for i, t in grown.items():
+            total[t] = total[s] + times[i]
+    return total
 
 
 def _relax(
