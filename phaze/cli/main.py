@@ -17,6 +17,7 @@ from phaze.cli import (
     compare,
     evaluate,
     explain,
+    networks,
     pareto,
     run,
     schema,
@@ -58,7 +59,7 @@ def _root(
 
 for _module in (run, evaluate, compare, sweep, pareto, explain, schema):
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
-for _module in (solve, workloads, archs, spaces):
+for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)
 
 
