@@ -18,7 +18,9 @@ PAGES = Path(__file__).parents[1] / "docs" / "how-to"
 @pytest.fixture
 def example(tmp_path):
     def write(page):
-        (block,) = re.findall(r"```yaml\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+        (block,) = re.findall(
+            r"```yaml\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
+        )
         file = tmp_path / f"{page}.yaml"
         file.write_text(block, encoding="utf-8")
         return file

@@ -53,7 +53,7 @@ def make_task(
     return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
 
 
-def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budgets:
+def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs: bool = False) -> Budgets:
     """Limits per accelerator."""
     from phaze.explore.request import Budgets
 
@@ -63,6 +63,7 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budg
         power_w=parse_power(power, "--power") if power is not None else None,
         area_mm2=parse_area(area, "--area") if area is not None else None,
         tdp_margin=tdp_margin,
+        dvfs=dvfs,
     )
 
 

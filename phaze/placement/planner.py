@@ -11,7 +11,7 @@ ends, and rate = gradient reduction plus optimizer step per parameter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -23,7 +23,7 @@ from phaze.placement.iterations import Iterations
 from phaze.placement.memory import ChainMemory
 from phaze.placement.options import SCALE_OUT, SCALE_UP, Options, options, tier_of
 from phaze.placement.plan import Plan
-from phaze.placement.quick import quick_bound
+from phaze.placement.quick import Coefficients, coefficients, quick_bound
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.partition import (
     PartitionProblem,
@@ -73,6 +73,7 @@ class Planner:
     recompute: Recompute
     memory_bytes: float
     fixed: FixedDegrees
+    _coefficients: dict[float, list[Coefficients]] = field(default_factory=dict)
 
     # -- what does not depend on the architecture ----------------------------------------------------------
 
@@ -187,6 +188,12 @@ class Planner:
         step = rates.optimizer_s[:, None] if self.training else 0.0
         return reduction + step, latency * (self.numerics.gradient_bytes > 0)
 
+    def coefficients(self, spare: float) -> list[Coefficients]:
+        """Coefficients of the quick bound, kept per forward share."""
+        if spare not in self._coefficients:
+            self._coefficients[spare] = coefficients(self, spare)
+        return self._coefficients[spare]
+
     def quick_bound(self, times: LayerTimes, rates: Rates) -> FloatArray:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where nothing can fit in memory."""
         return quick_bound(self, times, rates)
@@ -206,10 +213,10 @@ class Planner:
         """Iteration time (A,) of a given option per architecture."""
         return Iterations(self, times, rates).value(choice)
 
-    def best(self, times: LayerTimes, rates: Rates) -> Plan | None:
-        """The best plan of one architecture, or None where nothing fits."""
+    def best(self, times: LayerTimes, rates: Rates, give_up_s: float = np.inf) -> Plan | None:
+        """The best plan of one architecture, or None where nothing fits or gets below `give_up_s`."""
         if not len(self.roomy.stages):
             return None
         search = Iterations(self, times, rates)
-        seconds, choice = search.solve()
+        seconds, choice = search.solve(np.array([give_up_s]))
         return search.plan(int(choice[0])) if np.isfinite(seconds[0]) else None

@@ -11,6 +11,7 @@ their smaller coefficients, which leaves a handful.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from phaze.placement.planner import Planner, Rates
 
 FloatArray = NDArray[np.float64]
+Coefficients = tuple[bool, int, int, FloatArray]
+_SPARES = 20  # forward shares are rounded up to a multiple of 1 / _SPARES, so that coefficients can be kept
 _GRID = 1.02  # similar options share coefficients that are at most this factor too small
 
 
@@ -36,12 +39,12 @@ def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray
     once = times.forward_s + times.backward_s
     slowest = once.max(axis=1)
     redo = planner.memory.recompute
-    spare = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
+    share = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
     total = forward + backward + (forward if redo else 0.0)
     cuts = {t: planner.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
     step = rates.optimizer_s if planner.training else 0.0
-    for several, pipeline, data, coefficients in _coefficients(planner, spare):
-        c0, c1, c2, c3, c4, c5 = coefficients
+    for several, pipeline, data, row in planner.coefficients(math.ceil(share * _SPARES) / _SPARES):
+        c0, c1, c2, c3, c4, c5 = row
         work = total if several else forward + backward
         cut = cuts[pipeline] if several else 0.0
         bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
@@ -50,8 +53,11 @@ def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray
     return best * (1 - 1e-12)
 
 
-def _coefficients(planner: Planner, spare: float) -> list[tuple[bool, int, int, FloatArray]]:
-    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter."""
+def coefficients(planner: Planner, spare: float) -> list[Coefficients]:
+    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter.
+
+    `spare` is at least the forward share of any layer: the last stage need not recompute.
+    """
     o = planner.roomy
     share = np.where(o.stages > 1, o.stages + spare, 1.0)
     d, weight = o.data_parallel, planner.least_weight[o.stages - 1]
