@@ -55,4 +55,4 @@ def command(
     else:
         print_comparison(rows, console())
     if all(isinstance(row, str) for row in rows.values()):
-        raise typer.Exit(InfeasibleError.exit_code)
+        raise InfeasibleError(f"none of {', '.join(rows)} can run {task.workload.name}")

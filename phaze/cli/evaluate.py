@@ -32,7 +32,7 @@ def command(
     """
     from phaze.cli.output import choose, console, print_json
     from phaze.cli.task import find_architecture, make_task
-    from phaze.explore.api import evaluate
+    from phaze.explore.api import evaluate_document
     from phaze.placement.cluster import FixedDegrees, Recompute
     from phaze.report.design import print_design
 
@@ -52,8 +52,8 @@ def command(
         network=network,
         fixed=fixed,
     )
-    design = evaluate(task, find_architecture(arch))
+    document = evaluate_document(task, find_architecture(arch))
     if json:
-        print_json(design)
+        print_json(document)
     else:
-        print_design(design, console())
+        print_design(document.best, console())

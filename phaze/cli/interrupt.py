@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from phaze.errors import PhazeError
+from phaze.errors import OutOfTimeError, PhazeError
 
 INTERRUPTED = 130
 """Exit code of a run that was interrupted: 128 + SIGINT, as shells have it."""
+
+
+_NOTHING = "interrupted before any answer was known"
 
 
 class InterruptedRunError(PhazeError):
@@ -32,6 +36,8 @@ def interruptible(on_interrupt: Callable[[], None] | None = None) -> Iterator[Ca
         if pressed:
             raise KeyboardInterrupt
         pressed = True
+        # Not through sys.stderr: the signal may have come in the middle of a write to it.
+        os.write(2, b"\ndse: stopping with the best known so far; Ctrl-C again stops at once\n")
         if on_interrupt is not None:
             on_interrupt()
 
@@ -39,6 +45,8 @@ def interruptible(on_interrupt: Callable[[], None] | None = None) -> Iterator[Ca
     try:
         yield lambda: pressed
     except KeyboardInterrupt as error:
-        raise InterruptedRunError("interrupted before any answer was known") from error
+        raise InterruptedRunError(_NOTHING) from error
+    except OutOfTimeError as error:
+        raise (InterruptedRunError(_NOTHING) if pressed else error) from error
     finally:
         signal.signal(signal.SIGINT, before)

@@ -17,6 +17,7 @@ from phaze.cli import (
     compare,
     evaluate,
     explain,
+    networks,
     pareto,
     run,
     schema,
@@ -31,6 +32,9 @@ from phaze.errors import PhazeError
 
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
+
+TRACEBACK = "DSE_TRACEBACK"
+"""Environment variable under which a bug of ours ends in a stack trace instead of a sentence."""
 
 app = typer.Typer(
     name="dse",
@@ -58,7 +62,7 @@ def _root(
 
 for _module in (run, evaluate, compare, sweep, pareto, explain, schema):
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
-for _module in (solve, workloads, archs, spaces):
+for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)
 
 
@@ -77,6 +81,7 @@ def _guarded() -> int:
         print_error(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
+        print_error("interrupted")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # The reader (head, less) has left: not our failure; typer answers a closed pipe by SystemExit.
@@ -87,6 +92,12 @@ def _guarded() -> int:
         if text := _usage(error):
             print_error(text)
         return 2
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        print_error(f"internal error, a bug of ours: {what} ({TRACEBACK}=1 shows where)")
+        return 1
     return code if isinstance(code, int) else 0
 
 

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-Workload = Annotated[str, typer.Option("--workload", "-w", help="Built-in name, YAML file or ONNX file.")]
+Workload = Annotated[
+    list[str], typer.Option("--workload", "-w", help="Built-in name, YAML file or ONNX file.", metavar="TEXT")
+]
 Devices = Annotated[int, typer.Option(min=1, help="Accelerators the workload is spread over.")]
 GlobalBatch = Annotated[
     int | None, typer.Option(min=1, help="Samples per iteration (default: the workload's own).")

@@ -48,12 +48,21 @@ def print_error(error: BaseException | str) -> None:
     lines = ["dse: " + " ".join(str(error).split())]
     if isinstance(error, InfeasibleError):
         for short in error.shortfalls:
-            smallest = f"{short.demand:.4g} {short.unit}" if math.isfinite(short.demand) else "none at all"
             lines.append(
-                f"  {short.what}: given {short.limit:.4g} {short.unit}, smallest feasible {smallest}"
+                f"  {short.what}: given {_amount(short.limit, short.unit)}, "
+                f"smallest feasible {_amount(short.demand, short.unit)}"
             )
             lines += [f"    - {lever}" for lever in short.levers]
     sys.stderr.write("\n".join(lines) + "\n")
+
+
+def _amount(value: float, unit: str) -> str:
+    """A limit or a demand with its unit; bytes as GiB."""
+    from phaze.report.format import memory
+
+    if not math.isfinite(value):
+        return "unknown"
+    return memory(value, 4) if unit == "bytes" else f"{value:.4g} {unit}"
 
 
 def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
@@ -78,7 +87,8 @@ def file_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from error
+        reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
+        raise InputError(f"{path}: cannot be read ({reason})") from error
 
 
 def say(text: str, *, quiet: bool) -> None:

@@ -26,6 +26,9 @@ def command(
     network: opt.Network = "default",
     node: opt.Node = None,
     clock: opt.Clock = None,
+    dvfs: Annotated[
+        bool, typer.Option("--dvfs", help="Lower the clock of a design until the power budget holds.")
+    ] = False,
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
@@ -63,7 +66,7 @@ def command(
             network=network,
         ),
         space=make_space(space, node, clock),
-        budgets=make_budgets(power, area, tdp_margin),
+        budgets=make_budgets(power, area, tdp_margin, dvfs=dvfs),
         objective=choose(Objective, objective, "--objective"),
         time_limit_s=parse_time(time_limit, "--time-limit"),
         gap=gap,

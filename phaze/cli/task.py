@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
     from phaze.placement.cluster import FixedDegrees
 
 
+def one_workload(names: Sequence[str]) -> str:
+    """The workload asked for. InputError where `--workload` was given more than once."""
+    if len(names) > 1:
+        raise InputError(
+            f"--workload is given {len(names)} times ({', '.join(names)}); "
+            "one design for several workloads is not supported yet, so give one"
+        )
+    return names[0]
+
+
 def make_task(
-    workload: str,
+    workloads: Sequence[str],
     *,
     mode: str,
     attention: str,
@@ -36,11 +47,13 @@ def make_task(
     from phaze.workload.workload import Attention, Mode
 
     kind = choose(Attention, attention, "--attention")
-    loaded = load_workload(workload, choose(Mode, mode, "--mode"), kind, global_batch=global_batch)
+    loaded = load_workload(
+        one_workload(workloads), choose(Mode, mode, "--mode"), kind, global_batch=global_batch
+    )
     return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
 
 
-def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budgets:
+def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs: bool = False) -> Budgets:
     """Limits per accelerator."""
     from phaze.explore.request import Budgets
 
@@ -50,6 +63,7 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float) -> Budg
         power_w=parse_power(power, "--power") if power is not None else None,
         area_mm2=parse_area(area, "--area") if area is not None else None,
         tdp_margin=tdp_margin,
+        dvfs=dvfs,
     )
 
 
@@ -70,27 +84,30 @@ def find_architecture(name: str) -> Architecture:
     from phaze.hardware.architecture import load_architecture
 
     folder = Path(name)
-    return load_architecture(folder / "architecture.yaml" if folder.is_dir() else name)
+    if not folder.is_dir():
+        return load_architecture(name)
+    winner = folder / "architecture.yaml"
+    if not winner.is_file():
+        raise InputError(f"no run at {name}: {winner} is missing")
+    return load_architecture(winner)
 
 
-def run_folder(out: Path | None, workload: str) -> Path:
+def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:
     """The folder asked for, or the default one of this moment."""
     from phaze.runs.directory import default_directory
 
-    return out or default_directory(Path(workload).stem, datetime.now(UTC))
+    return out or default_directory(Path(one_workload(workloads)).stem, datetime.now(UTC))
 
 
-def input_files(workload: str, space: str, network: str) -> dict[str, Path]:
+def input_files(workloads: Sequence[str], space: str, network: str) -> dict[str, Path]:
     """The files behind what was asked, built-in ones included."""
-    from importlib.resources import files
-
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.workload.spec import builtin_names
+    from phaze.workload.spec import find_workload
 
-    builtin = workload in builtin_names()
-    model = Path(str(files("phaze.workloads").joinpath(f"{workload}.yaml"))) if builtin else Path(workload)
+    workload = one_workload(workloads)
+    path = Path(workload)
     return {
-        "workload": model,
+        "workload": path if path.suffix == ".onnx" else find_workload(workload),
         "space": find(Catalogue.SPACE, space),
         "network": find(Catalogue.NETWORK, network),
     }

@@ -22,16 +22,13 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from importlib.resources import files
-    from pathlib import Path
-
     from phaze.cli.output import file_text
-    from phaze.workload.spec import builtin_names, load_workload
+    from phaze.errors import InputError
+    from phaze.workload.spec import find_workload
 
-    if name in builtin_names():
-        return files("phaze.workloads").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    load_workload(name)  # says what is wrong with an unknown name or a broken file
-    return file_text(Path(name))
+    if name.endswith(".onnx"):
+        raise InputError(f"{name} is no YAML file; show prints workload files only")
+    return file_text(find_workload(name))
 
 
 app = noun_app("workloads", "workloads", _rows, _show)

@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from phaze.errors import InfeasibleError, OutOfTimeError
-from phaze.explore.certified import CertifiedSearch, Outcome
-from phaze.explore.comparison import comparisons
-from phaze.explore.designs import DesignBuilder, out_of_memory
-from phaze.explore.document import Certificate, Design, FrontierPoint, Manifest, ResultDocument
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.designs import DesignBuilder
+from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
+from phaze.explore.exploration import Answer, Exploration
+from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.progress import Clock, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
-from phaze.hardware.architecture import Architecture, from_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.budgets import over_budget, shortfalls, smallest_demand, within_budget
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space import architecture_id
-from phaze.hardware.table import ArchitectureTable
-from phaze.placement.account import Account
-from phaze.placement.plan import Plan
-from phaze.workload.workload import Mode
+from phaze.hardware.architecture import Architecture
 
-FloatArray = NDArray[np.float64]
-NEXT_BEST = 5
-REPORT_S = 30.0  # time for exact schedules of what is reported; they are almost always known already
+__all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
-
-@dataclass(frozen=True)
-class Answer:
-    """The result document, and every evaluated architecture as columns of equal length."""
-
-    document: ResultDocument
-    designs: dict[str, NDArray[Any]]
-
-
-def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:
-    """One architecture under its best placement (or within the degrees the task fixes).
-
-    Raises InfeasibleError where the workload does not fit.
-    """
-    return DesignBuilder(task, tdp_margin).best(architecture, Clock(REPORT_S * 10).left)
+EVALUATE_S = 300.0  # time for exact schedules of one architecture; seconds are the rule
 
 
 def explore(request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None) -> Answer:
@@ -56,219 +23,59 @@ def explore(request: ExploreRequest, progress: Progress | None = None, clock: Cl
     Raises InfeasibleError where nothing keeps the budgets or fits in memory, OutOfTimeError where the time limit
     passes before anything is known.
     """
-    return _Exploration(request, progress or Silent(), clock or Clock(request.time_limit_s)).answer()
+    return Exploration(request, progress or Silent(), clock or Clock(request.time_limit_s)).answer()
 
 
-class _Exploration:
-    """One run of the main job."""
+def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:
+    """One architecture under its best placement (or within the degrees the task fixes).
 
-    def __init__(self, request: ExploreRequest, progress: Progress, clock: Clock) -> None:
-        self._request = request
-        self._progress = progress
-        self._clock = clock
-        self._started = datetime.now(UTC)
-        self._table = _with_memory_sizes(request.space.table(), request.space.hbm_capacities_bytes)
-        self._evaluator = Evaluator(request.task, self._table)
-        self._area = area_mm2(self._table)
-        self._tdp = tdp_w(self._table, request.budgets.tdp_margin)
-        self._builder = DesignBuilder(request.task, request.budgets.tdp_margin, self._evaluator.planners)
-
-    def answer(self) -> Answer:
-        """Search, then describe what was found."""
-        feasible = self._feasible()
-        outcome = CertifiedSearch(
-            self._evaluator, self._tdp, self._area, feasible, self._clock, self._progress, self._request.gap
-        ).run()
-        if not outcome.evaluated:
-            if outcome.finished:
-                raise out_of_memory(self._evaluator, f"space {self._request.space.name}")
-            raise OutOfTimeError(
-                "the time limit passed before any architecture was evaluated; raise --time-limit"
-            )
-        ranked = self._ranked(outcome)
-        self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
-        best = self._design(outcome, ranked[0])
-        document = ResultDocument(
-            request=self._describe(),
-            best=best,
-            certificate=self._certificate(outcome, ranked[0]),
-            frontier=self._frontier(outcome),
-            next_best=[self._design(outcome, row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=comparisons(self._request, best, self._builder),
-            manifest=self._manifest(),
-        )
-        return Answer(document, self._columns(outcome))
-
-    def _feasible(self) -> NDArray[np.intp]:
-        budgets = self._request.budgets
-        limits = (budgets.power_w, budgets.area_mm2)
-        masks = over_budget(self._table, *limits, budgets.tdp_margin)
-        rows = np.flatnonzero(within_budget(masks))
-        if not len(rows):
-            demand = smallest_demand(self._table, *limits, budgets.tdp_margin)
-            raise InfeasibleError(
-                f"no architecture of space {self._request.space.name} keeps the budgets",
-                shortfalls(demand, *limits),
-            )
-        return rows
-
-    # -- the objective -------------------------------------------------------------------------------------
-
-    def _value(self, throughput: float, tdp: float) -> float:
-        """The objective to maximise; a minimised one enters as its reciprocal."""
-        match self._request.objective:
-            case Objective.THROUGHPUT:
-                return throughput
-            case Objective.THROUGHPUT_PER_TDP:
-                return throughput / tdp
-            case Objective.TDP:
-                return 1.0 / tdp
-
-    def _ranked(self, outcome: Outcome) -> list[int]:
-        """Evaluated rows, best first; ties by lower TDP, smaller area, then number in the space."""
-        best = outcome.best_per_row()
-        return sorted(
-            best,
-            key=lambda row: (
-                -self._value(best[row][0], float(self._tdp[row])),
-                self._tdp[row],
-                self._area[row],
-                row,
-            ),
-        )
-
-    def _certificate(self, outcome: Outcome, winner: int) -> Certificate:
-        value = self._value(outcome.best_per_row()[winner][0], float(self._tdp[winner]))
-        left = np.flatnonzero(outcome.open_bound > 0)
-        rows = outcome.feasible[left]
-        open_values = (
-            self._value(float(t), float(self._tdp[r]))
-            for t, r in zip(outcome.open_bound[left], rows, strict=True)
-        )
-        upper = max([value, *open_values])
-        settings = len(self._evaluator.settings)
-        evaluated = len(outcome.evaluated)
-        return Certificate(
-            optimal=upper <= value,
-            objective=self._request.objective.value,
-            objective_value=value,
-            upper_bound=upper,
-            gap=(upper - value) / value,
-            scope=self._scope(),
-            space_size=len(self._table) * settings,
-            over_budget=outcome.over_budget_points,
-            pruned=len(outcome.feasible) * settings - evaluated,
-            evaluated=evaluated,
-            pruned_by=outcome.pruned_by,
-            frontier_complete=outcome.finished,
-        )
-
-    def _scope(self) -> list[str]:
-        training = self._request.task.workload.mode is Mode.TRAINING
-        return [
-            "rung analytic",
-            "epilogue fusion",
-            "precision bf16",
-            f"network {self._request.task.network.name}",
-            "1F1B pipeline" if training else "forward-only pipeline",
-            "contiguous stages of one tensor-parallel width",
-            "operators on one core or on all cores",
-            "layer schedules minimise time",
-        ]
-
-    # -- what is reported ------------------------------------------------------------------------------------
-
-    def _architecture(self, row: int) -> Architecture:
-        varied = list(self._request.space.fields_varied)
-        if self._request.space.hbm_capacities_bytes:
-            varied.append("hbm_capacity_bytes")
-        return from_table(self._table, row, architecture_id(self._table, row, varied))
-
-    def _design(self, outcome: Outcome, row: int) -> Design:
-        _, setting = outcome.best_per_row()[row]
-        return self._builder.at(self._architecture(row), setting, Clock(REPORT_S).left)
-
-    def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
-        best = outcome.best_per_row()
-        rows = [row for _, row in outcome.staircase.keys]
-        by_setting: dict[Setting, list[int]] = {}
-        for row in rows:
-            by_setting.setdefault(best[row][1], []).append(row)
-        points: dict[int, FrontierPoint] = {}
-        for setting, members in by_setting.items():
-            plans = self._evaluator.plans(setting, np.array(members), Clock(REPORT_S).left)
-            for row, plan in zip(members, plans, strict=True):
-                if plan is not None:
-                    points[row] = self._frontier_point(row, setting, plan)
-        return [points[row] for row in rows]
-
-    def _frontier_point(self, row: int, setting: Setting, plan: Plan) -> FrontierPoint:
-        task, evaluator = self._request.task, self._evaluator
-        account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
-        architecture, peak = self._architecture(row), float(evaluator.peak_flops_per_s[row])
-        return FrontierPoint(
-            id=architecture.name,
-            throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
-            tdp_w=float(self._tdp[row]),
-            area_mm2=float(self._area[row]),
-            energy_per_sample_j=account.energy_j() / task.cluster.global_batch,
-            memory_bytes=plan.memory_bytes,
-            mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
-            architecture=dict(architecture.fields),
-        )
-
-    def _columns(self, outcome: Outcome) -> dict[str, NDArray[Any]]:
-        best = outcome.best_per_row()
-        rows = sorted(best)
-        settings = [best[row][1] for row in rows]
-        table = self._table.take(rows)
-        architectures = [from_table(table, i, "") for i in range(len(rows))]
-        columns: dict[str, NDArray[Any]] = {
-            "id": np.array([self._architecture(row).name for row in rows]),
-            "throughput_samples_per_s": np.array([best[row][0] for row in rows]),
-            "tdp_w": self._tdp[rows],
-            "area_mm2": self._area[rows],
-            "microbatch_size": np.array([s.microbatch for s in settings]),
-            "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
-            "recompute": np.array([s.recompute.value for s in settings]),
-        }
-        for name in self._request.space.fields_varied:
-            columns[name] = np.array([a.value(name) for a in architectures])
-        return columns
-
-    def _describe(self) -> dict[str, Any]:
-        request, task = self._request, self._request.task
-        return {
-            "workloads": [task.workload.name],
-            "mode": task.workload.mode.value,
-            "devices": task.devices,
-            "global_batch": task.cluster.global_batch,
-            "power_w": request.budgets.power_w,
-            "area_mm2": request.budgets.area_mm2,
-            "tdp_margin": request.budgets.tdp_margin,
-            "space": request.space.name,
-            "network": task.network.name,
-            "objective": request.objective.value,
-            "time_limit_s": request.time_limit_s,
-            "gap": request.gap,
-            "seed": request.seed,
-        }
-
-    def _manifest(self) -> Manifest:
-        names = ("phaze-dse", "numpy", "highspy", "onnx")
-        return Manifest(
-            versions={"python": platform.python_version()} | {name: version(name) for name in names},
-            command=[],
-            seed=self._request.seed,
-            inputs_sha256={},
-            started_utc=self._started.isoformat(timespec="seconds"),
-            wall_time_s=self._clock.elapsed_s,
-        )
+    Raises InfeasibleError where the workload does not fit.
+    """
+    return DesignBuilder(task, tdp_margin).best(architecture, Clock(EVALUATE_S).left)
 
 
-def _with_memory_sizes(table: ArchitectureTable, sizes: tuple[float, ...]) -> ArchitectureTable:
-    """Every architecture once per memory size, where a space searches memory sizes beside the architecture."""
-    if not sizes:
-        return table
-    repeated = table.take(np.repeat(np.arange(len(table)), len(sizes)))
-    return repeated.replace(hbm_capacity_bytes=np.tile(np.array(sizes), len(table)))
+def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> ResultDocument:
+    """The same as a result document: a space of one architecture, whose points are its placements."""
+    started, clock = datetime.now(UTC), Clock(EVALUATE_S)
+    builder = DesignBuilder(task, tdp_margin)
+    design, points = builder.best_of(architecture, clock.left)
+    result = design.workloads[task.workload.name]
+    value = result.throughput_samples_per_s
+    upper = task.cluster.global_batch / points.lower_s
+    certificate = Certificate(
+        optimal=upper <= value,
+        objective=Objective.THROUGHPUT.value,
+        objective_value=value,
+        upper_bound=max(upper, value),
+        gap=max(upper / value - 1.0, 0.0),
+        scope=scope(task),
+        space_size=points.total,
+        over_budget=0,
+        pruned=points.total - points.evaluated,
+        evaluated=points.evaluated,
+        pruned_by={"path": points.total - points.evaluated},
+        frontier_complete=upper <= value,
+    )
+    return ResultDocument(
+        request=describe_task(task) | {"architecture": architecture.name},
+        best=design,
+        certificate=certificate,
+        frontier=[_only_point(design, task)],
+        next_best=[],
+        comparison=[],
+        manifest=manifest(started, clock.elapsed_s, seed=0),
+    )
+
+
+def _only_point(design: Design, task: Task) -> FrontierPoint:
+    result = design.workloads[task.workload.name]
+    return FrontierPoint(
+        id=design.id,
+        throughput_samples_per_s=result.throughput_samples_per_s,
+        tdp_w=design.tdp_w,
+        area_mm2=design.area_mm2,
+        energy_per_sample_j=result.energy_per_iteration_j / result.global_batch,
+        memory_bytes=result.memory_bytes,
+        mfu=result.mfu,
+        architecture=design.architecture,
+    )

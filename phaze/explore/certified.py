@@ -91,6 +91,9 @@ class CertifiedSearch:
         self._bound = np.full((len(self._settings), len(feasible)), np.inf)
         self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
         self._known = Staircase()  # throughput that some plan reaches, exact or not
+        self._reached: dict[
+            tuple[int, Setting], float
+        ] = {}  # by a plan that may not be the best of its point
         self._open: tuple[Rows, Rows] = (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         self._leading = 0
         self._roof: FloatArray = np.full(len(feasible), np.inf)
@@ -202,8 +205,8 @@ class CertifiedSearch:
         for i in np.flatnonzero(np.isfinite(found.upper_s)):
             position, throughput = int(at[i]), self._batch / float(found.upper_s[i])
             row = int(self._rows[position])
-            if met[i]:
-                self.outcome.evaluated[row, self._settings[k]] = throughput
+            reached = self.outcome.evaluated if met[i] else self._reached
+            reached[row, self._settings[k]] = throughput
             self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
 
     def _give_up_s(self, at: Rows) -> FloatArray:
@@ -221,19 +224,31 @@ class CertifiedSearch:
 
     def _close(self) -> None:
         """Count where points fell and keep what is left open as a bound."""
-        outcome = self.outcome
+        outcome, tdp = self.outcome, self._tdp
+        undecided = ~self._dominated(np.where(self._stage < Stage.EXACT, self._bound, 0.0))
+        if (
+            undecided.any()
+        ):  # stopped early: what is reached counts, though it may not be the best of its point
+            outcome.evaluated = {**self._reached, **outcome.evaluated}
         for row, (throughput, _) in outcome.best_per_row().items():
             position = int(np.searchsorted(self._rows, row))
-            outcome.staircase.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
+            outcome.staircase.add(float(tdp[position]), throughput, (float(self._area[position]), row))
         optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
-        outcome.open_bound = np.where(outcome.staircase.dominates(self._tdp, optimistic), 0.0, optimistic)
+        outcome.open_bound = np.where(outcome.staircase.dominates(tdp, optimistic), 0.0, optimistic)
         outcome.finished = not bool((outcome.open_bound > 0).any())
-        for stage, name in (
-            (Stage.ROOFLINE, "roofline"),
-            (Stage.PATH, "critical_path"),
-            (Stage.PLACEMENT, "placement"),
-        ):
-            outcome.pruned_by[name] = int((self._stage == stage).sum())
-        unfit = (self._stage == Stage.PATH) & (self._bound <= 0)
-        outcome.pruned_by["memory"] = int(unfit.sum())
-        outcome.pruned_by["critical_path"] -= outcome.pruned_by["memory"]
+        self._count(undecided)
+
+    def _count(self, undecided: NDArray[np.bool_]) -> None:
+        """How many points fell at each stage; evaluated ones are not among them."""
+        fallen = np.ones(self._stage.shape, dtype=bool)
+        number = {setting: k for k, setting in enumerate(self._settings)}
+        for row, setting in self.outcome.evaluated:
+            fallen[number[setting], np.searchsorted(self._rows, row)] = False
+        unfit = fallen & (self._stage == Stage.PATH) & (self._bound <= 0)
+        open_ = fallen & undecided
+        counts = {"memory": unfit, "open": open_}
+        decided = fallen & ~unfit & ~open_
+        counts["roofline"] = decided & (self._stage == Stage.ROOFLINE)
+        counts["critical_path"] = decided & (self._stage == Stage.PATH)
+        counts["placement"] = decided & (self._stage >= Stage.PLACEMENT)
+        self.outcome.pruned_by = {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}

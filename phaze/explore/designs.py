@@ -25,6 +25,23 @@ _ONE = np.array([0])
 LeftS = Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An iteration time is proven to lie between these; infinite where the point does not fit or matter."""
+
+    lower_s: float
+    upper_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Of one architecture's points: how many there are, how many were evaluated, and what none of them beats."""
+
+    total: int
+    evaluated: int
+    lower_s: float
+
+
 @dataclass(frozen=True)
 class DesignBuilder:
     """Works out everything that is reported of one architecture."""
@@ -35,32 +52,50 @@ class DesignBuilder:
 
     def best(self, architecture: Architecture, left_s: LeftS) -> Design:
         """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
+        return self.best_of(architecture, left_s)[0]
+
+    def best_of(self, architecture: Architecture, left_s: LeftS) -> tuple[Design, Points]:
+        """The same, with an account of the points that were looked at."""
         evaluator = self._evaluator(architecture)
+        found = self._evaluate(evaluator, left_s)
+        fitting = {s: b.upper_s for s, b in found.items() if np.isfinite(b.upper_s)}
+        if not fitting:
+            raise out_of_memory(evaluator, architecture.name)
+        best = min(fitting, key=lambda s: (fitting[s], s))
+        least = min(b.lower_s for b in found.values())
+        points = Points(len(evaluator.settings), len(fitting), least)
+        return self._design(architecture, evaluator, best, fitting[best], left_s), points
+
+    def _evaluate(self, evaluator: Evaluator, left_s: LeftS) -> dict[Setting, Interval]:
+        """Settings in the order of what they promise, until none can be better."""
         hope = {s: float(evaluator.quick_bound(s, _ONE)[0]) for s in evaluator.settings}
-        best_s, best = np.inf, None
+        best_s, found = np.inf, {}
         for setting in sorted(hope, key=lambda s: (hope[s], s)):
             if hope[setting] >= best_s:
                 break
-            found = float(evaluator.exact(setting, _ONE, np.array([best_s]), left_s).upper_s[0])
-            if found < best_s:
-                best_s, best = found, setting
-        if best is None:
-            raise out_of_memory(evaluator, architecture.name)
-        return self.design(architecture, evaluator, best, left_s)
+            bounds = evaluator.exact(setting, _ONE, np.array([best_s]), left_s)
+            found[setting] = Interval(float(bounds.lower_s[0]), float(bounds.upper_s[0]))
+            best_s = min(best_s, found[setting].upper_s)
+        return found
 
-    def at(self, architecture: Architecture, setting: Setting, left_s: LeftS) -> Design:
-        """The architecture under the best placement of one setting."""
-        return self.design(architecture, self._evaluator(architecture), setting, left_s)
+    def at(self, architecture: Architecture, setting: Setting, known_s: float, left_s: LeftS) -> Design:
+        """The architecture under the best placement of one setting, known to reach an iteration time."""
+        return self._design(architecture, self._evaluator(architecture), setting, known_s, left_s)
 
     def _evaluator(self, architecture: Architecture) -> Evaluator:
         return Evaluator(self.task, to_table([architecture]), planners=self.planners)
 
-    def design(
-        self, architecture: Architecture, evaluator: Evaluator, setting: Setting, left_s: LeftS
+    def _design(
+        self,
+        architecture: Architecture,
+        evaluator: Evaluator,
+        setting: Setting,
+        known_s: float,
+        left_s: LeftS,
     ) -> Design:
         """The report of one architecture (row 0 of the evaluator's table)."""
         table = evaluator.table
-        plan = evaluator.plans(setting, _ONE, left_s)[0]
+        plan = evaluator.plans(setting, _ONE, np.array([known_s]), left_s)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
         account = Account(plan, evaluator.timed(setting), 0, self.task.cluster, self.task.workload.numerics)

@@ -121,7 +121,9 @@ class Certificate(_Model):
     over_budget: int
     pruned: int
     evaluated: int
-    pruned_by: dict[str, int] = Field(description="points discarded per stage of bounding")
+    pruned_by: dict[str, int] = Field(
+        description="points not evaluated, by the bound that ruled them out; `open`: undecided when stopped"
+    )
     frontier_complete: bool
 
 

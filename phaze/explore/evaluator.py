@@ -27,6 +27,9 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
+RECHECK = 16  # exact schedules between two looks at who can still matter
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Setting:
     """What distinguishes the points of one architecture."""
@@ -144,8 +147,34 @@ class Evaluator:
     def exact(
         self, setting: Setting, rows: Rows, give_up_s: FloatArray, left_s: Callable[[], float]
     ) -> PointBounds:
-        """The same from exact schedules; the bounds are equal unless the time left ran out."""
-        return self._place(setting, rows, self.timed(setting).exact(rows, left_s), give_up_s)
+        """The same from exact schedules; the bounds are equal unless the time left ran out.
+
+        The most uncertain passes are scheduled first; architectures that then cannot get below their
+        `give_up_s` any more are let go without scheduling the rest.
+        """
+        timed = self.timed(setting)
+        times = timed.start(rows)
+        alive, solved = np.arange(len(rows)), 0
+        for which in timed.open_passes(*times):
+            solved += timed.narrow(which, rows, times, alive, left_s)
+            if solved >= RECHECK:
+                hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
+                alive, solved = alive[np.isfinite(hopeful)], 0
+        found = self._place(
+            setting, rows[alive], (times[0].take(alive), times[1].take(alive)), give_up_s[alive]
+        )
+        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
+        bounds.lower_s[alive], bounds.upper_s[alive] = found.lower_s, found.upper_s
+        return bounds
+
+    def _iteration_s(
+        self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray
+    ) -> FloatArray:
+        seconds = np.empty(len(rows))
+        for capacity, at in self.capacities(rows):
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            seconds[at], _ = planner.iteration_s(times.take(at), rates, give_up_s[at])
+        return seconds
 
     def _place(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
@@ -162,12 +191,17 @@ class Evaluator:
                 high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
         return PointBounds(low, high)
 
-    def plans(self, setting: Setting, rows: Rows, left_s: Callable[[], float]) -> list[Plan | None]:
-        """The best plan of each architecture in one setting, with its stages; None where nothing fits."""
+    def plans(
+        self, setting: Setting, rows: Rows, known_s: FloatArray, left_s: Callable[[], float]
+    ) -> list[Plan | None]:
+        """The best plan of each architecture in one setting, with its stages; None where nothing fits.
+
+        `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
+        """
         _, times = self.timed(setting).exact(rows, left_s)
         return [
             self.planner(setting, float(self.capacity_bytes[row])).best(
-                times.take(np.array([i])), self.rates.take(np.array([row]))
+                times.take(np.array([i])), self.rates.take(np.array([row])), known_s[i] * (1 + 1e-9)
             )
             for i, row in enumerate(rows)
         ]

@@ -28,11 +28,15 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True)
 class Budgets:
-    """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`."""
+    """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`.
+
+    `dvfs`: lower the clock of an architecture, to whole MHz, until it keeps the power budget.
+    """
 
     power_w: float | None = None
     area_mm2: float | None = None
     tdp_margin: float = 1.0
+    dvfs: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ their smaller coefficients, which leaves a handful.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.collective import send_s
 from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
 from phaze.scheduling.layers import LayerTimes
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from phaze.placement.planner import Planner, Rates
 
 FloatArray = NDArray[np.float64]
+Coefficients = tuple[bool, int, int, FloatArray]
+_SPARES = 20  # forward shares are rounded up to a multiple of 1 / _SPARES, so that coefficients can be kept
 _GRID = 1.02  # similar options share coefficients that are at most this factor too small
 
 
@@ -36,22 +40,25 @@ def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray
     once = times.forward_s + times.backward_s
     slowest = once.max(axis=1)
     redo = planner.memory.recompute
-    spare = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
+    share = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
     total = forward + backward + (forward if redo else 0.0)
     cuts = {t: planner.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
     step = rates.optimizer_s if planner.training else 0.0
-    for several, pipeline, data, coefficients in _coefficients(planner, spare):
-        c0, c1, c2, c3, c4, c5 = coefficients
+    for several, pipeline, data, row in planner.coefficients(math.ceil(share * _SPARES) / _SPARES):
+        c0, c1, c2, c3, c4, c5 = row
         work = total if several else forward + backward
         cut = cuts[pipeline] if several else 0.0
         bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
-        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + c3 / bandwidth + c4 * step + c5
+        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
         np.minimum(best, seconds, out=best)
     return best * (1 - 1e-12)
 
 
-def _coefficients(planner: Planner, spare: float) -> list[tuple[bool, int, int, FloatArray]]:
-    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter."""
+def coefficients(planner: Planner, spare: float) -> list[Coefficients]:
+    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter.
+
+    `spare` is at least the forward share of any layer: the last stage need not recompute.
+    """
     o = planner.roomy
     share = np.where(o.stages > 1, o.stages + spare, 1.0)
     d, weight = o.data_parallel, planner.least_weight[o.stages - 1]

@@ -40,4 +40,4 @@ def print_comparison(rows: Mapping[str, Design | str], console: Console) -> None
         console.print()
     for name, reason in rows.items():
         if isinstance(reason, str):
-            console.print(f"{escape(name)}: {escape(reason)}")
+            console.print(f"{escape(name)}: {escape(reason.removeprefix(f'{name}: '))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
@@ -12,7 +13,10 @@ from rich.table import Table
 from phaze.explore.document import Design, Placement, Stage, WorkloadResult
 from phaze.report import format as fmt
 
-_BAR = 24
+_PARTS = 5  # of area and power that are named; the rest is one row
+_GAP = (0, 3)  # between tables side by side
+# Fields that are said only where they are unusual.
+_USUAL: Mapping[str, object] = {"n_dies": 1, "enabled_fraction": 1.0, "area_law": "silicon"}
 
 
 def plain_table(title: str, *columns: str) -> Table:
@@ -26,10 +30,12 @@ def plain_table(title: str, *columns: str) -> Table:
 
 
 def architecture(design: Design) -> Table:
-    """Every hardware field that is not zero or off, two to a line."""
+    """Every hardware field that is not zero, off or as always, two to a line."""
     table = plain_table("Architecture", "", "", "", "")
     table.show_header = False
-    pairs = [(fmt.label(k), fmt.field(k, v)) for k, v in design.architecture.items() if v]
+    pairs = [
+        (fmt.label(k), fmt.field(k, v)) for k, v in design.architecture.items() if v and _USUAL.get(k) != v
+    ]
     half = (len(pairs) + 1) // 2
     for left, right in zip(pairs[:half], [*pairs[half:], ("", "")], strict=False):
         table.add_row(*(escape(text) for text in (*left, *right)))
@@ -38,11 +44,14 @@ def architecture(design: Design) -> Table:
 
 
 def parts(title: str, values: Mapping[str, float], unit: str, total: float) -> Table:
-    """The parts of area or power, largest first, with their share of `total`."""
+    """The largest parts of area or power, their share of `total`, and what is left as one row."""
     table = plain_table(title, "", unit, "share")
-    for name, value in sorted(values.items(), key=lambda item: -item[1]):
-        if value:
-            table.add_row(escape(fmt.label(name)), fmt.number(value), fmt.percent(value / total))
+    ordered = sorted(((v, fmt.label(name)) for name, v in values.items() if v), key=lambda part: -part[0])
+    rows = ordered[:_PARTS]
+    if rest := ordered[_PARTS:]:
+        rows.append((sum(value for value, _ in rest), f"{len(rest)} others" if rest[1:] else rest[0][1]))
+    for value, name in rows:
+        table.add_row(escape(name), fmt.number(value), fmt.percent(value / total))
     table.add_row("total", fmt.number(total), "", style="bold")
     return table
 
@@ -85,16 +94,13 @@ def placement(name: str, plan: Placement) -> RenderableType:
     return Group(head, table)
 
 
-def time_breakdown(name: str, result: WorkloadResult) -> Table:
-    """The parts of one iteration with a bar each."""
-    table = plain_table(f"Where the time of {escape(name)} goes", "", "time", "share", "")
-    table.columns[3].justify = "left"
+def time_breakdown(result: WorkloadResult) -> Table:
+    """The parts of one iteration."""
+    table = plain_table("Where the time goes", "", "time", "share")
     for part, seconds in result.breakdown.model_dump().items():
         share = seconds / result.iteration_time_s
-        table.add_row(
-            fmt.label(part), fmt.duration(seconds), fmt.percent(share), "#" * round(_BAR * share), style=None
-        )
-    table.add_row("iteration", fmt.duration(result.iteration_time_s), "", "", style="bold")
+        table.add_row(fmt.label(part), fmt.duration(seconds), fmt.percent(share))
+    table.add_row("iteration", fmt.duration(result.iteration_time_s), "", style="bold")
     return table
 
 
@@ -108,12 +114,12 @@ def print_design(design: Design, console: Console) -> None:
 def blocks(design: Design) -> Iterator[RenderableType]:
     """The tables of one design, in reading order."""
     yield architecture(design)
-    yield parts("Area", design.area_parts_mm2, "mm2", design.area_mm2)
-    yield parts("Power (peak)", design.power_parts_w, "W", design.tdp_w)
+    area = parts("Area", design.area_parts_mm2, "mm2", design.area_mm2)
+    power = parts("Power (worst case)", design.power_parts_w, "W", design.tdp_w)
+    yield Columns([area, power], padding=_GAP)
     for name, result in design.workloads.items():
-        yield performance(name, result)
+        yield Columns([performance(name, result), time_breakdown(result)], padding=_GAP)
         yield placement(name, result.placement)
-        yield time_breakdown(name, result)
 
 
 def _alike(stages: Iterable[Stage]) -> Iterator[tuple[int, int, list[Stage]]]:

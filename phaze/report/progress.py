@@ -64,5 +64,5 @@ class ConsoleProgress:
 
 
 def _line(stage: str, done: int, total: int, note: str, elapsed_s: float) -> str:
-    count = f"{done:,} of {total:,}" if total else f"{done:,}"
-    return f"{elapsed_s:.0f} s  {stage}: {count}" + (f"; {note}" if note else "")
+    state = f"{100 * done / total:.0f} %, {total - done:,} left" if total else f"{done:,}"
+    return f"{elapsed_s:.0f} s  {stage} {state}" + (f"; {note}" if note else "")

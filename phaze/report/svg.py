@@ -43,7 +43,7 @@ def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
     points = [(x.value(row), y.value(row), str(row["id"])) for row in rows]
     across = _scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
     up = _scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
-    path = " ".join(f"{across.px(a):.1f},{up.px(b):.1f}" for a, b, _ in points)
+    path = " ".join(f"{across.px(a):.1f},{up.px(b):.1f}" for a, b in _steps(points, falling=x.maximise))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'width="{WIDTH}" height="{HEIGHT}" role="img">',
@@ -61,6 +61,16 @@ def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
             f"<title>{escape(tip)}</title></circle>"
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _steps(points: Sequence[tuple[float, float, str]], *, falling: bool) -> list[tuple[float, float]]:
+    """The edge of what the designs reach: between two of them nothing is interpolated, the worse one counts."""
+    path: list[tuple[float, float]] = []
+    for a, b, _ in points:
+        if path:
+            path.append((path[-1][0], b) if falling else (a, path[-1][1]))
+        path.append((a, b))
+    return path
 
 
 def _x_axis(scale: Scale, axis: Metric) -> list[str]:

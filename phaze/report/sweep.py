@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Group
 from rich.markup import escape
-from rich.table import Table
 
 from phaze.explore.document import Design
 from phaze.explore.metrics import Metric
@@ -18,7 +18,7 @@ _ROWS = 20
 
 def sweep_table(
     designs: Sequence[Design], objectives: Sequence[Metric], trials: int, infeasible: int
-) -> Table:
+) -> Group:
     """The non-dominated designs, best on the first objective first; at most twenty."""
     first = objectives[0]
     sign = -1 if first.maximise else 1
@@ -26,7 +26,7 @@ def sweep_table(
     title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
     if len(rows) > _ROWS:
         title += f", {_ROWS} shown"
-    table = plain_table(title, "architecture", *(f"{m.name}\n{m.unit}" for m in objectives))
+    table = plain_table("", "architecture", *(f"{m.name}\n{m.unit}" for m in objectives))
     for row in rows[:_ROWS]:
         table.add_row(escape(str(row["id"])), *(fmt.number(metric.value(row)) for metric in objectives))
-    return table
+    return Group(f"[bold]{title}[/bold]", table)

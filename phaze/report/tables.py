@@ -13,6 +13,7 @@ from phaze.report import format as fmt
 from phaze.report.design import blocks, plain_table
 
 FRONTIER_ROWS = 10
+NEXT_BEST_ROWS = 3
 
 
 def print_result(document: ResultDocument, console: Console) -> None:
@@ -34,8 +35,9 @@ def answer(document: ResultDocument) -> str:
         + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
         for name, r in best.workloads.items()
     )
+    found = "" if certificate.optimal else " found"
     return (
-        f"The best accelerator for [bold]{escape(names)}[/bold] on {devices:,} devices is "
+        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} devices is "
         f"[bold]{escape(best.id)}[/bold]: {figures}, with {fmt.number(best.area_mm2)} mm2 and "
         f"{fmt.number(best.tdp_w)} W; {_proof(certificate)}."
     )
@@ -62,12 +64,12 @@ def certificate_table(certificate: Certificate) -> Table:
 
 
 def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, *, complete: bool) -> Table:
-    """Throughput against power, at most ten rows; the winner is marked."""
-    ordered = sorted(frontier, key=lambda point: (point.tdp_w, point.throughput_samples_per_s))
-    shown = thin(ordered, FRONTIER_ROWS)
-    title = f"Frontier of throughput against power, {len(shown)} of {len(ordered)} points"
-    if not complete:
-        title += " (so far)"
+    """Throughput against power, some ten rows; the winner is among them and marked."""
+    shown = thin(frontier, FRONTIER_ROWS, best_id)
+    title = f"Frontier of throughput against power, {len(shown)} of {len(frontier)} points"
+    title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + (
+        "" if complete else " (so far)"
+    )
     table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
     for point in shown:
         table.add_row(
@@ -81,17 +83,23 @@ def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, *, complete:
     return table
 
 
-def thin(points: Sequence[FrontierPoint], rows: int) -> list[FrontierPoint]:
-    """At most `rows` points at even distances, both ends among them."""
-    if len(points) <= rows:
-        return list(points)
-    return [points[round(i * (len(points) - 1) / (rows - 1))] for i in range(rows)]
+def thin(points: Sequence[FrontierPoint], rows: int, keep_id: str = "") -> list[FrontierPoint]:
+    """At most `rows` points at even steps of throughput, both ends among them, and the one to keep."""
+    ordered = sorted(points, key=lambda point: (point.throughput_samples_per_s, point.tdp_w))
+    if len(ordered) <= rows:
+        return ordered
+    low, high = (ordered[end].throughput_samples_per_s for end in (0, -1))
+    kept = {i for i, point in enumerate(ordered) if point.id == keep_id}
+    for step in range(rows):
+        wanted = low + (high - low) * step / (rows - 1)
+        kept.add(min(range(len(ordered)), key=lambda i: abs(ordered[i].throughput_samples_per_s - wanted)))
+    return [ordered[i] for i in sorted(kept)]
 
 
 def next_best_table(designs: Sequence[Design], best: Design) -> Table:
     """The best evaluated architectures after the winner."""
     table = plain_table("Next best", "architecture", "W", "mm2", "samples/s", "of the winner")
-    for design in designs:
+    for design in designs[:NEXT_BEST_ROWS]:
         ratio = _ratio(design, best)
         table.add_row(
             escape(design.id),
@@ -106,7 +114,7 @@ def next_best_table(designs: Sequence[Design], best: Design) -> Table:
 def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
     """Known chips and plans beside the winner, each figure that of the model."""
     table = plain_table(
-        "Known chips under the same budget", "", "W", "mm2", "GHz", "samples/s", "MFU", "winner"
+        "Known chips beside the winner", "", "W", "mm2", "GHz", "samples/s", "MFU", "winner is"
     )
     reference = next(iter(best.workloads.values())).throughput_samples_per_s
     for row in rows:
@@ -115,7 +123,7 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
             (
                 fmt.number(result.throughput_samples_per_s),
                 fmt.percent(result.mfu),
-                f"{fmt.number(reference / result.throughput_samples_per_s)} x",
+                f"{fmt.number(reference / result.throughput_samples_per_s)} x as fast",
             )
             if result
             else ("-", "-", "-")
@@ -137,8 +145,18 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
-        notes = [f"  {escape(row.name)}: {escape(row.note)}" for row in document.comparison if row.note]
-        yield Group(comparison_table(document.comparison, document.best), *notes)
+        yield Group(comparison_table(document.comparison, document.best), *_notes(document.comparison))
+
+
+def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
+    """What was changed, alike notes on one line; the clock has a column of its own."""
+    alike: dict[str, list[str]] = {}
+    for row in rows:
+        note = row.note.removeprefix(f"at {row.clock_hz / 1e9:.2f} GHz, ")
+        alike.setdefault(note, []).append(row.name)
+    for note, names in alike.items():
+        if note:
+            yield escape(f"  {', '.join(names)}: {note}")
 
 
 def _proof(certificate: Certificate) -> str:

@@ -48,6 +48,8 @@ def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot create {path}: {error.strerror}") from error
     try:
+        write_atomically(probe := path / ".writable", "")  # now, not after the work
+        probe.unlink()
         yield path
     finally:
         if not any(path.iterdir()):

@@ -15,6 +15,7 @@ from phaze.scheduling.passes import Band, FloatArray, Rows, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
+FEW = 4  # architectures for which bounds over a batch do not pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,56 @@ class TimedChain:
         backward = [p.band(rows) for p in self.backward]
         return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
 
+    def open_passes(self, lower: LayerTimes, upper: LayerTimes) -> list[tuple[int, int]]:
+        """(direction, unique layer) of the passes whose bounds differ somewhere, most uncertain time first.
+
+        Direction 0 is forward, 1 backward.
+        """
+        repeats = np.bincount(self.chain.index, minlength=len(self.chain.layers))
+        slack = np.stack(
+            [
+                (upper.forward_s - lower.forward_s).sum(axis=0) * repeats,
+                (upper.backward_s - lower.backward_s).sum(axis=0) * repeats,
+            ]
+        )
+        order = np.argsort(-slack, axis=None, kind="stable")
+        return [divmod(int(flat), slack.shape[1]) for flat in order if slack.flat[flat] > 0]
+
+    def narrow(
+        self,
+        which: tuple[int, int],
+        rows: Rows,
+        times: tuple[LayerTimes, LayerTimes],
+        at: Rows,
+        left_s: Callable[[], float],
+    ) -> int:
+        """Schedule one pass exactly for the architectures `rows[at]`, in place; how many problems that took."""
+        direction, layer = which
+        passes = (self.forward, self.backward)[direction]
+        low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
+        open_ = at[low[at, layer] < high[at, layer]]
+        if len(open_):
+            band = passes[layer].exact(rows[open_], Band(low[open_, layer], high[open_, layer]), left_s)
+            low[open_, layer], high[open_, layer] = band.lower_s, band.upper_s
+        return len(open_)
+
     def exact(self, rows: Rows, left_s: Callable[[], float]) -> tuple[LayerTimes, LayerTimes]:
         """(lower, upper) layer times after exact scheduling of what the bounds leave open.
 
         They are equal unless the exact solver ran out of the time that `left_s` tells.
         """
-        forward = [p.exact(rows, p.band(rows), left_s) for p in self.forward]
-        backward = [p.exact(rows, p.band(rows), left_s) for p in self.backward]
-        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
+        times = self.start(rows)
+        for which in self.open_passes(*times):
+            self.narrow(which, rows, times, np.arange(len(rows)), left_s)
+        return times
+
+    def start(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+        """Bounds to start exact scheduling from; for a few architectures the exact solver beats the batch."""
+        if len(rows) > FEW:
+            return self.bands(rows)
+        shape = (len(rows), len(self.chain.layers))
+        nothing = LayerTimes(np.zeros(shape), np.zeros(shape))
+        return nothing, LayerTimes(np.full(shape, np.inf), np.full(shape, np.inf))
 
 
 def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:

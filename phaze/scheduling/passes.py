@@ -37,7 +37,10 @@ UNBLOCKED = frozenset({"LINK"})
 class Band:
     """The time of a pass is proven to lie between `lower_s` and `upper_s`, both (A,) seconds.
 
-    `upper_s` is reached by a real schedule; where the two meet the time is known exactly.
+    Where the two meet the time is known exactly. `upper_s` is the length of a real schedule: one that passed
+    the schedule checker, or one of the batch solver's, which places operators one by one as a list schedule
+    does, each on cores it has found free, and reports when the last one ends. It keeps only that length, so it
+    is not checked again at run time; the tests write its starts down and hold them against the checker.
     """
 
     lower_s: FloatArray
@@ -82,25 +85,24 @@ class TimedPass:
         return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
     def exact(self, rows: Rows, band: Band, left_s: Callable[[], float]) -> Band:
-        """The band narrowed to the exact time wherever it is open, as far as the time left allows.
+        """An open band narrowed to the exact time, as far as the time left allows; all rows are solved.
 
         Architectures with the same latencies and cores share one answer.
         """
-        lower, upper = band.lower_s.copy(), band.upper_s.copy()
-        open_ = np.flatnonzero(lower < upper)
-        if not len(open_):
-            return band
-        latencies, capacity = self.costs.latencies(rows[open_]), self.capacity(rows[open_])
+        if not self.work.works:
+            return Band(np.zeros(len(rows)), np.zeros(len(rows)))
+        latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        for i, at in enumerate(open_):
+        lower, upper = band.lower_s.copy(), band.upper_s.copy()
+        for i in range(len(rows)):
             cores = {unit: int(count[i]) for unit, count in capacity.items()}
             problem = schedule_problem(self.work, latencies, i, cores)
             key = (problem.operators, *cores.values())
             if key not in self._solved:
                 self._solved[key] = schedule(problem, time_limit_s=left_s())
             result = self._solved[key]
-            lower[at] = max(lower[at], result.lower_bound_s, floor[i])
-            upper[at] = max(lower[at], min(upper[at], max(result.makespan_s, floor[i])))
+            lower[i] = max(lower[i], result.lower_bound_s, floor[i])
+            upper[i] = max(lower[i], min(upper[i], max(result.makespan_s, floor[i])))
         return Band(lower, upper)
 
 

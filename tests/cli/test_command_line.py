@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -59,12 +58,16 @@ def explorer(monkeypatch, document):
         api.asked.append((task, architecture))
         return document.best
 
-    api.explore, api.evaluate = explore, evaluate
+    def evaluate_document(task, architecture, *, tdp_margin=1.0):
+        evaluate(task, architecture, tdp_margin=tdp_margin)
+        return document
+
+    api.explore, api.evaluate, api.evaluate_document = explore, evaluate, evaluate_document
     monkeypatch.setitem(sys.modules, "phaze.explore.api", api)
     return api
 
 
-def test_help_is_fast_and_imports_nothing_heavy():
+def test_help_imports_nothing_heavy():
     code = (
         "import sys, phaze.cli.main as m; sys.argv = ['dse', '--help']\n"
         "try: m.main()\n"
@@ -76,14 +79,6 @@ def test_help_is_fast_and_imports_nothing_heavy():
     assert done.stderr == ""
     assert "sweep" in done.stdout
 
-    def seconds():
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "phaze.cli.main", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
-
-    # 0.3 s on an idle machine; the best of several, because this one may be busy.
-    assert min(seconds() for _ in range(5)) < 0.6
-
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
@@ -91,6 +86,11 @@ def test_help_is_fast_and_imports_nothing_heavy():
         (["rnu"], "No such command 'rnu'"),
         (["run"], "--workload"),
         (["run", "--workload", "gtp3", "--power", "400W"], "gpt3"),
+        (["run", "--workload", "gpt3", "-w", "bert-large"], "given 2 times (gpt3, bert-large)"),
+        (["compare", "-w", "gpt3", "-w", "gpt3", "--arch", "a100"], "given 2 times"),
+        (["workloads", "show", "x.onnx"], "x.onnx is no YAML file"),
+        (["networks", "show", "defalt"], "default"),
+        (["evaluate", "--workload", "gpt3", "--arch", "."], "architecture.yaml is missing"),
         (["run", "--workload", "gpt3", "--power", "400"], "--power '400' has no unit"),
         (["run", "--workload", "gpt3", "--power", "4kg"], "400W"),
         (["run", "--workload", "gpt3", "--power", "-4W"], "greater than zero"),
@@ -190,6 +190,42 @@ def test_infeasible_says_what_falls_short_and_what_helps(dse, explorer, tmp_path
     assert not (tmp_path / "r").exists()
 
 
+def test_bytes_that_fall_short_are_told_in_gib(dse, explorer, tmp_path):
+    def explore(request, progress, clock):
+        raise InfeasibleError("too big", (Shortfall("memory", 80 * 2**30, 2949.3 * 2**30, "bytes"),))
+
+    explorer.explore = explore
+    _, _, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert err.splitlines()[1] == "  memory: given 80.00 GiB, smallest feasible 2.880 TiB"
+
+
+def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
+    assert dse("run", "-w", "GPT-3", "--space", "Default", "--out", tmp_path / "r")[0] == 0
+    assert load_run(tmp_path / "r").manifest.inputs_sha256["workload"]
+
+
+def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
+    from phaze.cli.task import input_files
+
+    assert input_files([str(tmp_path / "m.onnx")], "default", "default")["workload"] == tmp_path / "m.onnx"
+
+
+def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monkeypatch):
+    def explore(request, progress, clock):
+        raise KeyError("broken")
+
+    explorer.explore = explore
+    code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert (code, out) == (1, "")
+    assert err.startswith("dse: internal error, a bug of ours: KeyError: 'broken'")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "r").exists()
+    monkeypatch.setenv("DSE_TRACEBACK", "1")
+    monkeypatch.setattr(sys, "argv", ["dse", "run", "-w", "gpt3", "--out", str(tmp_path / "r")])
+    with pytest.raises(KeyError):
+        cli.main()
+
+
 def test_out_of_time_without_an_answer_is_exit_code_4(dse, explorer, tmp_path):
     def explore(request, progress, clock):
         raise OutOfTimeError("no answer within 1 s")
@@ -213,6 +249,34 @@ def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_before_any_answer_is_no_matter_of_time(dse, explorer, tmp_path):
+    def explore(request, progress, clock):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise OutOfTimeError("the time limit passed")
+
+    explorer.explore = explore
+    code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == "dse: interrupted before any answer was known"
+    assert not (tmp_path / "r").exists()
+
+
+def test_ctrl_c_while_loading_leaves_no_trace(monkeypatch, capfd):
+    from phaze.cli import entry
+
+    class Impatient:
+        def find_spec(self, name, path=None, target=None):
+            if name == "phaze.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "phaze.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Impatient(), *sys.meta_path])
+    with pytest.raises(SystemExit) as leave:
+        entry.main()
+    assert leave.value.code == 130
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
     def explore(request, progress, clock):
         os.kill(os.getpid(), signal.SIGINT)
@@ -229,7 +293,7 @@ def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
 def test_evaluate_and_compare(dse, explorer, document):
     code, out, _ = dse("evaluate", "--arch", "a100", "-w", "gpt3", "--tensor-parallel", 8, "--json")
     assert code == 0
-    assert json.loads(out)["tdp_w"] == document.best.tdp_w
+    assert json.loads(out)["best"]["tdp_w"] == document.best.tdp_w
     task, chip = explorer.asked[0]
     assert (task.fixed.tensor_parallel, chip.name) == (8, "a100")
     code, out, _ = dse("compare", "--arch", "a100", "h100", "-w", "gpt3")
@@ -280,6 +344,8 @@ def test_lists_have_the_built_in_things(dse):
     assert {row["name"] for row in json.loads(dse("archs", "list", "--json")[1])} >= {"a100", "h100", "tpuv4"}
     spaces = {row["name"]: row["architectures"] for row in json.loads(dse("spaces", "--json")[1])}
     assert (spaces["default"], spaces["phaze"]) == (283_500, 29_360)
+    assert [row["scale_up_devices"] for row in json.loads(dse("networks", "--json")[1])] == [8]
+    assert "scale_out:" in dse("networks", "show", "default")[1]
     assert "source:" in dse("archs", "show", "TPU-v4")[1]
     assert "name: gpt3" in dse("workloads", "show", "gpt3")[1]
 

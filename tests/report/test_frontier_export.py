@@ -93,6 +93,15 @@ def test_svg_draws_more_power_further_right_and_more_throughput_higher():
     assert float(a.get("cy")) > float(b.get("cy"))
 
 
+def test_svg_draws_steps_because_nothing_lies_between_two_designs():
+    root = ElementTree.fromstring(draw(ROWS, TDP, THROUGHPUT, "t"))
+    a, corner, b = (p.split(",") for p in root.find(f"{SVG}polyline").get("points").split())
+    assert corner == [b[0], a[1]]  # until the power of the next design the throughput of the last one
+    root = ElementTree.fromstring(draw(ROWS, THROUGHPUT, TDP, "t"))
+    a, corner, b = (p.split(",") for p in root.find(f"{SVG}polyline").get("points").split())
+    assert corner == [a[0], b[1]]  # more throughput than the last design costs the power of the next one
+
+
 def test_unknown_metric_lists_the_known_ones():
     with pytest.raises(InputError, match="throughput_per_tdp"):
         metric("speed")

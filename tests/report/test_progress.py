@@ -33,15 +33,15 @@ def test_nothing_for_short_work():
 def test_plain_lines_now_and_then_when_piped():
     lines = run(25, terminal=False).splitlines()
     assert lines == [
-        "2 s  bounding: 2 of 25; gap 0.1",
-        "12 s  bounding: 12 of 25; gap 0.1",
-        "22 s  bounding: 22 of 25; gap 0.1",
+        "2 s  bounding 8 %, 23 left; gap 0.1",
+        "12 s  bounding 48 %, 13 left; gap 0.1",
+        "22 s  bounding 88 %, 3 left; gap 0.1",
     ]
 
 
 def test_a_live_line_on_a_terminal():
     text = run(5, terminal=True)
-    assert "5 s  bounding: 5 of 5; gap 0.1" in text
+    assert "5 s  bounding 100 %, 0 left; gap 0.1" in text
     assert "\x1b" in text
 
 

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from phaze.report.compare import print_comparison
+from phaze.report.design import parts
 from phaze.report.tables import FRONTIER_ROWS, print_result, thin
 
 
@@ -26,7 +27,7 @@ def test_fits_eighty_columns_and_has_no_colour_when_piped(text):
 
 
 def test_no_name_is_cut(text, document):
-    for design in (document.best, *document.next_best):
+    for design in (document.best, *document.next_best[:3]):
         assert design.id in text
     assert "…" not in text
 
@@ -61,6 +62,7 @@ def test_a_gap_is_not_called_optimal(document):
     )
     text = render(lambda c: print_result(document.model_copy(update={"certificate": certificate}), c))
     assert "no other point can be better by more than 10.0 %" in " ".join(text.split())
+    assert "The best accelerator found for gpt3" in text
     assert "no other point of the space is better" not in " ".join(text.split())
     assert "10 of 23 points (so far)" in text
 
@@ -77,6 +79,37 @@ def test_thinning_keeps_both_ends(document):
     assert (few[0], few[-1]) == (document.frontier[0], document.frontier[-1])
     assert len({point.id for point in few}) == FRONTIER_ROWS
     assert thin(document.frontier[:3], FRONTIER_ROWS) == document.frontier[:3]
+
+
+def test_thinning_is_even_in_throughput_and_keeps_the_winner(document):
+    steep = [
+        point.model_copy(update={"throughput_samples_per_s": 2.0**i})
+        for i, point in enumerate(document.frontier)
+    ]
+    few = thin(steep, FRONTIER_ROWS, steep[3].id)
+    assert steep[3] in few
+    assert len(few) <= FRONTIER_ROWS + 1
+    # Of points that double, even steps meet the lowest and the upper few; the winner is there in any case.
+    assert [p.throughput_samples_per_s for p in few[:2]] == [1.0, 8.0]
+    assert few[2].throughput_samples_per_s > 2.0**17
+    assert few[-1] == steep[-1]
+
+
+def test_small_parts_are_one_row_and_the_shares_stay_whole():
+    values = {f"p{i}": float(i) for i in range(1, 9)}
+    table = parts("Area", values, "mm2", sum(values.values()))
+    names, amounts = (list(column.cells) for column in table.columns[:2])
+    assert names == ["p8", "p7", "p6", "p5", "p4", "3 others", "total"]
+    assert amounts[5:] == ["6.00", "36.0"]
+
+
+def test_alike_notes_take_one_line(document):
+    rows = [
+        document.comparison[0].model_copy(update={"name": name, "note": "at 0.90 GHz, the highest clock"})
+        for name in ("a", "b")
+    ]
+    text = render(lambda c: print_result(document.model_copy(update={"comparison": rows}), c))
+    assert "  a, b: the highest clock\n" in text
 
 
 def test_comparison_names_what_does_not_fit(document):

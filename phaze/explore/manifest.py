@@ -1,0 +1,59 @@
+"""What a result says about itself: versions, the task, and what its certificate speaks of."""
+
+from __future__ import annotations
+
+import platform
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from phaze.explore.document import Manifest
+from phaze.explore.request import Task
+from phaze.workload.workload import Mode
+
+
+def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
+    """Versions and time; the command and the hashes of its inputs are known to the caller only."""
+    names = ("phaze-dse", "numpy", "highspy", "onnx")
+    return Manifest(
+        versions={"python": platform.python_version()} | {name: version(name) for name in names},
+        command=[],
+        seed=seed,
+        inputs_sha256={},
+        started_utc=started.isoformat(timespec="seconds"),
+        wall_time_s=wall_time_s,
+    )
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """The task with every default spelled out; fixed degrees where there are any."""
+    fixed = {
+        "data_parallel": task.fixed.data_parallel,
+        "tensor_parallel": task.fixed.tensor_parallel,
+        "pipeline_parallel": task.fixed.pipeline_parallel,
+        "microbatch": task.fixed.microbatch,
+        "recompute": task.fixed.recompute.value if task.fixed.recompute else None,
+    }
+    return {
+        "workloads": [task.workload.name],
+        "mode": task.workload.mode.value,
+        "devices": task.devices,
+        "global_batch": task.cluster.global_batch,
+        "network": task.network.name,
+        "fixed": {name: value for name, value in fixed.items() if value is not None},
+    }
+
+
+def scope(task: Task) -> list[str]:
+    """The model choices a certificate speaks about."""
+    training = task.workload.mode is Mode.TRAINING
+    return [
+        "rung analytic",
+        "epilogue fusion",
+        "precision bf16",
+        f"network {task.network.name}",
+        "1F1B pipeline" if training else "forward-only pipeline",
+        "contiguous stages of one tensor-parallel width",
+        "operators on one core or on all cores",
+        "layer schedules minimise time",
+    ]

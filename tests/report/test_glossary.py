@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from phaze.explore.document import Breakdown
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.area import area_parts_mm2
+from phaze.hardware.power import power_parts_w
+from phaze.report.glossary import explain
+
+TABLE = to_table([load_architecture("h100")])
+NAMES = {*area_parts_mm2(TABLE), *power_parts_w(TABLE), *Breakdown.model_fields, "roofline", "critical path"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_row_of_the_tables_is_explained(name):
+    assert any(entry.kind == "word" for entry in explain(name)), name
