@@ -113,8 +113,8 @@ def _holds(shape: Shape, place: int, outer: int, batch: int) -> bool:
 def _rewritten(inner: Shape, outer: int, target: tuple[int, Shape], batch: int, *, merge: bool) -> int | None:
     """Axis of a constant target that stands for the batch: its own, or one merged with other axes."""
     axis, at_file = target
-    for own in (axis, *range(len(at_file))):
-        if own < len(at_file) and at_file[own] == batch and math.prod(at_file[:own]) == outer:
+    for own in sorted(range(len(at_file)), key=lambda i: i != axis):
+        if at_file[own] == batch and math.prod(at_file[:own]) == outer:
             return own
     if not merge:
         return None
