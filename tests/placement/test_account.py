@@ -28,9 +28,10 @@ def accounts(workload, devices=12):
     task = Task(workload, devices, load_network())
     evaluator = Evaluator(task, varied_architectures())
     rows = np.arange(0, len(evaluator.table), 3)
+    nothing = np.full(len(rows), np.inf)
     for width, recompute in ((1, Recompute.NONE), (2, Recompute.FULL), (4, Recompute.NONE)):
         setting = Setting(1, width, recompute if workload.mode is Mode.TRAINING else Recompute.NONE)
-        for row, plan in zip(rows, evaluator.plans(setting, rows, lambda: 20.0), strict=True):
+        for row, plan in zip(rows, evaluator.plans(setting, rows, nothing, lambda: 20.0), strict=True):
             yield Account(plan, evaluator.timed(setting), int(row), task.cluster, workload.numerics)
 
 
