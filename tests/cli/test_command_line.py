@@ -207,7 +207,7 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
     from phaze.cli.task import input_files
 
-    assert input_files([str(tmp_path / "m.onnx")], "default", "default")["workload"] == tmp_path / "m.onnx"
+    assert input_files([str(tmp_path / "m.onnx")], "default")["workload"] == tmp_path / "m.onnx"
 
 
 def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monkeypatch):
