@@ -1,6 +1,8 @@
 """Quantities with units, parsed once at the edge into the SI floats used everywhere inside.
 
 Bytes follow the two conventions people mix up: kB, MB, GB are powers of ten, KiB, MiB, GiB powers of two.
+Everyday units stand in a table of exact factors, so that 5us is the float 5e-6 and reading the shipped
+files does not wait for the units library; every other unit is looked up there.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,19 @@ _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµμ]+(?:\s?\^?[23²³])?(?:/[A-Za-zµμ]+)?)?\s*")
 _EXPONENT = re.compile(r"\s?\^?([23²³])(?=$|/)")
 _BYTES = r"[A-Za-z]*(B|bytes?|bits?)"
+
+_TEN = {prefix: Decimal(10) ** e for prefix, e in (("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12))}
+_TWO = {f"{prefix}i": Decimal(2) ** e for prefix, e in (("K", 10), ("M", 20), ("G", 30), ("T", 40))}
+_SIZES = {f"{prefix}B": scale for prefix, scale in (_TEN | _TWO).items()}
+_EXACT = {
+    "byte": _SIZES,
+    "byte / second": {f"{unit}/s": scale for unit, scale in _SIZES.items()},
+    "hertz": {f"{prefix}Hz": scale for prefix, scale in _TEN.items()},
+    "second": {"s": Decimal(1), "min": Decimal(60)}
+    | {f"{p}s": Decimal(10) ** e for p, e in (("m", -3), ("u", -6), ("n", -9))},
+    "watt": {f"{prefix}W": scale for prefix, scale in _TEN.items()},
+    "millimeter ** 2": {"mm2": Decimal(1), "cm2": Decimal(100)},
+}
 
 
 @dataclass(frozen=True)
@@ -80,26 +96,72 @@ def parse(text: str, kind: Kind, name: str) -> float:
 
     Raises InputError that names the value and says what would be right.
     """
-    match = _NUMBER_AND_UNIT.fullmatch(text)
-    if match is None:
-        raise _error(text, kind, name, f"is not a {kind.name}")
-    number, unit = float(match[1]), match[2] or ""
-    factor = _factor(unit, kind)
-    if factor is None:
-        raise _error(text, kind, name, f"is not a {kind.name}" if unit else "has no unit")
-    value = number * factor
+    number, unit = _split(text)
+    value = _value(number, unit, kind)
+    if value is None:
+        bare = number is not None and not unit
+        raise _error(text, kind, name, "has no unit" if bare else f"is not a {kind.name}")
     if not (math.isfinite(value) and value > 0):
         raise _error(text, kind, name, "must be finite and greater than zero")
     return value
 
 
-def _factor(unit: str, kind: Kind) -> float | None:
+_OF_FIELD = {"byte": SIZE, "byte/s": RATE, "Hz": FREQUENCY, "s": TIME}
+"""What a field with some SI unit measures; fields with other units take plain numbers."""
+
+
+def si_value(value: object, unit: str, where: str) -> float:
+    """A finite number in the SI unit `unit` of a field, from `1.05e9`, `1.05GHz`, `128MiB`, `900GB/s`.
+
+    Unlike on the command line a plain number is right too. Raises InputError that names `where`.
+    """
+    number = _field_number(value, unit)
+    if number is None or not math.isfinite(number):
+        kind = _OF_FIELD.get(unit)
+        examples = f" or with a unit, for example {kind.examples}" if kind else ""
+        raise InputError(f"{where}: {value!r} is not a quantity; give a plain number in {unit}{examples}")
+    return number
+
+
+def _field_number(value: object, unit: str) -> float | None:
+    """The number in SI units, infinite where it is too large for a float; None where it is no quantity."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if abs(value) < 1e300 else math.inf
+    if not isinstance(value, str):
+        return None
+    number, given = _split(value)
+    if number is None or not given:
+        return None if number is None else float(number)
+    kind = _OF_FIELD.get(unit)
+    return _value(number, given, kind) if kind else None
+
+
+def _split(text: str) -> tuple[str | None, str]:
+    """Number and unit of a text; the number is None where there is none."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    return (None, "") if match is None else (match[1], match[2] or "")
+
+
+def _value(number: str | None, unit: str, kind: Kind) -> float | None:
+    """The quantity in the unit of `kind`; None where it is none."""
+    factor = _factor(unit, kind)
+    if number is None or factor is None:
+        return None
+    if not math.isfinite(float(number)):
+        return math.inf
+    return float(Decimal(number) * factor)
+
+
+def _factor(unit: str, kind: Kind) -> Decimal | None:
     """How many target units one `unit` is; none where it does not measure `kind`."""
     if not unit:
-        return 1.0 if kind.bare_number else None
+        return Decimal(1) if kind.bare_number else None
+    if unit in _EXACT[kind.unit]:
+        return _EXACT[kind.unit][unit]
     if not re.fullmatch(kind.spelling, unit):
         return None
-    return _convert(_EXPONENT.sub(_power, unit), kind.unit)
+    factor = _convert(_EXPONENT.sub(_power, unit), kind.unit)
+    return None if factor is None else Decimal(repr(factor))
 
 
 def _power(exponent: re.Match[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +23,12 @@ class _StrictLoader(_BASE):  # type: ignore[misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Build one mapping, keys checked."""
         seen: set[str] = set()
-        for key, _ in node.value:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
                 )
-            if isinstance(key.value, str):
-                seen.add(key.value)
+            seen.add(key.value)
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
         return mapping
 
@@ -41,7 +41,7 @@ def parse_yaml(text: str, where: str) -> object:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise InputError(f"{where}{line}: {error.problem or 'not valid YAML'}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, endless nesting
         raise InputError(f"{where}: not valid YAML ({error})") from error
     return value
 
@@ -62,11 +62,33 @@ def checked(model: type[Model], data: object, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = []
-        for fault in error.errors():
-            place = ".".join(str(part) for part in fault["loc"]) or "(top level)"
-            faults.append(f"{place}: {fault['msg']}, found {_short(fault['input'])}")
-        raise InputError(f"{where}: " + "; ".join(faults)) from error
+        faults = "; ".join(_fault(model, fault) for fault in error.errors(include_url=False))
+        raise InputError(f"{where}: {faults}") from error
+
+
+def _fault(model: type[BaseModel], fault: Mapping[str, Any]) -> str:
+    """One complaint of pydantic: path, what would be right, and the value found."""
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "missing":
+        return f"{path}: missing, and it has no default"
+    if fault["type"] == "extra_forbidden":
+        return f"{path}: no such field{_nearest(model, fault['loc'])}"
+    what = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if fault["type"] == "value_error":  # a sentence of ours, which names the values itself
+        return f"{path}: {what}" if path else what
+    return f"{path or '(top level)'}: {what}, found {_short(fault['input'])}"
+
+
+def _nearest(model: type[BaseModel], place: Sequence[int | str]) -> str:
+    """The fields that are spelled like the last part of a path, as far as the path leads through models."""
+    fields = model.model_fields
+    for part in place[:-1]:
+        inner = fields[part].annotation if isinstance(part, str) and part in fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return ""
+        fields = inner.model_fields
+    near = get_close_matches(str(place[-1]), fields, n=3, cutoff=0.5)
+    return f" (nearest: {', '.join(near)})" if near else f" (fields: {', '.join(fields)})"
 
 
 def _short(value: object) -> str:

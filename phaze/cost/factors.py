@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes_per_core
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes_per_group
 from phaze.hardware.table import ArchitectureTable, factor
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ class TensorSide:
     cores: Floats
     rows: Floats
     columns: Floats
-    local_buffer_bytes: Floats  # of one core
+    local_buffer_bytes: Floats  # one buffer, of the cores that share it
     buffer_bytes_per_cycle: Floats  # global buffer to all local buffers
 
 
@@ -72,7 +72,7 @@ def factor_table(table: ArchitectureTable) -> Factors:
     """Factor a table of architectures into its sides."""
     full = table.replace(
         hbm_bytes_per_s=hbm_bandwidth_bytes_per_s(table),
-        local_bytes=local_buffer_bytes_per_core(table),
+        local_bytes=local_buffer_bytes_per_group(table),
     )
     tensor, tensor_of = _side(
         full,

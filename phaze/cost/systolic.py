@@ -8,6 +8,7 @@ Counts are float64: exact up to 2^53, and faster to divide than integers.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from phaze.workload.work import Gemm
 
 Floats = NDArray[np.float64]
+_PARTIAL_BYTES = 2 * 4  # an fp32 partial sum goes to the global buffer and comes back
 
 
 class Dataflow(StrEnum):
@@ -32,11 +34,32 @@ def splits(cores: ArrayLike) -> tuple[Floats, Floats]:
     Returns two (cores.size, K) arrays with streams * jobs <= cores in every entry and every undominated
     pair present, for any number of cores (not only powers of two). Short lists are padded with (1, cores).
     """
-    counts = np.asarray(cores, dtype=np.int64).ravel()
+    counts, of = np.unique(np.asarray(cores, dtype=np.int64), return_inverse=True)
     lists = [sorted({int(n) // q for q in range(1, int(n) + 1)}) for n in counts]
     longest = max(len(s) for s in lists)
     streams = np.array([s + [1] * (longest - len(s)) for s in lists], dtype=np.int64)
-    return streams.astype(np.float64), (counts[:, None] // streams).astype(np.float64)
+    jobs = counts[:, None] // streams
+    where = of.ravel()
+    return streams[where].astype(np.float64), jobs[where].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Ways to deal a product whose contraction is cut into `cuts` pieces, each on cores // cuts cores.
+
+    `usable`: chips with at least as many cores as cuts, (T,); `split`: see `splits`.
+    """
+
+    cuts: int
+    usable: NDArray[np.bool_]
+    split: tuple[Floats, Floats]
+
+
+def deals(cores: ArrayLike) -> tuple[Deal, ...]:
+    """Deals with 1, 2, 4, ... cuts for chips of (T,) cores."""
+    counts = np.asarray(cores, dtype=np.int64).ravel()
+    powers = (1 << e for e in range(int(counts.max()).bit_length()))
+    return tuple(Deal(c, counts >= c, splits(np.maximum(counts // c, 1))) for c in powers)
 
 
 def gemm_cycles(gemm: Gemm, rows: ArrayLike, columns: ArrayLike) -> Floats:
@@ -57,7 +80,7 @@ def split_gemm_cycles(
 
     `rows` and `columns` have the length of the split's first axis (or broadcast against it). The
     stationary column tiles of all groups are dealt evenly to `jobs` lists, the streamed side is cut into
-    `streams` pieces; the contraction is never cut, so that no partial sums cross cores.
+    `streams` pieces; the contraction is not cut here (see `dealt_gemm_cycles`).
     """
     height = np.asarray(rows, dtype=np.float64).reshape(-1, 1)
     width = np.asarray(columns, dtype=np.float64).reshape(-1, 1)
@@ -70,6 +93,35 @@ def split_gemm_cycles(
         return cycles
 
     best: Floats = passes[:, 0] * np.minimum(oriented(gemm.m, gemm.n), oriented(gemm.n, gemm.m))
+    return best
+
+
+def dealt_gemm_cycles(
+    gemm: Gemm,
+    rows: Floats,
+    columns: Floats,
+    deals_: tuple[Deal, ...],
+    buffer_bytes_per_cycle: Floats,
+) -> Floats:
+    """Cycles of a product on all cores of (T,) chips, the contraction cut where that pays.
+
+    A weight gradient has few outputs and a long contraction: uncut, most cores would idle. The pieces'
+    partial sums meet in the global buffer; what that takes comes after the product and hides behind
+    nothing.
+    """
+    best = split_gemm_cycles(gemm, rows, columns, deals_[0].split)
+    outputs = gemm.groups * gemm.m * gemm.n
+    for deal in deals_[1:]:
+        merge = _PARTIAL_BYTES * deal.cuts * outputs / buffer_bytes_per_cycle
+        # Cores work through at least their share of the multiply-accumulates: mostly there is nothing to win.
+        share = gemm.macs / (rows * columns * deals_[0].split[0].max(axis=1))
+        where = np.flatnonzero(deal.usable & (share + merge < best))
+        if not len(where):
+            break  # more cuts merge more
+        piece = replace(gemm, k=math.ceil(gemm.k / deal.cuts))
+        split = (deal.split[0][where], deal.split[1][where])
+        cycles = split_gemm_cycles(piece, rows[where], columns[where], split) + merge[where]
+        best[where] = np.minimum(best[where], cycles)
     return best
 
 

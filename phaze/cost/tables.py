@@ -9,7 +9,7 @@ import numpy as np
 
 from phaze.cost.collective import Collective, collective_s, tier
 from phaze.cost.factors import Factors, Floats, MemorySide
-from phaze.cost.systolic import fill_cycles, split_gemm_cycles, splits
+from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
 from phaze.cost.vector import passing_bytes, stream_bytes, vector_cycles
 from phaze.hardware.network import Network
@@ -54,7 +54,7 @@ class GemmTables:
         """Find the distinct array shapes and buffers; nothing is costed yet."""
         tensor, memory = factors.tensor, factors.memory
         self._tensor = tensor
-        self._one, self._all = splits(1), splits(tensor.cores)
+        self._deals = deals(tensor.cores)
         shapes = np.stack([tensor.rows, tensor.columns, tensor.local_buffer_bytes])
         self._shapes, self._shape_of = np.unique(shapes, axis=1, return_inverse=True)
         self._shape_of = self._shape_of.ravel()
@@ -68,12 +68,13 @@ class GemmTables:
         return self._known[gemm]
 
     def _cost(self, gemm: Gemm) -> GemmCosts:
+        t = self._tensor
         rows, columns, local = self._shapes
         tiled = gemm.traffic is Traffic.TILED
         hbm = traffic_bytes(gemm, self._buffers) if tiled else np.zeros(len(self._buffers))
         return GemmCosts(
-            split_gemm_cycles(gemm, rows, columns, self._one)[self._shape_of],
-            split_gemm_cycles(gemm, self._tensor.rows, self._tensor.columns, self._all),
+            gemm_cycles(gemm, rows, columns)[self._shape_of],
+            dealt_gemm_cycles(gemm, t.rows, t.columns, self._deals, t.buffer_bytes_per_cycle),
             traffic_bytes(gemm, local, depth=rows)[self._shape_of],
             hbm[self._buffer_of],
         )

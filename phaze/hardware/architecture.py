@@ -14,7 +14,7 @@ from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
 from phaze.hardware.fields import FieldValue, default_values, field_named, field_table
 from phaze.hardware.table import ArchitectureTable
-from phaze.hardware.units import si_value
+from phaze.quantity import si_value
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 PUBLISHED = ("published_area_mm2", "published_tdp_w")

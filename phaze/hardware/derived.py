@@ -62,8 +62,15 @@ def local_buffer_bytes(table: ArchitectureTable) -> Figures:
 
 
 def local_buffer_bytes_per_core(table: ArchitectureTable) -> Figures:
-    """Local buffer of one tensor core."""
+    """Share of one tensor core in the local buffers."""
     return local_buffer_bytes(table) / table["tensor_cores"]
+
+
+def local_buffer_bytes_per_group(table: ArchitectureTable) -> Figures:
+    """One local buffer: that of the tensor cores that share it."""
+    sharing = np.minimum(table["tensor_cores_per_local_buffer"], table["tensor_cores"])
+    shared: Figures = local_buffer_bytes_per_core(table) * sharing
+    return shared
 
 
 def register_bytes(table: ArchitectureTable) -> Figures:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from phaze.errors import InputError
 from phaze.hardware.table import ArchitectureTable
-from phaze.hardware.units import si_value
+from phaze.quantity import si_value
 from phaze.yaml_file import checked, parse_yaml
 
 FieldValue = bool | int | float | str

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
-from phaze.hardware.units import si_value
+from phaze.quantity import si_value
 from phaze.yaml_file import checked, read_yaml
 
 

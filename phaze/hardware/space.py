@@ -162,7 +162,14 @@ def architecture_id(table: ArchitectureTable, row: int, fields: Iterable[str] = 
         f"gb{_binary(int(table['global_buffer_bytes'][row]))}",
         f"{str(value['hbm_generation']).lower()}x{value['hbm_stacks']}",
     ]
-    return "-".join(parts + [f"{name}={value[name]}" for name in fields if name not in _IN_EVERY_ID])
+    return "-".join(parts + [_named(name, value[name]) for name in fields if name not in _IN_EVERY_ID])
+
+
+def _named(field: str, value: FieldValue | None) -> str:
+    """A field that not every id shows, by name; sizes in binary units where they come out even."""
+    if value is not None and field_table()[field].unit == "byte":
+        return f"{field.removesuffix('_bytes')}={_binary(int(value))}"
+    return f"{field}={value}"
 
 
 def _cells(name: str, values: list[Any]) -> NDArray[Any]:
@@ -171,7 +178,7 @@ def _cells(name: str, values: list[Any]) -> NDArray[Any]:
 
 
 def _binary(size_bytes: int) -> str:
-    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes % scale == 0:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes and size_bytes % scale == 0:
             return f"{size_bytes // scale}{unit}"
     return f"{size_bytes}B"

@@ -14,7 +14,7 @@ from phaze.hardware.area import area_mm2
 from phaze.hardware.catalogue import Catalogue, find, packaged
 from phaze.hardware.fields import FieldValue, default_values, field_named
 from phaze.hardware.space import AreaFilter, Axis, DesignSpace, filtered
-from phaze.hardware.units import si_value
+from phaze.quantity import si_value
 from phaze.yaml_file import checked, read_yaml
 
 

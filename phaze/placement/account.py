@@ -50,13 +50,16 @@ class Account:
         return self.timed.table.take(np.array([self.row]))
 
     def time_parts(self, left_s: Callable[[], float]) -> TimeParts:
-        """What the slowest stage spends: idealise the link, then the memories, and see what each saves."""
+        """What the slowest stage spends: idealise the link, then the memories, and see what each saves.
+
+        Where `left_s` is too short to schedule an idealised chip exactly, its saving is told too small, never
+        below zero.
+        """
         stage, plan = self.plan.slowest, self.plan
-        real = TimedChain(self.timed.chain, CostModel(self.table, self.timed.model.network), self.table)
-        actual = self._stage_s(stage, real, left_s)
+        actual = stage.load_s - stage.transfer_s
         unlinked = self._ideal_link()
-        quiet = self._stage_s(stage, unlinked, left_s)
-        computing = self._stage_s(stage, self._ideal_memory(unlinked), left_s)
+        quiet = min(actual, self._stage_s(stage, unlinked, left_s))
+        computing = min(quiet, self._stage_s(stage, self._ideal_memory(unlinked), left_s))
         busy = plan.microbatches
         return TimeParts(
             compute_s=busy * computing,

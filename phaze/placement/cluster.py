@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -36,16 +36,20 @@ class FixedDegrees:
     recompute: Recompute | None = None
 
 
-def data_degrees(devices: int, microbatches: int) -> Iterator[tuple[int, int]]:
-    """Pairs (data degree d, microbatches per pipeline), one per distinct value of ceil(microbatches / d).
+def data_degrees(devices: int, microbatches: int, special: Iterable[int] = ()) -> Iterator[tuple[int, int]]:
+    """Pairs (data degree d, microbatches per pipeline), ascending: one per distinct value of ceil(microbatches / d).
 
-    Only the smallest d of each distinct value can be optimal: a larger one leaves fewer devices per pipeline
-    and a costlier gradient reduction for the same number of microbatches.
+    Only the smallest d of each distinct value can be optimal as long as groups stay on the same network tier: a
+    larger one leaves fewer devices per pipeline and a costlier gradient reduction for the same number of
+    microbatches. `special` degrees are given too, as far as they are possible.
     """
+    most = min(devices, microbatches)
+    found = {d for d in special if 1 <= d <= most}
     d = 1
-    while d <= min(devices, microbatches):
+    while d <= most:
+        found.add(d)
         each = -(-microbatches // d)
-        yield d, each
         if each == 1:
-            return
+            break
         d = -(-microbatches // (each - 1))
+    yield from ((d, -(-microbatches // d)) for d in sorted(found))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.placement.options import NEVER_S
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.partition import (
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-_AT_ONCE = (
-    8  # options solved together: enough to share the overhead, few enough to profit from what is learnt
-)
+# Options solved together: enough to share the overhead, few enough to profit from what is learnt.
+_AT_ONCE = 8
 
 
 class Iterations:
@@ -91,6 +91,7 @@ class Iterations:
             open_ = (stage < len(steps)) & (self.lower < best[:, None])
             rows = np.flatnonzero(open_.any(axis=1))
             if not len(rows):
+                choice[best >= NEVER_S] = -1
                 return np.where(choice >= 0, best, np.inf), choice
             wanted = np.where(open_[rows], self.lower[rows], np.inf).argmin(axis=1)
             level = int(stage[rows, wanted].min())

@@ -14,6 +14,7 @@ from phaze.workload.work import LayerChain
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 SCALE_UP, SCALE_OUT = 0, 1
+NEVER_S = 1e30  # stands for infinitely long (a transfer of a chip without links) where sums must stay finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,20 @@ def options(cluster: Cluster, chain: LayerChain, fixed: FixedDegrees) -> Options
     """
     total = cluster.global_batch // chain.microbatch
     if fixed.data_parallel is None:
-        pairs = list(data_degrees(cluster.devices, total))
+        pairs = list(data_degrees(cluster.devices, total, _leaving(cluster, chain)))
     else:
         possible = fixed.data_parallel <= min(cluster.devices, total)
         pairs = [(fixed.data_parallel, -(-total // fixed.data_parallel))] if possible else []
     columns = [_depths(cluster, chain, d, each, fixed.pipeline_parallel) for d, each in pairs]
     stacked = np.concatenate(columns, axis=1) if columns else np.zeros((5, 0), dtype=np.int64)
     return Options(*stacked)
+
+
+def _leaving(cluster: Cluster, chain: LayerChain) -> set[int]:
+    """Data degrees from which on some group leaves its scale-up domain: it may gain if its links are slow."""
+    width, domain = chain.tensor_parallel, cluster.network.scale_up_devices
+    degrees = {depth: domain // (width * depth) + 1 for depth in range(1, len(chain.index) + 1)}
+    return {d for depth, d in degrees.items() if d * width * depth <= cluster.devices}
 
 
 def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: int | None) -> IntArray:
@@ -75,6 +83,13 @@ def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: in
     return np.stack(
         [d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)]
     )
+
+
+def in_order(cluster: Cluster, link_bytes_per_s: FloatArray) -> bool:
+    """Whether scale-up is at least as fast as scale-out for every architecture, bandwidth and latency."""
+    near, near_s = tier_of(cluster, SCALE_UP, link_bytes_per_s)
+    far, far_s = tier_of(cluster, SCALE_OUT, link_bytes_per_s)
+    return bool((near >= far).all()) and near_s <= far_s
 
 
 def tier_of(cluster: Cluster, code: int, link_bytes_per_s: FloatArray) -> tuple[FloatArray, float]:

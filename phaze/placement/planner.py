@@ -11,17 +11,18 @@ ends, and rate = gradient reduction plus optimizer step per parameter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import Collective, collective_s
+from phaze.cost.collective import Collective, collective_s, send_s
+from phaze.placement.checker import Premises, check_plan
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.iterations import Iterations
 from phaze.placement.memory import ChainMemory
-from phaze.placement.options import SCALE_OUT, SCALE_UP, Options, options, tier_of
+from phaze.placement.options import NEVER_S, SCALE_OUT, SCALE_UP, Options, in_order, options, tier_of
 from phaze.placement.plan import Plan
 from phaze.placement.quick import Coefficients, coefficients, quick_bound
 from phaze.scheduling.layers import LayerTimes
@@ -129,6 +130,28 @@ class Planner:
         values = np.array([getattr(layer, field) for layer in self.chain.layers], dtype=np.float64)
         return values[self.index]
 
+    @property
+    def fits(self) -> bool:
+        """Whether some placement fits in memory."""
+        layers = np.zeros((1, len(self.chain.layers)))
+        one = np.ones(1)
+        return bool(np.isfinite(self.iteration_s(LayerTimes(layers, layers), Rates(one, one))[0][0]))
+
+    def least_memory_bytes(self, precision: float = 1e-3) -> float:
+        """Smallest memory with which some placement fits, to that relative precision; infinite without any degrees.
+
+        What is returned fits.
+        """
+        if not len(self.options.stages):
+            return float(np.inf)
+        deepest = int(self.options.in_flight.max())
+        low, last = 0.0, len(self.index) - 1
+        high = max(self.memory.peak_bytes(0, last, deepest, recompute=redo) for redo in (False, True))
+        while high - low > precision * high:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if replace(self, memory_bytes=middle).fits else (middle, high)
+        return high
+
     # -- per architecture ------------------------------------------------------------------------------------
 
     def problem(
@@ -139,8 +162,20 @@ class Planner:
         plain = forward + backward
         redo = plain + forward if self.recompute is Recompute.FULL else plain
         return PartitionProblem(
-            plain, redo, self.boundaries(rates, pipeline_tier), self.memory.limits(in_flight), self.index
+            plain,
+            redo,
+            self.boundaries(rates, pipeline_tier),
+            self.memory.limits(in_flight),
+            self.index,
+            exactly=self._exactly(rates),
         )
+
+    def _exactly(self, rates: Rates) -> bool:
+        """Whether a number of stages is to be taken literally, at some cost.
+
+        At most so many is as good where fewer are an option of their own that costs no more.
+        """
+        return self.fixed.pipeline_parallel is not None or not in_order(self.cluster, rates.link_bytes_per_s)
 
     def boundaries(self, rates: Rates, pipeline_tier: int) -> FloatArray:
         """Seconds per microbatch that a cut before layer i costs each of the two stages it separates, (A, L+1).
@@ -159,9 +194,9 @@ class Planner:
         width, links = self.chain.tensor_parallel, rates.link_bytes_per_s
         bandwidth, latency_s = tier_of(self.cluster, pipeline_tier, links)
         inside, inside_latency_s = tier_of(self.cluster, SCALE_UP, links)
-        send = cut_bytes / width / bandwidth[:, None] + latency_s
+        send = send_s(cut_bytes / width, bandwidth[:, None], latency_s)
         gather = collective_s(Collective.ALL_GATHER, cut_bytes, width, inside[:, None], inside_latency_s)
-        seconds: FloatArray = send * (2 if self.training else 1) + gather
+        seconds: FloatArray = np.minimum(send * (2 if self.training else 1) + gather, NEVER_S)
         return seconds
 
     def least_transfer_s(self, rates: Rates, pipeline_tier: int) -> FloatArray:
@@ -183,7 +218,7 @@ class Planner:
         for code in (SCALE_UP, SCALE_OUT):
             here = chosen.data_tier == code
             bandwidth, latency_s = tier_of(self.cluster, code, rates.link_bytes_per_s)
-            reduction[:, here] = share[None, here] / bandwidth[:, None]
+            reduction[:, here] = np.minimum(send_s(share[None, here], bandwidth[:, None], 0.0), NEVER_S)
             latency[here] = 2 * (d[here] - 1) * latency_s
         step = rates.optimizer_s[:, None] if self.training else 0.0
         return reduction + step, latency * (self.numerics.gradient_bytes > 0)
@@ -196,7 +231,7 @@ class Planner:
 
     def quick_bound(self, times: LayerTimes, rates: Rates) -> FloatArray:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where nothing can fit in memory."""
-        return quick_bound(self, times, rates)
+        return quick_bound(self, _finite(times), rates)
 
     def iteration_s(
         self, times: LayerTimes, rates: Rates, give_up_s: FloatArray | None = None
@@ -207,16 +242,42 @@ class Planner:
         """
         if not len(self.roomy.stages):
             return np.full(len(times.forward_s), np.inf), np.full(len(times.forward_s), -1)
-        return Iterations(self, times, rates).solve(give_up_s)
+        return Iterations(self, _finite(times), rates).solve(give_up_s)
 
     def value(self, times: LayerTimes, rates: Rates, choice: IntArray) -> FloatArray:
         """Iteration time (A,) of a given option per architecture."""
-        return Iterations(self, times, rates).value(choice)
+        return Iterations(self, _finite(times), rates).value(choice)
 
     def best(self, times: LayerTimes, rates: Rates, give_up_s: float = np.inf) -> Plan | None:
-        """The best plan of one architecture, or None where nothing fits or gets below `give_up_s`."""
+        """The best plan of one architecture, checked, or None where nothing fits or gets below `give_up_s`.
+
+        Raises PlanError where the plan does not stand the independent check: a defect of ours.
+        """
         if not len(self.roomy.stages):
             return None
-        search = Iterations(self, times, rates)
+        search = Iterations(self, _finite(times), rates)
         seconds, choice = search.solve(np.array([give_up_s]))
-        return search.plan(int(choice[0])) if np.isfinite(seconds[0]) else None
+        if not np.isfinite(seconds[0]):
+            return None
+        plan = search.plan(int(choice[0]))
+        check_plan(plan, self.premises(times, rates))
+        return plan
+
+    def premises(self, times: LayerTimes, rates: Rates) -> Premises:
+        """What the plan of the first architecture is checked against."""
+        return Premises(
+            chain=self.chain,
+            forward_s=times.forward_s[0].tolist(),
+            backward_s=times.backward_s[0].tolist(),
+            numerics=self.numerics,
+            cluster=self.cluster,
+            memory_bytes=self.memory_bytes,
+            link_bytes_per_s=float(rates.link_bytes_per_s[0]),
+            optimizer_s=float(rates.optimizer_s[0]),
+            fixed=self.fixed,
+        )
+
+
+def _finite(times: LayerTimes) -> LayerTimes:
+    """Layer times that can be added up; a collective without links takes infinitely long."""
+    return LayerTimes(np.minimum(times.forward_s, NEVER_S), np.minimum(times.backward_s, NEVER_S))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.collective import send_s
 from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
 from phaze.scheduling.layers import LayerTimes
 
@@ -48,7 +49,7 @@ def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray
         work = total if several else forward + backward
         cut = cuts[pipeline] if several else 0.0
         bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
-        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + c3 / bandwidth + c4 * step + c5
+        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
         np.minimum(best, seconds, out=best)
     return best * (1 - 1e-12)
 

@@ -37,7 +37,10 @@ UNBLOCKED = frozenset({"LINK"})
 class Band:
     """The time of a pass is proven to lie between `lower_s` and `upper_s`, both (A,) seconds.
 
-    `upper_s` is reached by a real schedule; where the two meet the time is known exactly.
+    Where the two meet the time is known exactly. `upper_s` is the length of a real schedule: one that passed
+    the schedule checker, or one of the batch solver's, which places operators one by one as a list schedule
+    does, each on cores it has found free, and reports when the last one ends. It keeps only that length, so it
+    is not checked again at run time; the tests write its starts down and hold them against the checker.
     """
 
     lower_s: FloatArray

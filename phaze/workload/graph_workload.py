@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
+from phaze.errors import InputError
 from phaze.workload.cut import Segment, cut, signature, whole_context
-from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
+from phaze.workload.ir import OperatorGraph, OpKind
 from phaze.workload.layers import build_layer
+from phaze.workload.loss import with_loss
 from phaze.workload.numerics import Optimizer, numerics
-from phaze.workload.sharding import Shard
 from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
 from phaze.workload.work import Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
 SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
-LABEL_BYTES = 8  # class indices as 64-bit integers
 
 
 class ForwardModel(Protocol):
@@ -113,9 +113,16 @@ class GraphWorkload:
         return tuple(divisors) if heads % 2 else powers
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
-        """The whole forward graph as run: with its loss in training, without dropout in prefill."""
+        """The whole forward graph as run: with its loss in training, without dropout in prefill.
+
+        Raises InputError for a model that computes nothing, or in training has nothing to train.
+        """
         graph = self._model.graph(microbatch)
-        return with_loss(graph) if self._mode is Mode.TRAINING else without_dropout(graph)
+        graph = with_loss(graph) if self._mode is Mode.TRAINING else without_dropout(graph)
+        if all(op.kind is OpKind.VIEW for op in graph.operators):
+            msg = f"{self.name}: the model computes nothing in {self._mode}: it only moves data"
+            raise InputError(msg)
+        return graph
 
     def chain(self, microbatch: int, tensor_parallel: int) -> LayerChain:
         """The model as a chain of layers (cached). ValueError for sizes below 1."""
@@ -166,39 +173,6 @@ def _distinct(segments: tuple[Segment, ...]) -> tuple[str, ...]:
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return tuple(names)
-
-
-def with_loss(graph: OperatorGraph) -> OperatorGraph:
-    """Append a cross-entropy over the last dimension of every output; the losses become the outputs."""
-    tensors = dict(graph.tensors)
-    makers = graph.producers()
-    operators, labels, losses = list(graph.operators), [], []
-    for number, logits in enumerate(graph.outputs):
-        suffix = "" if number == 0 else str(number + 1)
-        loss, label = (_free(f"{stem}{suffix}", tensors) for stem in ("loss", "labels"))
-        rows = tensors[logits].shape[:-1]
-        tensors[loss] = Tensor(loss, rows, 4)
-        tensors[label] = Tensor(label, rows, LABEL_BYTES)
-        role = _logits_role(operators[makers[logits]]) if logits in makers else Shard.NONE
-        attributes = MappingProxyType({"shard": role} if role is not Shard.NONE else {})
-        operators.append(Operator(loss, OpKind.LOSS, (logits, label), (loss,), attributes))
-        labels.append(label)
-        losses.append(loss)
-    frozen = MappingProxyType(tensors)
-    return OperatorGraph(graph.name, frozen, tuple(operators), (*graph.inputs, *labels), tuple(losses))
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    """The name, lengthened until no tensor of the model has it."""
-    while name in taken:
-        name += "_"
-    return name
-
-
-def _logits_role(op: Operator) -> Shard:
-    """A loss is divided over the vocabulary where its logits are."""
-    role = Shard(word(op, "shard", Shard.NONE))
-    return Shard.VOCAB if role in (Shard.VOCAB, Shard.COLUMN) else Shard.NONE
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:

@@ -145,15 +145,13 @@ def embedding_backward(op: Operator, ctx: Context, gradients: Mapping[str, str])
 
 def loss_forward(op: Operator, ctx: Context) -> Step:
     """Cross-entropy: maximum, subtract, exponential, sum per logit; logarithm and division per row."""
-    logits = op.inputs[0]
-    rows = ctx.elements(logits) / ctx.shape(logits)[-1]
+    logits, rows = op.inputs[0], ctx.elements(op.inputs[1])
     return _unary(op, ctx, (3 + EXP) * ctx.elements(logits) + (LOG + DIV) * rows)
 
 
 def loss_saved(op: Operator, ctx: Context) -> dict[str, float]:
     """The logits, the labels and one fp32 normaliser per row."""
-    logits = op.inputs[0]
-    rows = ctx.elements(logits) / ctx.shape(logits)[-1]
+    rows = ctx.elements(op.inputs[1])
     return ctx.activations(op.inputs) | {f"{op.name}:lse": 4.0 * rows}
 
 

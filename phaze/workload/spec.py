@@ -73,18 +73,23 @@ def load_workload(
     *,
     sequence_length: int | None = None,
     global_batch: int | None = None,
+    bind: Mapping[str, int] | None = None,
     fusion: bool = True,
 ) -> Workload:
     """Workload of a built-in name, a YAML file or an ONNX file.
 
-    `sequence_length` and `global_batch` replace the file's own. Raises InputError for an unknown name
+    `sequence_length` and `global_batch` replace the file's own; `bind` gives sizes to the symbolic
+    dimensions of an ONNX file (but for the batch). Raises InputError for an unknown name
     (with the nearest ones), a file that cannot be read or used, and sizes that make no sense.
     """
     _check_positive("global_batch", global_batch)
     _check_positive("sequence_length", sequence_length)
     path = Path(name_or_path)
     if path.suffix == ".onnx":
-        return _load_onnx(path, mode, sequence_length, global_batch, fusion=fusion)
+        _check_no_sequence(path, sequence_length)
+        return _load_onnx(path, mode, global_batch, bind or {}, fusion=fusion)
+    if bind:
+        raise InputError(f"{name_or_path}: only ONNX files have dimensions to bind ({', '.join(bind)})")
     if path.suffix in _SUFFIXES:
         spec, name = read_spec(path), path.stem
     else:
@@ -103,16 +108,18 @@ def load_workload(
 
 
 def _load_onnx(
-    path: Path, mode: Mode, sequence_length: int | None, global_batch: int | None, *, fusion: bool
+    path: Path, mode: Mode, global_batch: int | None, bind: Mapping[str, int], *, fusion: bool
 ) -> Workload:
     """Workload of an ONNX file; the reader is imported only here, as it needs a while."""
-    if sequence_length is not None:
-        msg = f"{path}: a sequence length cannot be set for an ONNX file; its shapes are fixed"
-        raise InputError(msg)
-    from phaze.workload.onnx_import import load_onnx
+    from phaze.workload.onnx import load_onnx
 
-    model = load_onnx(path)
-    return GraphWorkload(model, mode, global_batch=global_batch, fusion=fusion)
+    return GraphWorkload(load_onnx(path, bind), mode, global_batch=global_batch, fusion=fusion)
+
+
+def _check_no_sequence(path: Path, sequence_length: int | None) -> None:
+    if sequence_length is not None:
+        msg = f"{path}: the sequence length of an ONNX file is one of its dimensions; bind that instead"
+        raise InputError(msg)
 
 
 def find_workload(name_or_path: str) -> Path:

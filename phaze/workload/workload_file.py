@@ -6,13 +6,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from phaze.errors import InputError
 from phaze.workload.numerics import Optimizer, Precision
+from phaze.yaml_file import checked, parse_yaml, read_yaml
 
-Count = Annotated[int, Field(gt=0, le=10**9)]
+# Strict: neither true nor 3.0 nor "3" is a number of things.
+Count = Annotated[int, Field(strict=True, gt=0, le=10**9)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -65,7 +66,7 @@ class Dimensions(_Strict):
     `max_positions` (OPT). `token_types` is BERT's segment table, 0 without one.
     """
 
-    layers: Annotated[int, Field(gt=0, le=10_000)]
+    layers: Annotated[int, Field(strict=True, gt=0, le=10_000)]
     hidden: Count
     heads: Count
     vocabulary: Count
@@ -75,7 +76,7 @@ class Dimensions(_Strict):
     ffn_hidden: Count | None = None
     embedding_size: Count | None = None
     position_rows: Count | None = None
-    token_types: Annotated[int, Field(ge=0)] = 0
+    token_types: Annotated[int, Field(strict=True, ge=0)] = 0
     gated: bool = False
     activation: Activation = Activation.GELU
     norm: NormKind = NormKind.LAYER
@@ -116,6 +117,12 @@ class Dimensions(_Strict):
         if self.heads % self.kv:
             msg = f"heads ({self.heads}) is not a multiple of kv_heads ({self.kv})"
             raise ValueError(msg)
+        if self.positions is Positions.ROPE and self.head % 2:
+            msg = f"positions: rope rotates pairs, but a head has {self.head} elements"
+            raise ValueError(msg)
+        if self.position_rows is not None and self.position_rows < self.max_positions:
+            msg = f"position_rows ({self.position_rows}) is below max_positions ({self.max_positions})"
+            raise ValueError(msg)
         if self.gated and self.activation is not Activation.SILU:
             msg = f"gated needs activation: silu, not {self.activation}"
             raise ValueError(msg)
@@ -154,55 +161,18 @@ class WorkloadSpec(_Strict):
         return self
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML loader that rejects a key given twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        """Build a mapping after checking its keys."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                message = f"key {key.value!r} given twice"
-                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep=deep)
-
-
 def parse_spec(text: str, where: str) -> WorkloadSpec:
     """Read a workload file's text; `where` names the file in errors. Raises InputError."""
-    try:
-        data = yaml.load(text, Loader=_UniqueKeys)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or "not readable as YAML"
-        msg = f"{where}:{line} {problem}"
-        raise InputError(msg) from error
-    if not isinstance(data, dict):
-        msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
-        raise InputError(msg)
-    try:
-        return WorkloadSpec.model_validate(data)
-    except ValidationError as error:
-        msg = f"{where}: {_first_problem(error)}"
-        raise InputError(msg) from error
+    return _spec(parse_yaml(text, where), where)
 
 
 def read_spec(path: Path) -> WorkloadSpec:
     """Read a workload file. Raises InputError naming the file and what is wrong in it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: cannot be read as a workload file ({error})"
-        raise InputError(msg) from error
-    return parse_spec(text, str(path))
+    return _spec(read_yaml(path), str(path))
 
 
-def _first_problem(error: ValidationError) -> str:
-    """YAML path, value and remedy of the first of pydantic's complaints."""
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    path = ".".join(str(part) for part in first["loc"]) or "the file"
-    value = "" if first["type"] in ("missing", "value_error") else f" (found {first['input']!r})"
-    more = f"; {len(problems) - 1} more" if len(problems) > 1 else ""
-    return f"{path}: {first['msg'].removeprefix('Value error, ')}{value}{more}"
+def _spec(data: object, where: str) -> WorkloadSpec:
+    if not isinstance(data, dict):
+        msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
+        raise InputError(msg)
+    return checked(WorkloadSpec, data, where)

@@ -5,17 +5,18 @@ Shapes: A architectures, L layers, n entries of `stages`. Times in s, memory in 
 
     stage_limits(*, static_bytes, saved_bytes, input_bytes, working_bytes, memory_bytes, recompute,
                  inflight_limit=None) -> StageLimits           each array (L,); where each stage fits
-    PartitionProblem(plain_s (A, L), recompute_s (A, L), boundary_s (A, L+1), limits, kind (L,))
+    PartitionProblem(plain_s (A, L), recompute_s (A, L), boundary_s (A, L+1), limits, kind (L,), exactly=False)
     bottlenecks(problem, stages) -> (A, n)                     minimal maximal stage load, inf if nothing fits
-    lower_bounds(problem, stages) -> (A, n)                    cheap bound on the same, never inf by memory
-                                                               of a stage that is not the last
+    lower_bounds(problem, stages) -> (A, n)                    cheap bound with at most so many, never inf by
+                                                               memory of a stage that is not the last
     weighted_bottlenecks(problem, stages, weight (L,), load_factor (A, n), weight_factor (A, n)) -> Weighted
                                                                (value, load_s, weight), each (A, n)
     best_cuts(problem, architecture, stages, *, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition
 
-`stages` always means *at most* so many, hence bottlenecks do not increase with it. Under an objective that
+`stages` means *at most* so many, hence bottlenecks do not increase with it. Under an objective that
 grows with the number of stages, such as bottleneck * (microbatches + stages - 1), the best over all counts is
-the same as with exactly so many. `stages` may repeat, e.g. once per data-parallel degree with other factors.
+the same as with exactly so many; where it is not, a problem can ask for `exactly` so many. `stages` may
+repeat, e.g. once per data-parallel degree with other factors.
 
 A stage of layers i..j takes the sum of its layers' times + boundary_s[i] + boundary_s[j + 1]. With
 recomputation on, every stage but the last takes the recomputing times and limits; the last one does so only
@@ -82,7 +83,7 @@ class Partition:
 
 
 def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
-    """Minimal maximal load (A, n) in seconds with at most so many stages; infinite if nothing fits."""
+    """Minimal maximal load (A, n) in seconds with at most, or exactly, so many stages; infinite if nothing fits."""
     found = np.empty((problem.architectures, len(stages)))
     for chosen, threshold in _parts(problem, stages, max(stages)):
         part = problem.select(chosen)
@@ -140,7 +141,7 @@ def best_cuts(
     load, cap = float(best.load_s[0, 0]), float(best.weight[0, 0])
     if math.isinf(load):
         return Partition((), (), (), last_recomputes=False)
-    if is_monotone(one)[0]:
+    if is_monotone(one)[0] and not problem.exactly:
         starts = trace(one, stages, load, prefix_sums(weights), cap)
     else:
         starts = partition_dp.trace(one, stages, interval_weights(weights) <= cap)
@@ -164,10 +165,11 @@ def _parts(
 ) -> Iterator[tuple[IntArray, bool]]:
     """Architectures in groups of suitable size, each with whether to use the threshold search.
 
-    The threshold search needs monotone loads. Both methods give the same bits, so the choice between them, by
-    expected time, never shows in a result; `dp_steps` is the number of steps of the recurrence.
+    The threshold search needs monotone loads and at most so many stages. There both methods give the same bits,
+    so the choice between them, by expected time, never shows in a result; `dp_steps` is the number of steps of
+    the recurrence.
     """
-    monotone = is_monotone(problem)
+    monotone = is_monotone(problem) & (not problem.exactly)
     dp_s = DP_S_PER_ELEMENT * dp_steps * problem.layers**2 * problem.architectures
     if dp_s < SWEEP_S_PER_STEP * max(stages) + SWEEP_S_PER_ROW * sum(stages) * problem.architectures:
         monotone[:] = False
@@ -186,7 +188,8 @@ def _rows(problem: PartitionProblem, stages: Sequence[int]) -> Rows:
 def _weight_problem(problem: PartitionProblem, weight: FloatArray) -> PartitionProblem:
     """The problem whose loads are the weights: its bottleneck is the least maximal weight."""
     row = np.asarray(weight, dtype=np.float64)[None]
-    return PartitionProblem(row, row, np.zeros((1, problem.layers + 1)), problem.limits, problem.kind)
+    free = np.zeros((1, problem.layers + 1))
+    return PartitionProblem(row, row, free, problem.limits, problem.kind, problem.exactly)
 
 
 def _store(best: Weighted, where: tuple[IntArray, int | slice], found: Weighted) -> None:

@@ -53,8 +53,8 @@ def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[i
     inner, last = stage_loads(problem)
     inner, last = np.where(allowed, inner, np.inf), np.where(allowed[:, -1], last, np.inf)
     tables = suffix_tables(inner, last, deepest, stages)
-    depth = int(np.argmin([table[0, 0] for table in tables])) + 1
-    if np.isinf(tables[depth - 1][0, 0]):
+    depth = stages if problem.exactly else int(np.argmin([table[0, 0] for table in tables])) + 1
+    if depth > len(tables) or np.isinf(tables[depth - 1][0, 0]):
         return ()
     starts = [0]
     for index in range(depth, 1, -1):
@@ -64,9 +64,9 @@ def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[i
 
 
 def bottlenecks(problem: PartitionProblem, most_stages: int) -> FloatArray:
-    """Minimal maximal load (A, most_stages) with at most 1, 2, ... stages."""
+    """Minimal maximal load (A, most_stages) with at most (or exactly) 1, 2, ... stages."""
     inner, last = stage_loads(problem)
     tables = suffix_tables(inner, last, problem.limits.inner, most_stages)
     exact = np.full((problem.architectures, most_stages), np.inf)
     exact[:, : len(tables)] = np.stack([table[:, 0] for table in tables], axis=1)
-    return np.minimum.accumulate(exact, axis=1)
+    return exact if problem.exactly else np.minimum.accumulate(exact, axis=1)

@@ -45,6 +45,7 @@ class PartitionProblem:
     `plain_s`, `recompute_s` (A, L): seconds of a layer in a stage that keeps or recomputes its activations.
     `boundary_s` (A, L+1): seconds that a cut before layer i adds to each of the two stages; at 0 and L what
     the outer ends add. `kind` (L,): equal numbers mark layers that repeat (used by the lower bound only).
+    `exactly`: a number of stages means exactly, not at most, so many.
     """
 
     plain_s: FloatArray
@@ -52,6 +53,7 @@ class PartitionProblem:
     boundary_s: FloatArray
     limits: StageLimits
     kind: IntArray
+    exactly: bool = False
 
     def __post_init__(self) -> None:
         """Check shapes and signs.
@@ -87,6 +89,7 @@ class PartitionProblem:
             self.boundary_s[architectures],
             self.limits,
             self.kind,
+            self.exactly,
         )
 
     @cached_property

@@ -73,6 +73,8 @@ def by_recurrence(problem: PartitionProblem, stages: int, weights: FloatArray) -
 
     def least(values: FloatArray, last_values: FloatArray) -> FloatArray:
         tables = partition_dp.suffix_tables(values, last_values, deepest, stages)
+        if problem.exactly:
+            return tables[stages - 1][:, 0] if stages <= len(tables) else np.full(len(values), np.inf)
         smallest: FloatArray = np.min([table[:, 0] for table in tables], axis=0)
         return smallest
 

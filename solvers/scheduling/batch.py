@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import batch_lower, batch_upper
+from . import batch_lower, batch_phases, batch_upper
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -105,6 +105,11 @@ class BatchGraph:
         """(O,): whether the operator excludes core-parallel ones."""
         return np.array([not self.unblocked.issuperset(row) for row in self.units], dtype=bool)
 
+    @cached_property
+    def phases(self) -> batch_phases.PhaseSpace | None:
+        """Sets of operators between which phases lie, None where there are too many."""
+        return batch_phases.phase_space(self)
+
     def users(self, unit: str) -> FloatArray:
         """(O,): 1 where the operator holds a core of the unit."""
         return np.array([float(unit in row) for row in self.units])
@@ -155,16 +160,65 @@ def _block(
     lower = (shortest + batch_lower.sweep(graph, shortest, forward=False)).max(axis=0)
     upper = np.full(lower.shape, np.inf)
     open_rows = np.flatnonzero(np.isfinite(lower))
-    for rules in (batch_upper.RULES[:1], batch_upper.RULES[1:]):
-        s, p = single[:, open_rows], parallel[:, open_rows]
-        part = {unit: count[open_rows] for unit, count in cores.items()}
-        shortest_s = upper[open_rows]
-        for rule in rules if open_rows.size else ():
-            np.minimum(shortest_s, rule(graph, s, p, part), out=shortest_s)
-        better = (shortest_s < upper[open_rows]) & (shortest_s * CLOSED > lower[open_rows])
-        upper[open_rows] = shortest_s
-        s, p, part = s[:, better], p[:, better], {unit: count[better] for unit, count in part.items()}
-        rows = open_rows[better]
-        lower[rows] = np.maximum(lower[rows], batch_lower.lower_bound(graph, s, p, part, upper[rows]))
-        open_rows = open_rows[lower[open_rows] < upper[open_rows] * CLOSED]
-    return np.minimum(lower, upper), upper
+    for step in (_first_rule, _in_phases, _other_rules):
+        if not open_rows.size:
+            break
+        some = _Rows(
+            graph,
+            single[:, open_rows],
+            parallel[:, open_rows],
+            {unit: count[open_rows] for unit, count in cores.items()},
+        )
+        lower[open_rows], upper[open_rows] = step(some, lower[open_rows], upper[open_rows])
+        met = lower >= upper * CLOSED
+        lower = np.where(met, upper, lower)
+        open_rows = open_rows[~met[open_rows]]
+    return lower, upper
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The architectures that are still open."""
+
+    graph: BatchGraph
+    single: FloatArray
+    parallel: FloatArray
+    cores: Mapping[str, IntArray]
+
+
+_Pair = tuple[FloatArray, FloatArray]
+
+
+def _first_rule(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+    """The list schedule that settles most architectures, and what its length implies."""
+    return _by_rules(rows, batch_upper.RULES[:1], lower, upper)
+
+
+def _other_rules(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+    """The other list schedules; shorter ones imply more."""
+    return _by_rules(rows, batch_upper.RULES[1:], lower, upper)
+
+
+def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+    """The shortest sequence of phases, where the graph is small enough."""
+    if rows.graph.phases is None:
+        return lower, upper
+    low, high = batch_phases.bounds_in_phases(
+        rows.graph, rows.graph.phases, rows.single, rows.parallel, rows.cores
+    )
+    return np.maximum(lower, low), np.minimum(upper, high)
+
+
+def _by_rules(
+    rows: _Rows, rules: tuple[batch_upper.Rule, ...], lower: FloatArray, upper: FloatArray
+) -> _Pair:
+    shortest = upper.copy()
+    for rule in rules:
+        np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)
+    at = np.flatnonzero((shortest < upper) & (shortest * CLOSED > lower))
+    part = {unit: count[at] for unit, count in rows.cores.items()}
+    implied = batch_lower.lower_bound(
+        rows.graph, rows.single[:, at], rows.parallel[:, at], part, shortest[at]
+    )
+    lower[at] = np.maximum(lower[at], implied)
+    return lower, shortest

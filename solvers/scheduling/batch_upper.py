@@ -70,6 +70,15 @@ class _Dispatch:
         self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
         self.free = {unit: _free_times(cores[unit], int(users.sum())) for unit, users in self.users.items()}
 
+    def step_in_phases(self, priority: FloatArray, phase: IntArray, whole: BoolArray) -> FloatArray:
+        """Start one operator of the first phase not yet started, in its given mode; its end (A,)."""
+        waiting = np.where(self.ready < np.inf, phase, np.iinfo(np.int64).max)
+        start = np.maximum(self.ready, np.where(whole, self.cores_end, self._single_start()))
+        start[waiting > waiting.min(axis=0)] = np.inf
+        now = start.min(axis=0)
+        chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
+        return self._run(chosen, whole[chosen, self.columns], now)
+
     def step(self, priority: FloatArray) -> FloatArray:
         """Start one operator per architecture; its end (A,)."""
         alone = np.maximum(self.ready, self._single_start())
@@ -145,6 +154,26 @@ def shared_backward(
     """From the end, only operators longer than the average share the chip."""
     long = np.where(single >= add_rows(single) / graph.size, 1.0, 0.0)
     return dispatch(graph.reverse, single, parallel, cores, long)
+
+
+def in_phases(
+    graph: BatchGraph,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
+    phase: IntArray,
+    whole: BoolArray,
+) -> FloatArray:
+    """Makespan (A,) where operators start phase after phase, in given modes (`whole`: core-parallel).
+
+    `phase` (O, A) never falls along an edge. Phases of operators off the cores may overlap others.
+    """
+    priority = _priority(graph, np.where(whole, parallel, single))
+    state = _Dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
+    makespan = np.zeros(single.shape[1])
+    for _ in range(graph.size):
+        np.maximum(makespan, state.step_in_phases(priority, phase, whole), out=makespan)
+    return makespan
 
 
 RULES: tuple[Rule, ...] = (eager, shared, eager_backward, shared_backward)

@@ -1,9 +1,10 @@
-"""Optimal schedules: list scheduling, then beam search, then best-first search over states."""
+"""Optimal schedules: list scheduling, then best-first search over states, helped by beam search where it is long."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, nsmallest
+from math import inf
 from time import monotonic
 
 from .bounds import Bounds, critical_path_s, lower_bounds
@@ -11,6 +12,9 @@ from .critical_path import incumbent
 from .indexed import Core, IndexedProblem
 from .plan import Plan, assign_cores, replay
 from .search import State, StateSpace
+
+FEW_STATES = 2_000
+"""States expanded before beam search is worth its time: problems of a dozen operators rarely need more."""
 
 BEAM_WIDTHS = (10, 100)
 """States kept per number of finished operators; the second only pays where the first left a gap."""
@@ -20,6 +24,15 @@ MOST_STATES = 1_500_000
 
 SAME = 1e-11
 """Relative difference below which two times are one: what ticks and sums of floats can lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: at a time (`time.monotonic`), at a lower bound (s), after a number of expanded states."""
+
+    deadline: float
+    cutoff_s: float = inf
+    states: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,21 +49,31 @@ class Outcome:
         return self.lower_s >= self.plan.makespan_s * (1.0 - SAME)
 
 
-def solve_exact(ix: IndexedProblem, deadline: float) -> Outcome:
-    """Best plan and bound by the deadline (`time.monotonic`); the plan is optimal if there is time enough."""
-    plan, tried = incumbent(ix, critical_path_s(ix), deadline)
+def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
+    """Best plan and bound within the limits; the plan is optimal unless one of them is reached."""
+    plan, tried = incumbent(ix, critical_path_s(ix), limits.deadline)
     outcome = Outcome(plan, critical_path_s(ix), {"list_schedules": tried, "states": 0})
     if outcome.proven:
         return outcome
-    bounds = _tighten(ix, outcome)
+    few = FEW_STATES if limits.states is None else min(FEW_STATES, limits.states)
+    _best_first(ix, _tighten(ix, outcome), outcome, replace(limits, states=few))
     for width in BEAM_WIDTHS:
-        if outcome.proven:
+        if _over(outcome, limits):
             return outcome
-        if _beam(ix, bounds, outcome, width, deadline):
-            bounds = _tighten(ix, outcome)
-    if not outcome.proven:
-        _best_first(ix, bounds, outcome, deadline)
+        _beam(ix, _tighten(ix, outcome), outcome, width, limits)
+    if not _over(outcome, limits):
+        _best_first(ix, _tighten(ix, outcome), outcome, limits)
     return outcome
+
+
+def _over(outcome: Outcome, limits: Limits) -> bool:
+    """Whether plan and bound meet or a limit is reached."""
+    return (
+        outcome.proven
+        or outcome.lower_s >= limits.cutoff_s
+        or (limits.states is not None and outcome.work["states"] >= limits.states)
+        or monotonic() > limits.deadline
+    )
 
 
 def _tighten(ix: IndexedProblem, outcome: Outcome) -> Bounds:
@@ -59,15 +82,15 @@ def _tighten(ix: IndexedProblem, outcome: Outcome) -> Bounds:
     return bounds
 
 
-def _beam(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, width: int, deadline: float) -> bool:
-    """Keep the most promising states per number of finished operators; whether the plan improved."""
+def _beam(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, width: int, limits: Limits) -> None:
+    """Improve the plan from the most promising states per number of finished operators."""
     space = StateSpace(ix, bounds, outcome.plan.makespan_s)
     levels: list[list[State]] = [[] for _ in range(ix.size + 1)]
     levels[0].append(space.root())
     best: State | None = None
     for depth in range(ix.size):
         for state in nsmallest(width, levels[depth], key=lambda state: (state.bound, state.now)):
-            if state.bound >= space.upper or monotonic() > deadline:
+            if state.bound >= space.upper or _over(outcome, limits):
                 continue
             outcome.work["states"] += 1
             for child in space.children(state):
@@ -77,21 +100,21 @@ def _beam(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, width: int, dead
                 else:
                     levels[child.done.bit_count()].append(child)
         levels[depth] = []
-    return best is not None and _improve(ix, outcome, best)
+    if best is not None:
+        _improve(ix, outcome, best)
 
 
-def _best_first(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, deadline: float) -> None:
-    """Expand the state with the least bound until none can beat the plan."""
+def _best_first(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, limits: Limits) -> None:
+    """Expand the state with the least bound until none can beat the plan or a limit is reached."""
     space = StateSpace(ix, bounds, outcome.plan.makespan_s)
-    scale = space.scale
     root = space.root()
     queue: list[tuple[int, int, int, State]] = [(root.bound, 0, 0, root)]
     pushed = 0
     while queue and queue[0][0] < space.upper:
-        bound, _, _, state = heappop(queue)
-        if monotonic() > deadline or len(queue) > MOST_STATES:
-            outcome.lower_s = max(outcome.lower_s, bound / scale * (1.0 - SAME))
+        outcome.lower_s = max(outcome.lower_s, queue[0][0] / space.scale * (1.0 - SAME))
+        if _over(outcome, limits) or len(queue) > MOST_STATES:
             return
+        state = heappop(queue)[-1]
         outcome.work["states"] += 1
         for child in space.children(state):
             if child.done == space.full:
@@ -104,13 +127,11 @@ def _best_first(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, deadline: 
     outcome.lower_s = outcome.plan.makespan_s
 
 
-def _improve(ix: IndexedProblem, outcome: Outcome, last: State) -> bool:
+def _improve(ix: IndexedProblem, outcome: Outcome, last: State) -> None:
     """Adopt the schedule that leads to a final state if it is shorter, which rounding may deny."""
     plan = _plan(ix, last)
-    if plan.makespan_s >= outcome.plan.makespan_s:
-        return False
-    outcome.plan = plan
-    return True
+    if plan.makespan_s < outcome.plan.makespan_s:
+        outcome.plan = plan
 
 
 def _plan(ix: IndexedProblem, last: State) -> Plan:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from time import monotonic
 
 from .bounds import critical_path_s, lower_bounds
 from .checker import check_schedule
 from .critical_path import incumbent
-from .exact import Outcome, solve_exact
+from .exact import Limits, Outcome, solve_exact
 from .indexed import IndexedProblem, index_problem
 from .plan import Plan
 from .problem import ScheduleProblem
@@ -15,31 +16,39 @@ from .result import Method, ScheduleResult, Status
 
 
 def schedule(
-    problem: ScheduleProblem, method: Method = Method.EXACT, time_limit_s: float = 60.0
+    problem: ScheduleProblem,
+    method: Method = Method.EXACT,
+    time_limit_s: float = 60.0,
+    *,
+    cutoff_s: float | None = None,
+    state_limit: int | None = None,
 ) -> ScheduleResult:
     """Smallest makespan of a problem, with a proven lower bound.
 
-    A time limit gives the best schedule found and the bound proven so far. Every schedule passes the checker.
+    A limit gives the best schedule found and the bound proven so far. Every schedule passes the checker.
+    The exact method also stops (feasible, unless optimal already) once the bound reaches `cutoff_s`, and after
+    `state_limit` expanded states, which unlike time is the same on every machine; the others ignore both.
     """
     began = monotonic()
     ix = index_problem(problem)
-    outcome = _solve(ix, method, began + time_limit_s)
+    cutoff = inf if cutoff_s is None else cutoff_s
+    outcome = _solve(ix, method, Limits(began + time_limit_s, cutoff, state_limit))
     result = _result(ix, outcome, method, monotonic() - began)
     check_schedule(problem, result)
     return result
 
 
-def _solve(ix: IndexedProblem, method: Method, deadline: float) -> Outcome:
+def _solve(ix: IndexedProblem, method: Method, limits: Limits) -> Outcome:
     match method:
         case Method.EXACT:
-            return solve_exact(ix, deadline)
+            return solve_exact(ix, limits)
         case Method.ILP:
             from .ilp import solve_ilp
 
-            return solve_ilp(ix, deadline)
+            return solve_ilp(ix, limits.deadline)
         case Method.CRITICAL_PATH:
             least = critical_path_s(ix)
-            plan, tried = incumbent(ix, least, deadline)
+            plan, tried = incumbent(ix, least, limits.deadline)
             outcome = Outcome(plan, least, {"list_schedules": tried})
             if not outcome.proven:
                 outcome.lower_s = max(least, lower_bounds(ix, plan.makespan_s).lower_s)

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from phaze.cost.collective import Collective, collective_s
 from phaze.cost.model import Bottleneck, CostModel
 from phaze.cost.roofline import roofline_s
-from phaze.cost.systolic import fill_cycles, gemm_cycles, split_gemm_cycles, splits
+from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
+from phaze.hardware.area import area_mm2
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.workload.work import Pass, Unit, Work
 
 MIXED = {
     "tensor_cores": (1, 6, 64),
+    "tensor_cores_per_local_buffer": (1, 4),
     "tensor_core_rows": (16, 128),
     "tensor_core_columns": (32, 128),
     "vector_cores": (1, 8),
@@ -61,6 +63,21 @@ def test_small_arrays_share_one_global_buffer():
     assert times.parallel_s[1, 0] >= times.buffer_s[1] > times.parallel_s[0, 0]
 
 
+def test_cores_that_share_a_local_buffer_hold_larger_tiles():
+    """Four arrays on one buffer re-read like four that have as much each; chips of less than a group share less."""
+    cube = Pass((tensor("cube", product(4096, 4096, 4096)),), ())
+    shared = chips(tensor_cores=[512, 512, 2], tensor_core_rows=16, tensor_core_columns=16)
+    shared = shared.replace(tensor_cores_per_local_buffer=np.array([1, 4, 4]))
+    private = shared.replace(
+        tensor_cores_per_local_buffer=np.ones(3, dtype=np.int64),
+        local_buffer_bytes=np.array([512, 4 * 512, 2 * 2]) * 4096.0,
+    )
+    buffer_s = latencies(cube, shared).buffer_s
+    np.testing.assert_array_equal(buffer_s, latencies(cube, private).buffer_s)
+    assert buffer_s[0] > 1.5 * buffer_s[1]
+    np.testing.assert_array_equal(area_mm2(shared)[0], area_mm2(shared)[1])
+
+
 def test_a_collective_runs_on_the_link_and_has_no_parallel_mode():
     chip = chips(link_bandwidth_bytes_per_s=[300e9, 600e9])
     work = Work("reduce", "all_reduce", Unit.LINK, link_bytes=1e8, link_group=4)
@@ -82,11 +99,13 @@ def direct_latency(work, table, row, parallel):
     """One operator on one architecture, written out once more without any factoring."""
     c = {name: table[name][row] for name in table.columns}
     cycles = traffic = buffer = 0.0
-    local = max(c["tensor_core_rows"] * c["tensor_core_columns"] / 64, 1) * 1024
+    sharing = min(c["tensor_cores_per_local_buffer"], c["tensor_cores"])
+    local = max(c["tensor_core_rows"] * c["tensor_core_columns"] / 64, 1) * 1024 * sharing
     for gemm in work.gemms:
-        shape = (c["tensor_core_rows"], c["tensor_core_columns"])
-        cores = splits(c["tensor_cores"])
-        cycles += split_gemm_cycles(gemm, *shape, cores)[0] if parallel else gemm_cycles(gemm, *shape)[0]
+        shape = [np.array([float(c[side])]) for side in ("tensor_core_rows", "tensor_core_columns")]
+        rate = np.array([float(c["global_buffer_bytes_per_cycle"])])
+        dealt = dealt_gemm_cycles(gemm, *shape, deals(c["tensor_cores"]), rate)[0]
+        cycles += dealt if parallel else gemm_cycles(gemm, *shape)[0]
         buffer += traffic_bytes(gemm, local, depth=c["tensor_core_rows"])
         traffic += traffic_bytes(gemm, c["global_buffer_bytes"]) if gemm.traffic == "tiled" else 0
     alus = c["vector_core_alus"] * (c["vector_cores"] if parallel else 1)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from phaze.cost.systolic import (
     Dataflow,
+    deals,
+    dealt_gemm_cycles,
     fill_cycles,
     gemm_cycles,
     scalesim_cycles,
@@ -88,6 +90,53 @@ def test_all_architectures_at_once_equals_one_by_one():
         split_gemm_cycles(gemm, r, c, splits(n))[0] for n, r, c in zip(cores, rows, columns, strict=True)
     ]
     np.testing.assert_array_equal(together, alone)
+
+
+def dealt(gemm, rows, columns, cores, bytes_per_cycle):
+    chips = [np.atleast_1d(np.asarray(c, dtype=float)) for c in (rows, columns, bytes_per_cycle)]
+    return dealt_gemm_cycles(gemm, chips[0], chips[1], deals(cores), chips[2])
+
+
+def brute_force_with_cuts(gemm, rows, columns, cores, bytes_per_cycle):
+    """Every power of two of cuts; each piece writes its fp32 outputs and they are read again."""
+    best = brute_force(gemm, rows, columns, cores)
+    for cuts in (2, 4, 8, 16):
+        if cuts <= cores:
+            piece = product(gemm.m, math.ceil(gemm.k / cuts), gemm.n, gemm.groups)
+            meeting = 8 * cuts * gemm.groups * gemm.m * gemm.n / bytes_per_cycle
+            best = min(best, brute_force(piece, rows, columns, cores // cuts) + meeting)
+    return best
+
+
+@given(gemms, arrays, st.integers(1, 24), st.sampled_from([64.0, 4096.0, 1e9]))
+def test_the_contraction_is_cut_where_that_pays(gemm, array, cores, bytes_per_cycle):
+    expected = brute_force_with_cuts(gemm, *array, cores, bytes_per_cycle)
+    assert dealt(gemm, *array, cores, bytes_per_cycle) == pytest.approx([expected], rel=1e-12)
+
+
+@given(gemms, arrays, st.integers(1, 300))
+def test_more_cores_are_never_slower_with_cuts(gemm, array, cores):
+    fewer, more = (dealt(gemm, *array, n, 4096.0)[0] for n in (cores, cores + 1))
+    assert more <= fewer * (1 + 1e-12)
+    assert more * (cores + 1) * array[0] * array[1] >= gemm.macs
+
+
+def test_a_weight_gradient_uses_many_small_arrays():
+    """ResNet-50's 64 x 256 kernel over 32 images: 16 column tiles would keep 32 of an H100's 528 arrays busy."""
+    gradient = product(64, 100352, 256)
+    uncut = split_gemm_cycles(gradient, 32, 16, splits(528))[0]
+    assert uncut == 3136 * 32
+    assert dealt(gradient, 32, 16, 528, 5120.0)[0] < uncut / 10
+
+
+def test_all_chips_at_once_equals_one_by_one_with_cuts():
+    gemm = product(64, 9000, 96, 3)
+    chips = np.array(list(itertools.product((1, 3, 8, 200), (16, 128), (32, 256), (64.0, 4096.0)))).T
+    cores, rows, columns, rate = chips
+    together = dealt(gemm, rows, columns, cores, rate)
+    alone = [dealt(gemm, r, c, n, b)[0] for n, r, c, b in chips.T]
+    np.testing.assert_array_equal(together, alone)
+    assert (together < split_gemm_cycles(gemm, rows, columns, splits(cores))).any()
 
 
 def scalesim_rows():

@@ -11,7 +11,7 @@ from phaze.errors import InputError
 from phaze.hardware.constants import constants
 from phaze.hardware.fields import FieldKind, code, default_values, field_named, field_table
 from phaze.hardware.reference_page import reference_page
-from phaze.hardware.units import si_value
+from phaze.quantity import si_value
 from phaze.yaml_file import parse_yaml, read_yaml
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "hardware-fields.md"

@@ -180,7 +180,7 @@ def test_default_network():
         ("devices: 8", "devices: 0", "scale_up.devices: 0 is not"),
         ("bandwidth: 50GB/s", "bandwidth: 0", "scale_out.bandwidth: 0 is not above 0"),
         ("latency: 5us", "latency: 5m", "scale_out.latency: '5m' is not a quantity"),
-        ("  devices: 8\n", "", "scale_up.devices: Field required"),
+        ("  devices: 8\n", "", "scale_up.devices: missing"),
     ],
 )
 def test_faulty_networks(old, new, message, tmp_path):

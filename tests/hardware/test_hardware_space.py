@@ -11,6 +11,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_mm2, area_parts_mm2
 from phaze.hardware.fields import field_table
+from phaze.hardware.space import architecture_id
 from phaze.hardware.space_file import list_spaces, load_space
 from phaze.hardware.table import factor
 
@@ -188,3 +189,11 @@ def test_a_users_space_over_a_real_chip(tmp_path):
     assert space.architecture_id(0) == "tc528x32x16-vc132x128-gb50MiB-hbm3x5-clock_hz=1400000000.0"
     with pytest.raises(InputError, match="no space is named 'defalt'; near: default"):
         load_space("defalt")
+
+
+def test_ids_show_sizes_in_binary_units():
+    table = to_table([load_architecture("a100")])
+    assert architecture_id(table, 0, ["hbm_capacity_bytes"]).endswith("-gb40MiB-hbm2ex5-hbm_capacity=40GiB")
+    table = table.replace(hbm_capacity_bytes=np.array([1e9]))
+    assert architecture_id(table, 0, ["hbm_capacity_bytes"]).endswith("-hbm_capacity=1000000000B")
+    assert architecture_id(table, 0, ["hbm_bandwidth_bytes_per_s"]).endswith("per_s=1555000000000.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -177,3 +178,45 @@ def test_problem_names_the_fault(fields, path):
     with pytest.raises(ProblemError) as caught:
         ScheduleProblem(**{**base, **fields})
     assert caught.value.path == path
+
+
+def hard_problem():
+    """Two towers of tensor and vector operators on two cores of each: the list schedules leave a gap."""
+    rng = random.Random(7)
+    operators, edges = [], []
+    for i in range(14):
+        latency = rng.uniform(1.0, 4.0)
+        operators.append(
+            Operator(str(i), (("TC",), ("VC",))[i % 2], latency, latency * rng.uniform(0.5, 0.8))
+        )
+        if i >= 3:
+            edges.append((str(i - 3), str(i)))
+    return ScheduleProblem(tuple(operators), tuple(edges), {"TC": 2, "VC": 2})
+
+
+def test_state_limit_is_reproducible_and_proves_less():
+    problem = hard_problem()
+    best = schedule(problem)
+    assert best.optimal
+    assert best.work["states"] > 5
+    some = [schedule(problem, state_limit=5) for _ in range(2)]
+    assert some[0].work["states"] == 5
+    assert not some[0].optimal
+    assert some[0].lower_bound_s < best.makespan_s <= some[0].makespan_s
+    assert (some[0].makespan_s, some[0].lower_bound_s) == (some[1].makespan_s, some[1].lower_bound_s)
+    none = schedule(problem, state_limit=0)
+    assert none.work["states"] == 0
+    assert none.lower_bound_s <= some[0].lower_bound_s
+
+
+def test_cutoff_stops_at_the_bound():
+    problem = hard_problem()
+    best, least = schedule(problem), schedule(problem, state_limit=0).lower_bound_s
+    cutoff = (least + best.makespan_s) / 2
+    cut = schedule(problem, cutoff_s=cutoff)
+    assert not cut.optimal
+    assert cutoff <= cut.lower_bound_s <= best.makespan_s <= cut.makespan_s
+    assert cut.work["states"] < best.work["states"]
+    beyond = schedule(problem, cutoff_s=best.makespan_s * 2)
+    assert beyond.optimal
+    assert beyond.makespan_s == best.makespan_s

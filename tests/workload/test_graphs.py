@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.workload.cut import cut, whole_context
-from phaze.workload.graph_workload import GraphWorkload, with_loss
+from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import GraphBuilder, OpKind
+from phaze.workload.loss import with_loss
 from phaze.workload.workload import Mode
 
 SETTINGS = settings(max_examples=60, deadline=None)

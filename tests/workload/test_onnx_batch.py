@@ -10,8 +10,8 @@ from onnx_tiny import integers, node, save, tensor, weight
 
 from phaze.errors import InputError
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_batch import keep_batch, resolve_reshape
-from phaze.workload.onnx_import import load_onnx
+from phaze.workload.onnx import load_onnx
+from phaze.workload.onnx.batch import keep_batch, resolve_reshape
 
 
 def reshape(folder, shape, *target, batch=None):

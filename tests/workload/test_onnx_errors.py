@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_tiny import integers, light, model, node, save, tensor, weight
 
 from phaze.errors import InputError
-from phaze.workload.onnx_import import load_onnx
+from phaze.workload.onnx import load_onnx
 
 IMAGE = [tensor("x", 1, 3, 8, 8)]
 

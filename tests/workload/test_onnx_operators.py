@@ -10,8 +10,8 @@ from onnx_tiny import integers, node, number, save, tensor, weight
 from phaze.workload.cycles import FUNCTIONS
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_import import load_onnx
-from phaze.workload.onnx_operators import CONVERTERS, ELEMENT_WISE, MOVES
+from phaze.workload.onnx import load_onnx
+from phaze.workload.onnx.operators import CONVERTERS, ELEMENT_WISE, MOVES
 from phaze.workload.workload import Mode
 
 IMAGE = [tensor("x", 1, 6, 10, 10)]

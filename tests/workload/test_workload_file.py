@@ -17,12 +17,18 @@ def changed(old: str, new: str) -> str:
 
 
 BAD = {
-    "twice": (GOOD + "name: other\n", r"m\.yaml: line \d+: key 'name' given twice"),
-    "nested twice": (changed("  heads: 25\n", "  heads: 25\n  heads: 26\n"), "key 'heads' given twice"),
-    "negative": (changed("layers: 48", "layers: -48"), r"dimensions\.layers: .*greater than 0 \(found -48\)"),
+    "twice": (GOOD + "name: other\n", r"m\.yaml, line \d+: the key 'name' is given twice"),
+    "nested twice": (
+        changed("  heads: 25\n", "  heads: 25\n  heads: 26\n"),
+        "the key 'heads' is given twice",
+    ),
+    "negative": (changed("layers: 48", "layers: -48"), r"dimensions\.layers: .*greater than 0, found -48"),
     "text": (changed("layers: 48", "layers: many"), r"dimensions\.layers: .*integer.*'many'"),
-    "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: Field required"),
-    "unknown": (changed("layers: 48", "layers: 48\n  laeyrs: 48"), r"dimensions\.laeyrs: Extra inputs"),
+    "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: missing"),
+    "unknown": (
+        changed("layers: 48", "layers: 48\n  laeyrs: 48"),
+        r"dimensions\.laeyrs: no such field \(nearest: layers",
+    ),
     "heads": (
         changed("heads: 25", "heads: 26"),
         r"hidden \(1600\) is not a multiple of heads \(26\)",
@@ -39,8 +45,29 @@ BAD = {
     ),
     "list": ("- 1\n", "expected a mapping"),
     "empty": ("", "expected a mapping"),
-    "broken": ("name: [1, 2\n", r"m\.yaml: line \d+"),
-    "no source": (changed("source:\n", "sourc:\n"), "source: Field required"),
+    "broken": ("name: [1, 2\n", r"m\.yaml, line \d+"),
+    "no source": (
+        changed("source:\n", "sourc:\n"),
+        r"source: missing.*sourc: no such field \(nearest: source",
+    ),
+    "no vocabulary": (
+        changed("vocabulary: 50257", "vocabulary: 0"),
+        r"dimensions\.vocabulary: must be greater",
+    ),
+    "truth": (changed("layers: 48", "layers: true"), r"dimensions\.layers: must be a valid integer"),
+    "groups": (
+        changed("heads: 25", "heads: 25\n  kv_heads: 7"),
+        r"heads \(25\) is not a multiple of kv_heads",
+    ),
+    "odd rope": (
+        changed("positions: learned", "positions: rope\n  head_size: 63"),
+        "rope rotates pairs, but a head has 63 elements",
+    ),
+    "rows": (
+        changed("heads: 25", "heads: 25\n  position_rows: 7"),
+        r"position_rows \(7\) is below max_positions",
+    ),
+    "key": ("? [a, b]\n: 1\n", r"m\.yaml"),
 }
 
 
@@ -68,7 +95,7 @@ def test_missing_file_and_binary_file(tmp_path):
         load_workload(str(tmp_path / "none.yaml"))
     binary = tmp_path / "b.yaml"
     binary.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="not a text file"):
         load_workload(str(binary))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx.lowering import Lowering
 
 
 def convert_matmul(low: Lowering, node: NodeProto) -> None:

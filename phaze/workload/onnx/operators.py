@@ -8,18 +8,18 @@ from types import MappingProxyType
 
 from onnx import NodeProto
 
-from phaze.workload.onnx_composed import (
+from phaze.workload.onnx.composed import (
     REDUCTIONS,
     convert_mish,
     convert_reduction,
     convert_resize,
     convert_transposed_convolution,
 )
-from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_nodes import operator_type
-from phaze.workload.onnx_products import convert_gemm, convert_matmul
-from phaze.workload.onnx_spatial import convert_convolution, convert_global_pool, convert_pool
-from phaze.workload.onnx_vector import (
+from phaze.workload.onnx.lowering import Lowering
+from phaze.workload.onnx.nodes import operator_type
+from phaze.workload.onnx.products import convert_gemm, convert_matmul
+from phaze.workload.onnx.spatial import convert_convolution, convert_global_pool, convert_pool
+from phaze.workload.onnx.vector import (
     convert_batch_norm,
     convert_binary,
     convert_concat,

@@ -11,11 +11,11 @@ from onnx import NodeProto, helper, numpy_helper
 
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.onnx_batch import Shape
-from phaze.workload.onnx_nodes import node_attributes, node_label
-from phaze.workload.onnx_read import OnnxGraph
-from phaze.workload.onnx_shapes import Extent
-from phaze.workload.onnx_values import Array
+from phaze.workload.onnx.batch import Shape
+from phaze.workload.onnx.nodes import node_attributes, node_label
+from phaze.workload.onnx.read import OnnxGraph
+from phaze.workload.onnx.shapes import Extent
+from phaze.workload.onnx.values import Array
 
 FLOAT_BYTES = 2  # bf16, whatever the file stores (definitions.md, training numerics)
 

@@ -15,10 +15,10 @@ from onnx import NodeProto, TensorProto, TypeProto, ValueInfoProto, checker, def
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from phaze.errors import InputError
-from phaze.workload.onnx_batch import PROBE, Shape, batch_axis, batch_fault, keep_batch, resolve_reshape
-from phaze.workload.onnx_nodes import SMALL, is_shape_query, node_attributes, node_label, operator_type
-from phaze.workload.onnx_read import OnnxGraph
-from phaze.workload.onnx_values import EVALUATORS, FAULTS, Array
+from phaze.workload.onnx.batch import PROBE, Shape, batch_axis, batch_fault, keep_batch, resolve_reshape
+from phaze.workload.onnx.nodes import SMALL, is_shape_query, node_attributes, node_label, operator_type
+from phaze.workload.onnx.read import OnnxGraph
+from phaze.workload.onnx.values import EVALUATORS, FAULTS, Array
 
 # Operators without shape inference in ONNX whose result is shaped like their first input.
 SHAPE_KEEPING = frozenset({"MeanVarianceNormalization", "GroupNormalization"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_batch import Shape
-from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx.batch import Shape
+from phaze.workload.onnx.lowering import Lowering
 
 
 def convert_convolution(low: Lowering, node: NodeProto) -> None:

@@ -12,7 +12,7 @@ import math
 from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx.lowering import Lowering
 
 
 def convert_view(low: Lowering, node: NodeProto) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from onnx import TensorProto
 
 from phaze.errors import InputError
-from phaze.workload.onnx_batch import PROBE, Shape, batch_axis
-from phaze.workload.onnx_propagate import Propagation, dimensions
-from phaze.workload.onnx_read import OnnxGraph
-from phaze.workload.onnx_values import Array
+from phaze.workload.onnx.batch import PROBE, Shape, batch_axis
+from phaze.workload.onnx.propagate import Propagation, dimensions
+from phaze.workload.onnx.read import OnnxGraph
+from phaze.workload.onnx.values import Array
 
 FLOATING = frozenset(
     code
@@ -66,8 +66,11 @@ def _equal(left: Array, right: Array | None) -> bool:
 
 def _check_bindings(graph: OnnxGraph, bind: Mapping[str, int]) -> None:
     """Raise InputError for a name the file does not have and for a size below 1."""
-    symbols = {size for i in graph.inputs for size in (dimensions(i) or [])[1:] if isinstance(size, str)}
+    sizes = [dimensions(i) or [] for i in graph.inputs]
+    symbols = {size for found in sizes for size in found[1:] if isinstance(size, str)}
     for name, size in sorted(bind.items()):
+        if name not in symbols and name in {found[0] for found in sizes if found}:
+            raise InputError(f"{graph.path}: dimension {name!r} is the batch, which is not bound")
         if name not in symbols:
             there = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none besides the batch"
             raise InputError(f"{graph.path}: no symbolic dimension is called {name!r}: {there}")

@@ -28,7 +28,7 @@ from onnx import (
 )
 
 from phaze.errors import InputError
-from phaze.workload.onnx_nodes import is_small, live_tensors, needed_nodes, operator_type, sort_nodes
+from phaze.workload.onnx.nodes import is_small, live_tensors, needed_nodes, operator_type, sort_nodes
 
 PROTOBUF_LIMIT = 2**31  # bytes; protobuf parses no larger message
 

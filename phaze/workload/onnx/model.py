@@ -11,11 +11,11 @@ from onnx import NodeProto
 
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
-from phaze.workload.onnx_lowering import Lowering
-from phaze.workload.onnx_operators import CONVERTERS, unsupported
-from phaze.workload.onnx_read import OnnxGraph, read_onnx
-from phaze.workload.onnx_shapes import Extent, infer_extents
-from phaze.workload.onnx_values import Array
+from phaze.workload.onnx.lowering import Lowering
+from phaze.workload.onnx.operators import CONVERTERS, unsupported
+from phaze.workload.onnx.read import OnnxGraph, read_onnx
+from phaze.workload.onnx.shapes import Extent, infer_extents
+from phaze.workload.onnx.values import Array
 
 
 @dataclass(frozen=True)

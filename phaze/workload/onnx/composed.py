@@ -7,8 +7,8 @@ import math
 from onnx import NodeProto
 
 from phaze.workload.ir import OpKind
-from phaze.workload.onnx_batch import Shape
-from phaze.workload.onnx_lowering import Lowering
+from phaze.workload.onnx.batch import Shape
+from phaze.workload.onnx.lowering import Lowering
 
 # Element-wise step before the sum, and after it, of the reductions that are not plain.
 _AROUND_SUM: dict[str, tuple[str | None, str | None]] = {

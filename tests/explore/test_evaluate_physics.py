@@ -1,0 +1,129 @@
+"""What `evaluate` says must make physical sense: magnitudes on real chips, and better hardware is never slower."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phaze.cost.energy import static_w
+from phaze.explore.api import evaluate
+from phaze.explore.request import Task
+from phaze.hardware.architecture import Architecture, load_architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
+from phaze.hardware.fields import default_values
+from phaze.hardware.network import load_network
+from phaze.workload.spec import load_workload
+from phaze.workload.workload import Mode
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+NETWORKS = ("bvlc_alexnet", "resnet50", "squeezenet", "vgg19", "zfnet512")
+FAST = (("gpt3", "tpuv4"), ("gpt3", "h100"), ("bvlc_alexnet", "a100-80gb"))
+SLOW = (
+    ("bert-large", "h100"),
+    ("gpt2-xl", "tpuv4"),
+    ("llama2-7b", "a100-80gb"),
+    ("megatron-gpt2-54", "phaze-reference"),
+    ("megatron-gpt2-72", "h100"),
+    ("opt-350m", "tpuv4"),
+    ("resnet50", "a100-80gb"),
+    ("squeezenet", "h100"),
+    ("vgg19", "tpuv4"),
+    ("zfnet512", "phaze-reference"),
+)
+NETWORK = load_network()
+
+
+def check(name, chip, mode=Mode.TRAINING):
+    """Evaluate one workload on one chip and hold the result against bounds worked out here."""
+    path = LIGHT / f"light_{name}.onnx"
+    workload = load_workload(str(path) if name in NETWORKS else name, mode=mode)
+    task = Task(workload, 8 if name in NETWORKS else 1024, NETWORK)
+    architecture = load_architecture(chip)
+    design = evaluate(task, architecture)
+    result = next(iter(design.workloads.values()))
+    table = to_table([architecture])
+    rate = 2 * float(macs(table)[0]) * float(table["clock_hz"][0])
+    model_flops = result.mfu * result.iteration_time_s * task.devices * float(peak_flops_per_s(table)[0])
+    parts = dict(result.breakdown)
+    average_w = result.energy_per_iteration_j / result.iteration_time_s / task.devices
+    assert 0 < result.mfu < 1
+    assert result.iteration_time_s >= model_flops / (task.devices * rate)
+    assert sum(parts.values()) == pytest.approx(result.iteration_time_s, rel=1e-9)
+    assert min(parts.values()) >= -1e-12
+    assert 0 < result.memory_bytes <= float(hbm_capacity_bytes(table)[0])
+    assert 0 < result.devices_used <= task.devices
+    assert float(static_w(table)[0]) < average_w < design.tdp_w
+    return result
+
+
+@pytest.mark.parametrize(("name", "chip"), FAST)
+def test_results_are_physical(name, chip):
+    check(name, chip)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "chip"), SLOW)
+def test_more_results_are_physical(name, chip):
+    check(name, chip)
+
+
+@pytest.mark.parametrize("name", ["bert-large", "zfnet512"])
+def test_prefill_is_one_forward_pass(name):
+    """No optimizer step, no gradients in memory, at least twice the samples (backward costs two forwards)."""
+    forward, training = check(name, "a100-80gb", Mode.PREFILL), check(name, "a100-80gb")
+    assert forward.breakdown.optimizer_s == 0
+    assert forward.memory_bytes < training.memory_bytes
+    assert forward.throughput_samples_per_s > 2 * training.throughput_samples_per_s
+
+
+def test_an_h100_computes_most_of_the_time_on_gpt3():
+    """Its small arrays share local buffers; with a private one each, the global buffer starves them."""
+    chip = load_architecture("h100")
+    shared = seconds(chip, gpt3 := Task(load_workload("gpt3"), 1024, NETWORK))
+    private = seconds(chip.replace("private", tensor_cores_per_local_buffer=1), gpt3)
+    assert shared < 0.7 * private
+    result = next(iter(evaluate(gpt3, chip).workloads.values()))
+    assert result.breakdown.compute_s > 0.6 * result.iteration_time_s
+
+
+BASES = st.fixed_dictionaries(
+    {
+        "tensor_cores": st.sampled_from([1, 6, 64]),
+        "tensor_core_rows": st.sampled_from([16, 128]),
+        "tensor_core_columns": st.sampled_from([32, 128]),
+        "vector_cores": st.sampled_from([1, 8]),
+        "vector_core_alus": st.sampled_from([64, 1024]),
+        "global_buffer_bytes": st.sampled_from([2**18, 2**22, 2**26]),
+        "hbm_bandwidth_bytes_per_s": st.sampled_from([1e11, 2e12]),
+        "hbm_capacity_bytes": st.sampled_from([2e8, 3e8, 2e9]),
+        "link_bandwidth_bytes_per_s": st.sampled_from([1e9, 3e11]),
+    }
+)
+MORE = (
+    "clock_hz",
+    "global_buffer_bytes",
+    "global_buffer_bytes_per_cycle",
+    "hbm_bandwidth_bytes_per_s",
+    "hbm_capacity_bytes",
+    "link_bandwidth_bytes_per_s",
+    "tensor_cores",
+    "vector_cores",
+)
+
+
+def seconds(architecture, task):
+    """Iteration time of the best placement."""
+    return next(iter(evaluate(task, architecture).workloads.values())).iteration_time_s
+
+
+@settings(max_examples=8, deadline=None)
+@given(base=BASES, field=st.sampled_from(MORE), factor=st.sampled_from([2, 3]))
+def test_more_of_anything_is_never_slower(tiny, base, field, factor):
+    task = Task(tiny, 8, NETWORK)
+    chip = Architecture(name="base", fields={**default_values(), **base})
+    better = chip.replace("better", **{field: factor * chip.fields[field]})
+    before = seconds(chip, task)
+    assert seconds(better, task) <= before * (1 + 1e-9)
+    assert seconds(chip, task) == before

@@ -1,0 +1,56 @@
+"""A decoder small enough to be placed in milliseconds, and architectures of very different balance."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.workload.spec import load_workload
+from phaze.workload.workload import Mode
+
+DECODER = """
+schema_version: 1
+name: tiny
+family: decoder
+source: {all: made up for tests}
+dimensions:
+  layers: 4
+  hidden: 512
+  heads: 8
+  ffn_hidden: 2048
+  vocabulary: 8000
+  max_positions: 256
+  activation: gelu_tanh
+  norm: layer
+  norm_place: pre
+  bias: true
+  positions: learned
+  tied_embeddings: true
+sequence_length: 256
+global_batch: 12
+precision: bf16
+optimizer: adam
+"""
+
+
+def small_decoder(folder, mode=Mode.TRAINING):
+    """The decoder as a workload; its file goes to `folder`."""
+    path = folder / "tiny.yaml"
+    path.write_text(DECODER)
+    return load_workload(str(path), mode)
+
+
+def varied_architectures():
+    """TPU v4 with other numbers of cores, array shapes, buffers and links, as a table."""
+    axes = {
+        "tensor_cores": (1, 3, 8),
+        "tensor_core_rows": (32, 256),
+        "vector_cores": (1, 4),
+        "vector_core_alus": (64, 1024),
+        "link_bandwidth_bytes_per_s": (20e9, 300e9),
+    }
+    values = np.array(list(product(*axes.values()))).T
+    base = to_table([load_architecture("tpuv4")]).take(np.zeros(values.shape[1], dtype=np.intp))
+    return base.replace(**{n: v.astype(base[n].dtype) for n, v in zip(axes, values, strict=True)})
