@@ -31,7 +31,7 @@ def command(
     Example: dse evaluate --arch a100 --workload gpt3 --devices 1024
     """
     from phaze.cli.output import choose, console, print_json
-    from phaze.cli.task import find_architecture, make_task
+    from phaze.cli.task import find_architecture, input_files, make_task, with_inputs
     from phaze.explore.api import evaluate_document
     from phaze.placement.cluster import FixedDegrees, Recompute
     from phaze.report.design import print_design
@@ -54,6 +54,6 @@ def command(
     )
     document = evaluate_document(task, find_architecture(arch))
     if json:
-        print_json(document)
+        print_json(with_inputs(document, input_files(workload, network)))
     else:
         print_design(document.best, console())

@@ -57,12 +57,10 @@ def print_error(error: BaseException | str) -> None:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A limit or a demand with its unit; bytes as GiB."""
-    from phaze.report.format import memory
-
+    """A limit or a demand with its unit; bytes as GiB, so that the two compare at a glance."""
     if not math.isfinite(value):
         return "unknown"
-    return memory(value, 4) if unit == "bytes" else f"{value:.4g} {unit}"
+    return f"{value / 2**30:,.4g} GiB" if unit == "bytes" else f"{value:.4g} {unit}"
 
 
 def print_rows(rows: Sequence[Mapping[str, object]]) -> None:

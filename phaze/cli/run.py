@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +45,7 @@ def command(
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
-    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
+    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder, with_inputs
     from phaze.errors import InputError
     from phaze.explore.api import explore
     from phaze.explore.progress import Clock
@@ -79,20 +78,12 @@ def command(
         progress(quiet=quiet) as report,
     ):
         answer = explore(request, report, timer)
-        document = with_inputs(answer.document, input_files(workload, space, network))
+        document = with_inputs(answer.document, input_files(workload, network, space))
         write_run(folder, document, answer.designs)
         stopped = interrupted()
     show(document, folder, json=json, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
-
-
-def with_inputs(document: ResultDocument, inputs: dict[str, Path]) -> ResultDocument:
-    """The document with the command line that was typed and the hashes of the files it named."""
-    from phaze.runs.manifest import hashes
-
-    typed = {"command": ["dse", *sys.argv[1:]], "inputs_sha256": hashes(inputs)}
-    return document.model_copy(update={"manifest": document.manifest.model_copy(update=typed)})
 
 
 def show(document: ResultDocument, folder: Path, *, json: bool, quiet: bool) -> None:

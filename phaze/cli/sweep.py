@@ -78,7 +78,7 @@ def command(
         progress(quiet=quiet) as report,
     ):
         result = sweep(evaluator, plan, report, interrupted)
-        _write(folder, result, input_files(workload, space, network), seed, started)
+        _write(folder, result, input_files(workload, network, space), seed, started)
         stopped = interrupted()
     _show(result, plan, folder, json=json, quiet=quiet)
     if stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from phaze.errors import InputError
 from phaze.quantity import parse_area, parse_frequency, parse_power
 
 if TYPE_CHECKING:
+    from phaze.explore.document import ResultDocument
     from phaze.explore.request import Budgets, Task
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.space import DesignSpace
@@ -99,15 +101,23 @@ def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:
     return out or default_directory(Path(one_workload(workloads)).stem, datetime.now(UTC))
 
 
-def input_files(workloads: Sequence[str], space: str, network: str) -> dict[str, Path]:
+def input_files(workloads: Sequence[str], network: str, space: str | None = None) -> dict[str, Path]:
     """The files behind what was asked, built-in ones included."""
     from phaze.hardware.catalogue import Catalogue, find
     from phaze.workload.spec import find_workload
 
     workload = one_workload(workloads)
     path = Path(workload)
-    return {
+    files = {
         "workload": path if path.suffix == ".onnx" else find_workload(workload),
-        "space": find(Catalogue.SPACE, space),
         "network": find(Catalogue.NETWORK, network),
     }
+    return files if space is None else {**files, "space": find(Catalogue.SPACE, space)}
+
+
+def with_inputs(document: ResultDocument, inputs: dict[str, Path]) -> ResultDocument:
+    """The document with the command line that was typed and the hashes of the files it named."""
+    from phaze.runs.manifest import hashes
+
+    typed = {"command": ["dse", *sys.argv[1:]], "inputs_sha256": hashes(inputs)}
+    return document.model_copy(update={"manifest": document.manifest.model_copy(update=typed)})

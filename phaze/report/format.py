@@ -41,12 +41,12 @@ def decimal(value: float, unit: str) -> str:
     return f"{number(value)} {_DECIMAL[step]}{unit}"
 
 
-def memory(size_bytes: float, digits: int = 3) -> str:
+def memory(size_bytes: float) -> str:
     """For instance 73.2 GiB."""
     step = 0
     while abs(size_bytes) >= 1023.5 and step < len(_BINARY) - 1:
         size_bytes, step = size_bytes / 1024, step + 1
-    return f"{number(size_bytes, digits)} {_BINARY[step]}"
+    return f"{number(size_bytes)} {_BINARY[step]}"
 
 
 def duration(seconds: float) -> str:

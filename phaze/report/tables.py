@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
+from phaze.explore.metrics import METRICS
 from phaze.report import format as fmt
 from phaze.report.design import blocks, plain_table
 
@@ -48,19 +49,35 @@ def certificate_table(certificate: Certificate) -> Table:
     table = plain_table("Certificate", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
-    by = ", ".join(f"{count:,} {fmt.label(stage)}" for stage, count in certificate.pruned_by.items() if count)
+    undecided = certificate.pruned_by.get("open", 0)
+    by = ", ".join(
+        f"{count:,} {fmt.label(stage)}"
+        for stage, count in certificate.pruned_by.items()
+        if count and stage != "open"
+    )
+    reached, bound = (
+        _objective(certificate.objective, v) for v in (certificate.objective_value, certificate.upper_bound)
+    )
     for name, value in (
-        ("objective", f"{fmt.label(certificate.objective)} = {fmt.number(certificate.objective_value, 5)}"),
-        ("upper bound", f"{fmt.number(certificate.upper_bound, 5)} (gap {certificate.gap:.3g})"),
+        ("objective", f"{fmt.label(certificate.objective)}: {reached}"),
+        ("no point is better than", f"{bound} (gap {100 * certificate.gap:.3g} %)"),
         ("points of the space", f"{certificate.space_size:,}"),
         ("  over budget", f"{certificate.over_budget:,}"),
-        ("  pruned by a bound", f"{certificate.pruned:,}" + (f" ({by})" if by else "")),
+        ("  pruned by a bound", f"{certificate.pruned - undecided:,}" + (f" ({by})" if by else "")),
+        *((("  not decided", f"{undecided:,}"),) if undecided else ()),
         ("  evaluated", f"{certificate.evaluated:,}"),
         ("frontier complete", "yes" if certificate.frontier_complete else "no"),
         ("holds within", "; ".join(certificate.scope)),
     ):
         table.add_row(name, escape(value))
     return table
+
+
+def _objective(name: str, value: float) -> str:
+    """An objective with its unit; power is minimised, and enters the certificate as its reciprocal."""
+    if name == "tdp":
+        return f"{fmt.number(1 / value, 5)} W"
+    return f"{fmt.number(value, 5)} {METRICS[name].unit}"
 
 
 def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, *, complete: bool) -> Table:
