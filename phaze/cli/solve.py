@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from phaze.cli import options as opt
+
+if TYPE_CHECKING:
+    from phaze.solvers.scheduling import Operator
 
 app = typer.Typer(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
@@ -47,7 +50,18 @@ def schedule(
         "parallel": list(result.parallel),
         "cores": {name: list(cores) for name, cores in result.cores.items()},
     }
-    _show(document, json=json)
+    latencies = {operator.id: operator for operator in problem.operators}
+    rows = [
+        {
+            "operator": name,
+            "units": "+".join(latencies[name].units),
+            "start_s": start,
+            "end_s": start + _duration(latencies[name], whole=name in result.parallel),
+            "cores": "all" if name in result.parallel else " ".join(result.cores[name]),
+        }
+        for name, start in sorted(result.starts_s.items(), key=lambda item: item[1])
+    ]
+    _show(document, rows, json=json)
 
 
 @app.command()
@@ -68,7 +82,22 @@ def placement(file: File, json: opt.Json = False) -> None:
         "stages": [{"layers": list(s.layers), "devices": s.devices} for s in result.stages],
         "runtime_s": result.runtime_s,
     }
-    _show(document, json=json)
+    rows = [
+        {"stage": i, "layers": _span(s.layers), "devices": s.devices} for i, s in enumerate(result.stages)
+    ]
+    _show(document, rows, json=json)
+
+
+def _duration(operator: Operator, *, whole: bool) -> float:
+    """How long an operator runs in its mode, s."""
+    parallel = operator.parallel_latency_s
+    return parallel if whole and parallel is not None else operator.latency_s
+
+
+def _span(layers: Sequence[int]) -> str:
+    """Layer ids, a run of consecutive ones as first-last."""
+    consecutive = list(layers) == list(range(layers[0], layers[0] + len(layers)))
+    return f"{layers[0]}-{layers[-1]}" if consecutive and len(layers) > 2 else " ".join(map(str, layers))
 
 
 def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
@@ -88,25 +117,25 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _show(document: dict[str, Any], *, json: bool) -> None:
+def _show(document: dict[str, Any], rows: list[dict[str, object]], *, json: bool) -> None:
     """Print the answer; without one, leave with the exit code that says why."""
-    from phaze.cli.output import print_json
+    from phaze.cli.output import print_json, print_rows
     from phaze.errors import InfeasibleError, OutOfTimeError
 
     if json:
         print_json(document)
     else:
+        print_rows(rows)
         for name, value in document.items():
-            typer.echo(f"{name}: {_text(value)}")
+            if not isinstance(value, dict | list):
+                typer.echo(f"{name}: {_text(value)}")
     codes = {"infeasible": InfeasibleError.exit_code, "no_solution": OutOfTimeError.exit_code}
     raise typer.Exit(codes.get(document["status"], 0))
 
 
 def _text(value: object) -> str:
-    if isinstance(value, dict):
-        return "".join(f"\n  {key}: {_text(item)}" for key, item in value.items())
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "".join(f"\n  {', '.join(f'{k} {_text(v)}' for k, v in item.items())}" for item in value)
-    if isinstance(value, list):
-        return " ".join(str(item) for item in value)
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -68,8 +68,6 @@ def send_s(payload_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s
 
 def _transfer_s(sent_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike) -> Floats:
     """Bytes over bandwidth; a chip without links never finishes, unless there is nothing to send."""
-    sent, bandwidth = np.broadcast_arrays(
-        np.asarray(sent_bytes, dtype=np.float64), np.asarray(bandwidth_bytes_per_s, dtype=np.float64)
-    )
-    finite = np.divide(sent, bandwidth, out=np.full(sent.shape, np.inf), where=bandwidth > 0)
-    return np.where(sent > 0, finite, 0.0)
+    sent = np.asarray(sent_bytes, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sent > 0, sent / np.asarray(bandwidth_bytes_per_s, dtype=np.float64), 0.0)

@@ -138,7 +138,10 @@ class CertifiedSearch:
             if self._clock.over:
                 return
             self._progress.update(
-                "bounding", k, len(self._settings), f"{len(alive)} architectures, {setting}"
+                "bounding",
+                k,
+                len(self._settings),
+                f"{len(alive)} architectures, microbatch {setting.microbatch}, tensor {setting.tensor_parallel}",
             )
             open_ = alive[self._stage[k, alive] == Stage.ROOFLINE]
             bound = self._path_bound(k, open_)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.placement.cluster import Recompute
 from phaze.placement.options import NEVER_S
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes
@@ -182,7 +183,7 @@ class Iterations:
         return Plan(
             microbatch=planner.chain.microbatch,
             tensor_parallel=planner.chain.tensor_parallel,
-            recompute=planner.recompute,
+            recompute=Recompute.FULL if any(s.recompute for s in stages) else Recompute.NONE,
             data_parallel=int(o.data_parallel[option]),
             microbatches=int(o.microbatches[option]),
             stages=stages,

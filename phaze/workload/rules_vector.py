@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from phaze.workload.cycles import DIV, EXP, LOG, ROOT
 from phaze.workload.ir import Operator, OpKind
@@ -45,7 +46,7 @@ def norm_forward(op: Operator, ctx: Context) -> Step:
     """
     function, x = word(op, "function"), op.inputs[0]
     elements = ctx.elements(x)
-    rows = elements / ctx.shape(x)[-1 if function in {"layer", "rms"} else 1]
+    rows = _statistics(function, ctx.shape(x))
     if function == "lrn":
         cycles = (3.0 + integer(op, "size", 5) + ROOT) * elements
     elif function == "batch" and not ctx.training:
@@ -54,6 +55,13 @@ def norm_forward(op: Operator, ctx: Context) -> Step:
         cycles = _lookup(op, _NORM_FORWARD) * elements + (DIV + ROOT) * rows
     second_pass = ctx.bytes(x) if function in ("batch", "instance", "group") and ctx.training else 0.0
     return _unary(op, ctx, cycles, second_pass, hosts=True)
+
+
+def _statistics(function: str, shape: tuple[int, ...]) -> int:
+    """How many means and deviations a norm has: per row, per channel, or per sample and channel."""
+    if function in {"layer", "rms"}:
+        return prod(shape[:-1])
+    return shape[1] if function == "batch" else prod(shape[:2])
 
 
 def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:

@@ -21,12 +21,13 @@ def parameter_views(graph: OperatorGraph) -> frozenset[str]:
 def differentiable(graph: OperatorGraph) -> frozenset[str]:
     """Trained parameters and every tensor made with their help: where gradients flow.
 
-    Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained.
+    Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained; places of
+    maxima have no gradient.
     """
     fixed = {t for op in graph.operators for t in stored_statistics(op)}
     flows = {name for name, tensor in graph.tensors.items() if tensor.is_parameter} - fixed
     for op in graph.operators:
-        if not flows.isdisjoint(op.inputs):
+        if not flows.isdisjoint(op.inputs) and op.attributes.get("function") != "argmax":
             flows.update(op.outputs)
     return frozenset(flows)
 

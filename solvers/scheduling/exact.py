@@ -13,7 +13,7 @@ from .indexed import Core, IndexedProblem
 from .plan import Plan, assign_cores, replay
 from .search import State, StateSpace
 
-FEW_STATES = 2_000
+FEW_STATES = 500
 """States expanded before beam search is worth its time: problems of a dozen operators rarely need more."""
 
 BEAM_WIDTHS = (10, 100)

@@ -12,6 +12,10 @@ _UNITS = {"TC": ("TC",), "VC": ("VC",), "TC+VC": ("TC", "VC")}
 _CAPACITY_KEYS = {"TC": "num_tensor_cores", "VC": "num_vector_cores"}
 
 
+MOST_CORES = 1 << 20
+"""Cores of one type an instance may have: every core of a core-parallel operator is named in the answer."""
+
+
 class InstanceError(ValueError):
     """An instance that cannot be read; the text starts with the JSON path, such as `ops[3].latency_s`."""
 
@@ -72,6 +76,8 @@ def _count(root: Mapping[str, Any], key: str) -> int:
     value = _required(root, key, "$")
     if isinstance(value, bool) or not isinstance(value, int):
         raise InstanceError(key, f"expected a whole number of cores, got {value!r}")
+    if value > MOST_CORES:
+        raise InstanceError(key, f"expected at most {MOST_CORES} cores")
     return value
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
+LATENCIES_S = (1e-100, 1e100)
+"""Smallest and largest latency but zero: sums, quotients and ticks of such numbers neither overflow nor vanish."""
 
 
 class ProblemError(ValueError):
@@ -128,5 +130,19 @@ class ScheduleProblem:
 
 
 def _check_latency(value: float, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ProblemError(path, f"needs a finite number of seconds >= 0, got {value!r}")
+    low, high = LATENCIES_S
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (value == 0 or low <= value <= high)
+    ):
+        raise ProblemError(
+            path, f"needs 0 or a number of seconds from {low:g} to {high:g}, got {_brief(value)}"
+        )
+
+
+def _brief(value: object) -> str:
+    """A value as short as a message can bear."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)

@@ -102,7 +102,14 @@ def test_a_placement_that_fits_nowhere_is_exit_code_3(write):
 def test_without_json_it_reads_as_text(write):
     done = dse("placement", write(PLACEMENT))
     assert "time_per_batch_s: 53.25" in done.stdout
-    assert "layers 1 2, devices 1" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["0", "0", "1"] in rows
+    assert ["1", "1", "2", "1"] in rows
+    done = dse("schedule", write(SCHEDULE))
+    assert "makespan_s: 5" in done.stdout
+    assert [line.split()[0] for line in done.stdout.splitlines() if " TC " in line or " VC " in line] == [
+        *"012"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +118,11 @@ def test_without_json_it_reads_as_text(write):
         ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": "fast"}]}, "ops[0].latency_s"),
         ("schedule", {**SCHEDULE, "edges": [[0, 9]]}, "edges[0]"),
         ("schedule", {**SCHEDULE, "edges": [[0, 1], [1, 0]]}, "cycle"),
+        ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": 10**400}]}, "ops[0].latency_s"),
+        ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": 5e-324}]}, "ops[0].latency_s"),
+        ("schedule", {**SCHEDULE, "num_vector_cores": 0}, "num_vector_cores"),
+        ("schedule", {**SCHEDULE, "num_vector_cores": 10**30}, "num_vector_cores"),
+        ("schedule", json.dumps(SCHEDULE).replace("2.0", "NaN"), "NaN"),
         ("schedule", "{", "not valid JSON"),
         ("schedule", '{"ops": [], "ops": []}', "twice"),
         ("schedule", "[]", "expected an object"),

@@ -11,27 +11,47 @@ import pytest
 from small_cases import small_decoder, varied_architectures
 
 from phaze.cost.energy import static_w
+from phaze.cost.model import CostModel
+from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.explore.api import evaluate
-from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.request import Task
 from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import load_network
 from phaze.hardware.power import tdp_w
 from phaze.placement.account import Account
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
+from phaze.placement.planner import Planner, Rates
+from phaze.scheduling.layers import TimedChain
 from phaze.workload.spec import load_workload
 from phaze.workload.workload import Mode
 
 
 def accounts(workload, devices=12):
     """Every third architecture, in settings with and without collectives and recomputation."""
+<<<<<<< HEAD
+    table, network, numerics = varied_architectures(), load_network(), workload.numerics
+    cluster = Cluster(devices, workload.global_batch(devices), network)
+    capacity_bytes = float(hbm_capacity_bytes(table)[0])
+    for width, recompute in ((1, Recompute.NONE), (2, Recompute.FULL), (4, Recompute.NONE)):
+        timed = TimedChain(workload.chain(1, width), CostModel(table, network), table)
+        redo = recompute if workload.mode is Mode.TRAINING else Recompute.NONE
+        planner = Planner(timed.chain, numerics, cluster, redo, capacity_bytes, FixedDegrees())
+        for row in range(0, len(table), 3):
+            one = table.take(np.array([row]))
+            _, times = timed.exact(np.array([row]), lambda: 20.0)
+            rates = Rates(one["link_bandwidth_bytes_per_s"], optimizer_s_per_parameter(one, numerics))
+            yield Account(planner.best(times, rates), timed, row, cluster, numerics)
+=======
     task = Task(workload, devices, load_network())
     evaluator = Evaluator(task, varied_architectures())
     rows = np.arange(0, len(evaluator.table), 3)
+    nothing = np.full(len(rows), np.inf)
     for width, recompute in ((1, Recompute.NONE), (2, Recompute.FULL), (4, Recompute.NONE)):
         setting = Setting(1, width, recompute if workload.mode is Mode.TRAINING else Recompute.NONE)
-        for row, plan in zip(rows, evaluator.plans(setting, rows, lambda: 20.0), strict=True):
+        for row, plan in zip(rows, evaluator.plans(setting, rows, nothing, lambda: 20.0), strict=True):
             yield Account(plan, evaluator.timed(setting), int(row), task.cluster, workload.numerics)
+>>>>>>> main
 
 
 @pytest.mark.parametrize("mode", list(Mode))

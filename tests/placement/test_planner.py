@@ -96,7 +96,7 @@ def test_architectures_do_not_disturb_each_other(case, seed):
     assert together.tolist() == pytest.approx([c.iteration_s() for c in everyone], rel=1e-12)
 
 
-@settings(SMALL, max_examples=60)
+@settings(SMALL, max_examples=25)
 @given(cases(fixed=FREE | degrees))
 def test_least_memory_is_enough_and_little_less_is_not(case):
     least = case.planner.least_memory_bytes()

@@ -126,3 +126,15 @@ def test_the_checker_refuses_every_tampered_plan(case):
     fewer = replace(premises.cluster, devices=plan.devices_used - 1)
     with pytest.raises(PlanError, match="devices of"):
         check_plan(plan, replace(premises, cluster=fewer))
+
+
+@settings(SMALL, max_examples=10)
+@given(cases())
+def test_no_plan_is_reported_unchecked(case):
+    plan = case.best()
+    assume(plan is not None)
+    wrong = replace(plan, iteration_s=plan.iteration_s * 0.9 - 1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("phaze.placement.planner.Iterations.plan", lambda *_: wrong)
+        with pytest.raises(PlanError, match="iteration time"):
+            case.best()

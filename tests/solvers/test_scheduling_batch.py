@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
 from phaze.solvers.scheduling import batch as batch_module
 from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds, batch_critical_path
+from phaze.solvers.scheduling.batch_phases import bounds_in_phases
 from schedule_oracle import optimum
 
 KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]
@@ -180,3 +181,40 @@ def test_no_operators():
 def test_bad_graphs(edges):
     with pytest.raises(ValueError, match="edges"):
         BatchGraph((("TC",), ("TC",)), edges)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_phases_alone_enclose_the_optimum(seed):
+    graph, single, parallel, cores = random_batch(seed, 5, 4)
+    cores = {unit: np.minimum(count, 2 + seed % 2) for unit, count in cores.items()}
+    lower, upper = bounds_in_phases(graph, graph.phases, single.T.copy(), parallel.T.copy(), cores)
+    for row in range(4):
+        expected = optimum(one_problem(graph, single, parallel, cores, row))
+        assert lower[row] <= expected * (1 + 1e-9)
+        assert upper[row] >= expected * (1 - 1e-9)
+
+
+def test_phases_see_what_no_list_schedule_does():
+    """Two pairs (tensor, then vector) on two cores: sharing beats core-parallel only where both overlap."""
+    graph = BatchGraph((("TC",), ("VC",), ("TC",), ("VC",)), ((0, 1), (2, 3)))
+    single = np.array([[1.0, 1.0, 1.0, 1.0]])
+    cores = {"TC": np.array([2]), "VC": np.array([2])}
+    lower, upper = bounds_in_phases(graph, graph.phases, single.T.copy(), 0.6 * single.T, cores)
+    assert lower[0] == upper[0] == 2.0
+    lower, upper = bounds_in_phases(graph, graph.phases, single.T.copy(), 0.4 * single.T, cores)
+    assert lower[0] == upper[0] == pytest.approx(1.6)
+
+
+def test_phases_are_left_to_small_graphs():
+    independent = BatchGraph((("TC",),) * 20, ())
+    assert independent.phases is None
+    chain = BatchGraph((("TC",),) * 20, tuple((i, i + 1) for i in range(19)))
+    assert len(chain.phases.member) == 21
+
+
+def test_bounds_that_meet_are_equal():
+    graph, single, parallel, cores = training_layer(1, 400)
+    bounds = batch_bounds(graph, single, parallel, cores)
+    gap = 1.0 - bounds.lower_s / bounds.upper_s
+    assert ((gap == 0.0) | (gap > 1e-12)).all()
+    assert (gap == 0.0).any()

@@ -35,6 +35,9 @@ def reshape(folder, shape, *target, batch=None):
         (("N", 8, 3), (1, 24), (5, 24)),
         (("N", 8, 3), (-1, 3), (40, 3)),
         (("N", 8, 3), (0, 0, 1, 3), (5, 8, 1, 3)),
+        ((1, 8, 3), (8, 3), (40, 3)),  # positions merged with the batch, as in GPT-2's products
+        ((2, 8, 3, 4), (16, 12), (40, 12)),
+        (("N", 8, 3), (8, 3), (40, 3)),
     ],
 )
 def test_a_reshape_that_keeps_the_batch_is_rewritten(tmp_path, shape, target, result):
@@ -46,13 +49,12 @@ def test_a_reshape_that_keeps_the_batch_is_rewritten(tmp_path, shape, target, re
     [
         ((1, 3, 4), (12,)),
         ((1, 3, 4), (-1,)),
-        ((1, 3, 4), (3, 4)),
-        ((1, 3, 4), (3, -1)),
+        ((1, 3, 4), (4, -1)),
         ((1, 3, 4), (2, 6)),
         ((16, 8, 3), (8, 16, 3)),
         ((16, 8, 3), (1, 384)),
         ((16, 8, 3), (4, 4, 24)),
-        (("N", 8, 3), (8, 3)),
+        (("N", 8, 3), (3, 8)),
     ],
 )
 def test_a_reshape_that_breaks_the_batch_is_an_error_that_names_the_node(tmp_path, shape, target):
@@ -152,6 +154,31 @@ def test_a_nameless_dimension_is_called_by_its_place(tmp_path):
     assert load_onnx(path, {"x[1]": 3}).graph(2).tensors["y"].shape == (2, 3, 4)
 
 
+def test_a_batch_inside_merged_axes_is_followed_and_found_again(tmp_path):
+    """torch's attention merges (positions, batch) and (batch, heads); both are taken apart later."""
+    nodes = [
+        node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+        node("Reshape", ["t", "heads"], ["h"]),  # (positions, batch x heads, width)
+        node("Transpose", ["h"], ["q"], perm=[1, 0, 2]),
+        node("Relu", ["q"], ["r"]),
+        node("Transpose", ["r"], ["u"], perm=[1, 0, 2]),
+        node("Reshape", ["u", "rows"], ["m"]),  # (positions x batch, width)
+        node("MatMul", ["m", "w"], ["p"]),
+        node("Reshape", ["p", "apart"], ["a"]),
+        node("Transpose", ["a"], ["y"], perm=[1, 0, 2]),
+    ]
+    for batch in (1, 2):
+        targets = {"heads": (6, 4 * batch, 5), "rows": (6 * batch, 20), "apart": (6, batch, 20)}
+        constants = [weight("w", 20, 20), *(integers(name, *sizes) for name, sizes in targets.items())]
+        graph = load_onnx(save(tmp_path, nodes, [tensor("x", batch, 6, 20)], constants)).graph(3)
+        assert [graph.tensors[t].shape for t in "hqpy"] == [(6, 12, 5), (12, 6, 5), (18, 20), (3, 6, 20)]
+    mixed = [node("Transpose", ["x"], ["t"], perm=[1, 0, 2]), node("Reshape", ["t", "rows"], ["m"])]
+    mixed += [node("Reshape", ["m", "apart"], ["y"], name="mix")]  # batch and positions change places
+    constants = [integers("rows", 10, 20), integers("apart", 2, 5, 20)]
+    with pytest.raises(InputError, match="Reshape node 'mix' does not keep the batch"):
+        load_onnx(save(tmp_path, mixed, [tensor("x", 2, 5, 20)], constants))
+
+
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
@@ -166,7 +193,9 @@ def test_a_kept_reshape_moves_no_element_between_samples(inner, target, factor):
         natural = resolve_reshape(grown, target, allow_zero=False)
         kept = keep_batch((before, grown), at_file, natural, file_batch=1, rewrite=rewrite)
         if kept is not None:
+            kept, before_batch = kept
             (axis,) = [i for i, (a, b) in enumerate(zip(at_file, kept, strict=True)) if a != b]
+            assert before_batch == 1
             assert math.prod(kept) == factor * math.prod(inner)
             assert math.prod(kept[:axis]) == 1
             assert kept[axis] == factor * at_file[axis]

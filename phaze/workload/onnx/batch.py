@@ -66,30 +66,65 @@ def resolve_reshape(shape: Shape, target: Sequence[int], *, allow_zero: bool) ->
 
 
 def keep_batch(
-    inputs: tuple[Shape, Shape], at_file: Shape, natural: Shape | None, *, file_batch: int, rewrite: bool
-) -> Shape | None:
-    """Shape of a reshape's result at the probe batch, None if the reshape does not keep the batch.
+    inputs: tuple[Shape, Shape],
+    at_file: Shape,
+    natural: Shape | None,
+    *,
+    file_batch: int,
+    rewrite: bool,
+    before_batch: int = 1,
+) -> tuple[Shape, int] | None:
+    """Result of a reshape at the probe batch, None if it does not keep the batch.
 
-    `inputs` are the operand's shapes at the file's batch and at the probe, `at_file` the result at the
-    file's batch, `natural` what the target as written gives at the probe. With `rewrite` the target is a
-    constant; where it spells the file's batch in the place of the batch axis, the probe's is meant.
+    The result is a shape and how many rows of its batch axis run slower than the batch: 1 where the axis
+    is (batch, ...), 17 where 17 positions were merged with the batch into (17 x batch). `before_batch` is
+    that number for the operand. `inputs` are the operand's shapes at the file's batch and at the probe,
+    `at_file` the result at the file's batch, `natural` what the target as written gives at the probe.
+    With `rewrite` the target is a constant; where it spells the file's batch, the probe's is meant.
     """
     before, grown = inputs
     axis = batch_axis(before, grown)
     if axis is None:
-        return natural
-    outer, inner = math.prod(before[:axis]), math.prod(before[axis + 1 :])
+        return None if natural is None else (natural, 1)
+    outer = math.prod(before[:axis]) * before_batch
     factor = grown[axis] // before[axis]
-    for place in dict.fromkeys((axis, 0)) if rewrite else ():
-        if place < len(at_file) and at_file[place] == file_batch and math.prod(at_file[:place]) == outer:
-            return (*at_file[:place], at_file[place] * factor, *at_file[place + 1 :])
+    if rewrite:
+        inner = (before[axis] // (file_batch * before_batch), *before[axis + 1 :])
+        place = _rewritten(inner, outer, (axis, at_file), file_batch, merge=natural is None)
+        if place is not None:
+            scaled = (*at_file[:place], at_file[place] * factor, *at_file[place + 1 :])
+            return scaled, outer // math.prod(at_file[:place])
     if natural is None or len(natural) != len(at_file):
         return None
     places = [i for i, (a, b) in enumerate(zip(at_file, natural, strict=True)) if a != b]
-    if len(places) != 1 or math.prod(at_file[: places[0]]) != outer:
+    if len(places) != 1 or not _holds(at_file, places[0], outer, file_batch):
         return None
-    flat = math.prod(at_file[places[0] + 1 :]) == 1 and inner > 1  # samples run into each other
-    return None if flat else natural
+    sample = math.prod(before) // (outer * file_batch)
+    flat = math.prod(at_file[places[0] + 1 :]) == 1 and sample > 1  # samples run into each other
+    return None if flat else (natural, outer // math.prod(at_file[: places[0]]))
+
+
+def _holds(shape: Shape, place: int, outer: int, batch: int) -> bool:
+    """Whether a batch that runs `outer` elements below the top lies within one axis of a shape."""
+    above = math.prod(shape[:place])
+    return outer % above == 0 and shape[place] % (outer // above * batch) == 0
+
+
+def _rewritten(inner: Shape, outer: int, target: tuple[int, Shape], batch: int, *, merge: bool) -> int | None:
+    """Axis of a constant target that stands for the batch: its own, or one merged with other axes."""
+    axis, at_file = target
+    for own in sorted(range(len(at_file)), key=lambda i: i != axis):
+        if at_file[own] == batch and math.prod(at_file[:own]) == outer:
+            return own
+    if not merge:
+        return None
+    # (positions, batch, heads x width) to (positions, batch x heads, width), as in torch's attention.
+    if axis > 0 and math.prod(at_file[:axis]) == outer and math.prod(at_file[axis + 1 :]) > 1:
+        return axis if at_file[axis] % batch == 0 else None
+    place: int = next((i for i in range(len(at_file)) if math.prod(at_file[: i + 1]) >= outer * batch), 0)
+    tail = math.prod(at_file[place + 1 :])
+    whole = any(tail == math.prod(inner[i:]) for i in range(len(inner)))
+    return place if whole and _holds(at_file, place, outer, batch) else None
 
 
 def batch_fault(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,9 @@ FLOAT_BYTES = 2  # bf16, whatever the file stores (definitions.md, training nume
 
 # Constant operators that only rename or rearrange all elements of a parameter.
 LAYOUT = frozenset({"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose"})
+
+GENERATED = frozenset({"Shape", "Size", "Range", "Sin", "Cos", "Trilu", "EyeLike", "Where"})
+"""Constant operators whose result holds nothing that is trained: sizes, rotary tables, masks."""
 
 
 @dataclass
@@ -60,20 +63,32 @@ class Lowering:
     def operand(self, name: str) -> str | None:
         """The tensor that a node's input stands for, None for a constant that is no parameter.
 
-        Not parameters are numbers of a formula (rank 0), integers and booleans (masks, indices), and
-        what is generated in the shape of the batch: nothing in them is trained.
+        Not parameters are numbers of a formula (one element), integers and booleans, masks, tables of
+        sines, and what is generated in the shape of the batch: nothing in them is trained.
         """
         if name in self.graph.live:
             return name
         extent = self.extents[name]
-        if not extent.is_floating or not extent.shape:
+        if not extent.is_floating or math.prod(extent.shape) == 1 or not self._is_trained(name):
             return None
-        return self.parameter(name) if extent.batch_axis is None else self._repeated(name)
+        selected = self._view(name, {"Gather", "Slice"} if extent.batch_axis is None else {"Expand", "Tile"})
+        return self.parameter(name) if selected is None and extent.batch_axis is None else selected
 
-    def _repeated(self, name: str) -> str | None:
-        """A parameter repeated for every sample (such as a class token) as a view of it."""
+    def _is_trained(self, name: str) -> bool:
+        """Whether a constant is stored, or computed from something stored that is no mask."""
         maker = self.makers.get(name)
-        if maker is None or maker.op_type not in {"Expand", "Tile"}:
+        if maker is None:
+            stored = name in self.graph.constants and math.prod(self.extents[name].shape) > 1
+            return stored and self.extents[name].is_floating and name not in self.graph.masks
+        if maker.op_type in GENERATED:
+            return False
+        # A weight may be written as a constant of its shape, by files that leave the numbers out.
+        return maker.op_type == "ConstantOfShape" or any(self._is_trained(i) for i in maker.input if i)
+
+    def _view(self, name: str, operators: Collection[str]) -> str | None:
+        """A constant as a view of the parameter it repeats or selects from (class token, positions)."""
+        maker = self.makers.get(name)
+        if maker is None or maker.op_type not in operators:
             return None
         source = self.operand(maker.input[0])
         if source is not None and name not in self.declared:

@@ -48,6 +48,7 @@ class Propagation:
     types: dict[str, TypeProto] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
+    before_batch: dict[str, int] = field(default_factory=dict)  # see keep_batch; absent: 1
 
     def run(self) -> Propagation:
         """Fill types, shapes and values; returns itself."""
@@ -108,12 +109,16 @@ class Propagation:
         domain = "" if node.domain == "ai.onnx" else node.domain
         version = self.graph.opset.get(domain, self.graph.opset.get("ai.onnx", 1))
         names = [name for name in node.input if name]
+        types = {name: self.types[name] for name in names}
+        data = {name: value for name in names if (value := self._data(name)) is not None}
+        if self.reference and self.graph.is_live(node):
+            self._spell_batch(node, self.reference, types, data)
         try:
             return infer_node_outputs(
                 defs.get_schema(node.op_type, version, domain),
                 node,
-                {name: self.types[name] for name in names},
-                {name: data for name in names if (data := self._data(name)) is not None},
+                types,
+                data,
                 opset_imports=[helper.make_opsetid(d, v) for d, v in self.graph.opset.items()],
             )
         except (defs.SchemaError, KeyError) as error:
@@ -124,6 +129,38 @@ class Propagation:
             reason = str(error).removeprefix("[ShapeInferenceError] ").partition("\n")[0].rstrip(".")
             what = "does not keep the batch" if self.reference else "has impossible inputs"
             raise self._error(f"{node_label(node)} {what}: {reason}") from error
+
+    def _spell_batch(
+        self,
+        node: NodeProto,
+        reference: Propagation,
+        types: dict[str, TypeProto],
+        data: dict[str, TensorProto],
+    ) -> None:
+        """Where a constant holds the file's batch, put this walk's: a class token joined to every sample
+        (Concat), the target of an Expand.
+        """
+        batched = [
+            (batch_axis(reference.shapes[i], self.shapes[i]), self.shapes[i])
+            for i in node.input
+            if i in self.graph.live
+        ]
+        axis, shape = next((pair for pair in batched if pair[0] is not None), (None, ()))
+        if axis is None:
+            return
+        grown = shape[axis]
+        if node.op_type == "Concat":
+            for name in (i for i in node.input if i not in self.graph.live):
+                if len(self.shapes[name]) == len(shape) and self.shapes[name][axis] == reference.batch:
+                    repeated = (*self.shapes[name][:axis], grown, *self.shapes[name][axis + 1 :])
+                    code = self.types[name].tensor_type.elem_type
+                    types[name] = helper.make_tensor_type_proto(code, repeated)
+        elif node.op_type == "Expand" and (given := self._value(node.input[1])) is not None:
+            target = given.copy()
+            place = axis + len(target) - len(shape)
+            if place >= 0 and target[place] == reference.shapes[node.input[0]][axis]:
+                target[place] = grown
+                data[node.input[1]] = numpy_helper.from_array(target, node.input[1])
 
     def _data(self, name: str) -> TensorProto | None:
         if name in self.values:
@@ -149,13 +186,15 @@ class Propagation:
         reference = self.reference
         if reference and data in self.graph.live:
             constant = np.array_equal(target, reference.values[node.input[1]])
-            shape = keep_batch(
+            kept = keep_batch(
                 (reference.shapes[data], self.shapes[data]),
                 reference.shapes[node.output[0]],
                 shape,
                 file_batch=reference.batch,
                 rewrite=constant,
+                before_batch=self.before_batch.get(data, 1),
             )
+            shape, self.before_batch[node.output[0]] = kept or (None, 1)
         if shape is None:
             what = "does not keep the batch" if reference else "does not fit"
             raise self._error(f"{node_label(node)} {what}: {self.shapes[data]} to {sizes}")
@@ -181,9 +220,21 @@ class Propagation:
                 continue
             if axis is None or after[axis] != before[axis] * PROBE:
                 fault = fault or "its result does not grow with the batch"
-            elif node.op_type == "Flatten":
+            elif node.op_type != "Reshape":
+                self.before_batch[name] = max(
+                    (
+                        self.before_batch.get(i, 1)
+                        for i, a in zip(inputs, axes, strict=True)
+                        if a is not None and self.shapes[i][a] == after[axis]
+                    ),
+                    default=1,
+                )
+            if node.op_type == "Flatten" and not fault:
                 pair = (reference.shapes[inputs[0]], self.shapes[inputs[0]])
-                kept = keep_batch(pair, before, after, file_batch=reference.batch, rewrite=False)
+                order = self.before_batch.get(inputs[0], 1)
+                kept = keep_batch(
+                    pair, before, after, file_batch=reference.batch, rewrite=False, before_batch=order
+                )
                 fault = fault or (None if kept else "it flattens the batch")
         if fault:
             raise self._error(f"{node_label(node)} does not keep the batch: {fault}")

@@ -7,6 +7,7 @@ can be wrong with a file before shapes are known ends here in one sentence.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from onnx import (
 from phaze.errors import InputError
 from phaze.workload.onnx.nodes import is_small, live_tensors, needed_nodes, operator_type, sort_nodes
 
+MASKED = -1e4  # BERT's published mask; others are lower, down to minus infinity
 PROTOBUF_LIMIT = 2**31  # bytes; protobuf parses no larger message
 
 
@@ -39,7 +41,8 @@ class OnnxGraph:
 
     `nodes` are in topological order and restricted to what the outputs need; `inputs` are the activations
     (graph inputs that are no initializers), `constants` the types of the initializers, `data` those of
-    them small enough to be shape data. `live` holds every tensor that depends on the *content* of an
+    them small enough to be shape data, `masks` the attention masks among them.
+    `live` holds every tensor that depends on the *content* of an
     input (its shape does not count); all others are computed from constants only. `read` holds the tensors
     that a node or the outside reads, `functions` the (domain, name) of functions that the file defines.
     """
@@ -51,6 +54,7 @@ class OnnxGraph:
     outputs: tuple[str, ...]
     constants: Mapping[str, TypeProto]
     data: Mapping[str, TensorProto]
+    masks: frozenset[str]
     live: frozenset[str]
     read: frozenset[str]
     functions: frozenset[tuple[str, str]]
@@ -87,10 +91,31 @@ def read_onnx(path: Path) -> OnnxGraph:
         outputs=tuple(o for o in outputs if o in live),
         constants=MappingProxyType(constants),
         data=MappingProxyType(data),
+        masks=_masks(graph),
         live=live,
         read=read,
         functions=frozenset((f.domain, f.name) for f in model.functions),
     )
+
+
+def _masks(graph: GraphProto) -> frozenset[str]:
+    """Initializers that are added to something and hold infinities or what stands for them.
+
+    Exporters fold causal masks into them; a trained number is never that large.
+    """
+    added = {name for node in graph.node if node.op_type == "Add" for name in node.input}
+    candidates = (t for t in graph.initializer if t.name in added and len(t.dims) > 1)
+    return frozenset(t.name for t in candidates if _smallest(t) <= MASKED)
+
+
+def _smallest(tensor: TensorProto) -> float:
+    """Smallest element of a tensor whose content is in the file, 0 without one."""
+    if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) == 0:
+        return 0.0
+    try:
+        return float(numpy_helper.to_array(tensor).min())
+    except (ValueError, TypeError):  # damaged, or not numbers
+        return 0.0
 
 
 def _constants(graph: GraphProto) -> tuple[dict[str, TypeProto], dict[str, TensorProto]]:
