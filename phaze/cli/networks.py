@@ -12,7 +12,7 @@ def _rows() -> list[Row]:
         {
             "name": network.name,
             "scale_up_devices": network.scale_up_devices,
-            "scale_up_bandwidth_bytes_per_s": network.scale_up_bandwidth_bytes_per_s or "link bandwidth",
+            "scale_up_bandwidth_bytes_per_s": network.scale_up_bandwidth_bytes_per_s,
             "scale_up_latency_s": network.scale_up_latency_s,
             "scale_out_bandwidth_bytes_per_s": network.scale_out_bandwidth_bytes_per_s,
             "scale_out_latency_s": network.scale_out_latency_s,

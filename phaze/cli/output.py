@@ -76,7 +76,7 @@ def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
     for column, value in zip(table.columns, rows[0].values(), strict=True):
         column.justify = "left" if isinstance(value, str) else "right"
     for row in rows:
-        table.add_row(*(escape(field(key, value)) for key, value in row.items()))
+        table.add_row(*("-" if value is None else escape(field(key, value)) for key, value in row.items()))
     console().print(table)
 
 

@@ -71,11 +71,12 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs
 
 def make_space(name: str, node: str | None, clock: str | None) -> DesignSpace:
     """A design space, with the process node and the clock fixed where asked."""
+    from phaze.hardware.fields import field_named
     from phaze.hardware.space_file import load_space
 
     space = load_space(name)
     if node is not None:
-        space = space.fixed(node=node)
+        space = space.fixed(node=field_named("node", "--node").parse(node.upper(), "--node"))
     if clock is not None:
         space = space.fixed(clock_hz=parse_frequency(clock, "--clock"))
     return space

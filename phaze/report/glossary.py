@@ -11,7 +11,8 @@ import yaml
 
 from phaze.explore.document import ResultDocument
 from phaze.hardware.fields import field_table
-from phaze.report.format import unit_of
+from phaze.report.format import field as readable
+from phaze.report.format import label, unit_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def _words() -> Iterator[Entry]:
 def _hardware_fields() -> Iterator[Entry]:
     for field in field_table().values():
         unit = "" if field.unit == "1" else field.unit
-        default = "" if field.default is None else str(field.default)
+        default = "" if field.default is None else readable(field.name, field.default)
         yield Entry(field.name, "hardware field", field.description, unit, default, field.source)
 
 
@@ -65,5 +66,4 @@ def _key(name: str) -> str:
 
 def _stem(name: str) -> str:
     """A field name without its unit: `tdp_w` is found as `tdp`."""
-    unit = unit_of(name)
-    return name.rpartition("_")[0] if unit and "/" not in unit else name
+    return label(name).replace(" ", "_")

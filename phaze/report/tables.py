@@ -37,8 +37,12 @@ def answer(document: ResultDocument) -> str:
         for name, r in best.workloads.items()
     )
     found = "" if certificate.optimal else " found"
+    if certificate.objective != "throughput":
+        by = " by least power" if certificate.objective == "tdp" else " by throughput per watt"
+    else:
+        by = ""
     return (
-        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} devices is "
+        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} devices{by} is "
         f"[bold]{escape(best.id)}[/bold]: {figures}, with {fmt.number(best.area_mm2)} mm2 and "
         f"{fmt.number(best.tdp_w)} W; {_proof(certificate)}."
     )

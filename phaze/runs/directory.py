@@ -35,7 +35,7 @@ def default_directory(name: str, now: datetime) -> Path:
 
 @contextmanager
 def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
-    """Create the folder of a run; if the run fails and left nothing in it, remove it again.
+    """Create the folder of a run; if the run fails and left nothing in it, remove what was created.
 
     Raises InputError where it holds something and `resume` was not asked for.
     """
@@ -43,6 +43,7 @@ def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
         raise InputError(f"{path} is a file; --out needs a folder")
     if path.is_dir() and any(path.iterdir()) and not resume:
         raise InputError(f"{path} is not empty; choose another --out, or add --resume to continue there")
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,8 +53,10 @@ def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
         probe.unlink()
         yield path
     finally:
-        if not any(path.iterdir()):
-            path.rmdir()
+        for folder in made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
 
 
 def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:

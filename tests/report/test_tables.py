@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -116,3 +117,29 @@ def test_comparison_names_what_does_not_fit(document):
     text = render(lambda c: print_comparison({"mine": document.best, "v100": "does not fit"}, c))
     assert "4x8x32" in text
     assert "v100: does not fit" in text
+
+
+@pytest.mark.parametrize(
+    ("objective", "value", "words"),
+    [
+        ("throughput", 30.0, "on 1,024 devices is"),
+        ("throughput_per_tdp", 0.075, "devices by throughput per watt is"),
+        ("tdp", 1 / 398.0, "devices by least power is"),
+    ],
+)
+def test_the_answer_names_an_unusual_objective(document, objective, value, words):
+    fields = {"objective": objective, "objective_value": value, "upper_bound": value}
+    certificate = document.certificate.model_copy(update=fields)
+    text = render(lambda c: print_result(document.model_copy(update={"certificate": certificate}), c))
+    assert words in " ".join(text.split())
+    unit = {"throughput": "30.000 samples/s", "tdp": "398.00 W"}.get(objective, "0.075000 samples/s/W")
+    assert text.count(unit) >= 2
+
+
+def test_undecided_points_are_not_called_pruned(document):
+    certificate = document.certificate.model_copy(
+        update={"optimal": False, "gap": 0.1, "pruned": 500, "pruned_by": {"roofline": 400, "open": 100}}
+    )
+    text = render(lambda c: print_result(document.model_copy(update={"certificate": certificate}), c))
+    assert re.search(r"pruned by a bound +400 \(400 roofline\)", text)
+    assert re.search(r"not decided +100", text)

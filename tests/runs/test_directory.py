@@ -136,3 +136,21 @@ def test_the_manifest_hashes_its_inputs(tmp_path):
     assert manifest.inputs_sha256 == {"workload": expected}
     assert manifest.seed == 3
     assert manifest.wall_time_s >= 0
+
+
+def test_a_failed_run_removes_what_it_created_and_nothing_else(tmp_path):
+    (tmp_path / "kept").mkdir()
+    for folder in (tmp_path / "kept", tmp_path / "results" / "deep" / "run"):
+        with pytest.raises(RuntimeError), run_directory(folder):
+            raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_work(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("phaze.runs.files.tempfile.mkstemp", refuse)
+    with pytest.raises(InputError, match="Permission denied"), run_directory(tmp_path / "r"):
+        pytest.fail("started the work")
+    assert not (tmp_path / "r").exists()
