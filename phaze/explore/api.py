@@ -11,6 +11,7 @@ from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.progress import Clock, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
 from phaze.hardware.architecture import Architecture
+from phaze.scheduling.passes import Effort
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
@@ -31,14 +32,14 @@ def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0)
 
     Raises InfeasibleError where the workload does not fit.
     """
-    return DesignBuilder(task, tdp_margin).best(architecture, Clock(EVALUATE_S).left)
+    return DesignBuilder(task, tdp_margin).best(architecture, Effort(Clock(EVALUATE_S).left))
 
 
 def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> ResultDocument:
     """The same as a result document: a space of one architecture, whose points are its placements."""
     started, clock = datetime.now(UTC), Clock(EVALUATE_S)
     builder = DesignBuilder(task, tdp_margin)
-    design, points = builder.best_of(architecture, clock.left)
+    design, points = builder.best_of(architecture, Effort(clock.left))
     result = design.workloads[task.workload.name]
     value = result.throughput_samples_per_s
     upper = task.cluster.global_batch / points.lower_s

@@ -12,6 +12,7 @@ optimum of every objective that grows with throughput and falls with TDP.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from phaze.explore.evaluator import Evaluator, PointBounds, Setting
 from phaze.explore.frontier import Staircase
 from phaze.explore.progress import Clock, Progress
+from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -28,6 +30,7 @@ Rows = NDArray[np.intp]
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
 ROUNDING = 1e-11
 BATCH, EXACT_BATCH = 1024, 64  # points tightened, and scheduled exactly, together
+FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 CLASSES, SAMPLE, SEEDS = 32, 48, 3  # power classes, architectures tried and points evaluated in each
 
 
@@ -37,7 +40,9 @@ class Stage(IntEnum):
     ROOFLINE = 0
     PATH = 1
     PLACEMENT = 2
-    EXACT = 3
+    SEARCHED = 3  # schedules searched for a while
+    EXHAUSTED = 4  # searched until time was over
+    EXACT = 5
 
 
 @dataclass
@@ -160,9 +165,10 @@ class CertifiedSearch:
         while not self._clock.over and len(at := self._most_promising(Stage.PATH)[1]):
             self._tighten(self._leading, at)
             self._report("refining")
-        while not self._clock.over and len(at := self._most_promising(Stage.PLACEMENT)[1]):
-            self._evaluate(self._leading, at[:EXACT_BATCH])
-            self._report("evaluating")
+        for stage, states in ((Stage.PLACEMENT, FEW_STATES), (Stage.SEARCHED, math.inf)):
+            while not self._clock.over and len(at := self._most_promising(stage)[1]):
+                self._evaluate(self._leading, at[:EXACT_BATCH], Effort(self._clock.left, states))
+                self._report("evaluating")
 
     def _most_promising(self, stage: Stage) -> tuple[int, Rows]:
         """The setting of the undominated candidate with most to gain, and the best of that setting, best first."""
@@ -191,20 +197,22 @@ class CertifiedSearch:
     def _tighten(self, k: int, at: Rows) -> None:
         """Schedule bounds and exact partition for a batch; where the bounds meet the points are evaluated."""
         setting = self._settings[k]
-        self._settle(k, at, self._evaluator.bounds(setting, self._rows[at], self._give_up_s(at)))
+        found = self._evaluator.bounds(setting, self._rows[at], self._give_up_s(at))
+        self._settle(k, at, found, Stage.PLACEMENT)
 
-    def _evaluate(self, k: int, at: Rows) -> None:
-        """Exact schedules and exact partition for a batch."""
-        setting = self._settings[k]
-        found = self._evaluator.exact(setting, self._rows[at], self._give_up_s(at), self._clock.left)
-        self._settle(k, at, found)
+    def _evaluate(self, k: int, at: Rows, effort: Effort) -> None:
+        """Exact schedules, as far as the effort allows, and exact partition for a batch."""
+        found = self._evaluator.exact(self._settings[k], self._rows[at], self._give_up_s(at), effort)
+        self._settle(k, at, found, Stage.SEARCHED)
 
-    def _settle(self, k: int, at: Rows, found: PointBounds) -> None:
+    def _settle(self, k: int, at: Rows, found: PointBounds, stage: Stage) -> None:
         """Take over bounds on a batch; points whose bounds meet are evaluated, plans in reach become known."""
         bound = self._batch / found.lower_s * (1 + ROUNDING)
         self._bound[k, at] = np.minimum(self._bound[k, at], bound)
         met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
-        self._stage[k, at] = np.where(met, Stage.EXACT, Stage.PLACEMENT)
+        # A point that was searched twice and is still open has run out of time: it stays open.
+        again = np.where(self._stage[k, at] >= stage, Stage.EXHAUSTED, stage)
+        self._stage[k, at] = np.where(met, Stage.EXACT, again)
         for i in np.flatnonzero(np.isfinite(found.upper_s)):
             position, throughput = int(at[i]), self._batch / float(found.upper_s[i])
             row = int(self._rows[position])

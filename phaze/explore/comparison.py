@@ -16,6 +16,7 @@ from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import FixedDegrees
+from phaze.scheduling.passes import Effort
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 REPORT_S = (
@@ -67,7 +68,7 @@ def _expert(request: ExploreRequest, best: Design) -> Comparison | None:
 
 def _evaluated(request: ExploreRequest, chip: Architecture, builder: DesignBuilder, note: str) -> Comparison:
     try:
-        design = builder.best(chip, Clock(REPORT_S).left)
+        design = builder.best(chip, Effort(Clock(REPORT_S).left))
     except InfeasibleError as error:
         return _row(request, chip, None, f"{note}; {error}")
     return _row(request, chip, design, note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -18,9 +17,9 @@ from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner
+from phaze.scheduling.passes import Effort
 
 _ONE = np.array([0])
-LeftS = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +47,30 @@ class DesignBuilder:
     tdp_margin: float = 1.0
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
 
-    def best(self, architecture: Architecture, left_s: LeftS) -> Design:
+    def best(self, architecture: Architecture, effort: Effort) -> Design:
         """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
-        return self.best_of(architecture, left_s)[0]
+        return self.best_of(architecture, effort)[0]
 
-    def best_of(self, architecture: Architecture, left_s: LeftS) -> tuple[Design, Points]:
+    def best_of(self, architecture: Architecture, effort: Effort) -> tuple[Design, Points]:
         """The same, with an account of the points that were looked at."""
         evaluator = self._evaluator(architecture)
-        found = self._evaluate(evaluator, left_s)
+        found = self._evaluate(evaluator, effort)
         fitting = {s: b.upper_s for s, b in found.items() if np.isfinite(b.upper_s)}
         if not fitting:
             raise out_of_memory(evaluator, architecture.name)
         best = min(fitting, key=lambda s: (fitting[s], s))
         least = min(b.lower_s for b in found.values())
         points = Points(len(evaluator.settings), len(fitting), least)
-        return self.design(architecture, evaluator, 0, best, fitting[best], left_s), points
+        return self.design(architecture, evaluator, 0, best, fitting[best], effort), points
 
-    def _evaluate(self, evaluator: Evaluator, left_s: LeftS) -> dict[Setting, Interval]:
+    def _evaluate(self, evaluator: Evaluator, effort: Effort) -> dict[Setting, Interval]:
         """Settings in the order of what they promise, until none can be better."""
         hope = {s: float(evaluator.quick_bound(s, _ONE)[0]) for s in evaluator.settings}
         best_s, found = np.inf, {}
         for setting in sorted(hope, key=lambda s: (hope[s], s)):
             if hope[setting] >= best_s:
                 break
-            bounds = evaluator.exact(setting, _ONE, np.array([best_s]), left_s)
+            bounds = evaluator.exact(setting, _ONE, np.array([best_s]), effort)
             found[setting] = Interval(float(bounds.lower_s[0]), float(bounds.upper_s[0]))
             best_s = min(best_s, found[setting].upper_s)
         return found
@@ -86,7 +85,7 @@ class DesignBuilder:
         row: int,
         setting: Setting,
         known_s: float,
-        left_s: LeftS,
+        effort: Effort,
     ) -> Design:
         """The report of the architecture at `row` of the evaluator's table in one setting.
 
@@ -94,7 +93,7 @@ class DesignBuilder:
         """
         rows = np.array([row])
         table = evaluator.table.take(rows)
-        plan = evaluator.plans(setting, rows, np.array([known_s]), left_s)[0]
+        plan = evaluator.plans(setting, rows, np.array([known_s]), effort)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
         account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
@@ -105,10 +104,10 @@ class DesignBuilder:
             tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
             area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
             power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
-            workloads={self.task.workload.name: self._result(evaluator, account, left_s)},
+            workloads={self.task.workload.name: self._result(evaluator, account, effort)},
         )
 
-    def _result(self, evaluator: Evaluator, account: Account, left_s: LeftS) -> WorkloadResult:
+    def _result(self, evaluator: Evaluator, account: Account, effort: Effort) -> WorkloadResult:
         plan, cluster = account.plan, self.task.cluster
         peak = float(evaluator.peak_flops_per_s[account.row])
         return WorkloadResult(
@@ -121,7 +120,7 @@ class DesignBuilder:
             energy_per_iteration_j=account.energy_j(),
             memory_bytes=plan.memory_bytes,
             placement=_placement(plan, account.timed.chain.names),
-            breakdown=Breakdown(**asdict(account.time_parts(left_s))),
+            breakdown=Breakdown(**asdict(account.time_parts(effort))),
         )
 
 

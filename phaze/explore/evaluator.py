@@ -6,7 +6,6 @@ pipeline degrees, stage cuts and operator schedules are optimised inside it (def
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,6 +21,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -144,10 +144,8 @@ class Evaluator:
         """
         return self._place(setting, rows, self.timed(setting).bands(rows), give_up_s)
 
-    def exact(
-        self, setting: Setting, rows: Rows, give_up_s: FloatArray, left_s: Callable[[], float]
-    ) -> PointBounds:
-        """The same from exact schedules; the bounds are equal unless the time left ran out.
+    def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
+        """The same from exact schedules; the bounds are equal unless the effort ran out.
 
         The most uncertain passes are scheduled first; architectures that then cannot get below their
         `give_up_s` any more are let go without scheduling the rest.
@@ -156,7 +154,7 @@ class Evaluator:
         times = timed.start(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
-            solved += timed.narrow(which, rows, times, alive, left_s)
+            solved += timed.narrow(which, rows, times, alive, effort)
             if solved >= RECHECK:
                 hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
                 alive, solved = alive[np.isfinite(hopeful)], 0
@@ -191,14 +189,12 @@ class Evaluator:
                 high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
         return PointBounds(low, high)
 
-    def plans(
-        self, setting: Setting, rows: Rows, known_s: FloatArray, left_s: Callable[[], float]
-    ) -> list[Plan | None]:
+    def plans(self, setting: Setting, rows: Rows, known_s: FloatArray, effort: Effort) -> list[Plan | None]:
         """The best plan of each architecture in one setting, with its stages; None where nothing fits.
 
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
-        _, times = self.timed(setting).exact(rows, left_s)
+        _, times = self.timed(setting).exact(rows, effort)
         return [
             self._plan(setting, int(row), times.take(np.array([i])), float(known_s[i]))
             for i, row in enumerate(rows)

@@ -27,6 +27,7 @@ from phaze.hardware.space import architecture_id
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
+from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 NEXT_BEST = 5
@@ -163,7 +164,7 @@ class Exploration:
         known_s = self._request.task.cluster.global_batch / throughput
         architecture = self._architecture(row)
         return self._builder.design(
-            architecture, self._evaluator, row, setting, known_s, Clock(REPORT_S).left
+            architecture, self._evaluator, row, setting, known_s, Effort(Clock(REPORT_S).left)
         )
 
     def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
@@ -175,7 +176,7 @@ class Exploration:
         points: dict[int, FrontierPoint] = {}
         for setting, members in by_setting.items():
             known_s = self._request.task.cluster.global_batch / np.array([best[row][0] for row in members])
-            plans = self._evaluator.plans(setting, np.array(members), known_s, Clock(REPORT_S).left)
+            plans = self._evaluator.plans(setting, np.array(members), known_s, Effort(Clock(REPORT_S).left))
             for row, plan in zip(members, plans, strict=True):
                 if plan is not None:
                     points[row] = self._frontier_point(row, setting, plan)

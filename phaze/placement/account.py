@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +15,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Cluster
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.passes import Effort
 from phaze.workload.workload import Numerics
 
 FloatArray = NDArray[np.float64]
@@ -49,17 +49,17 @@ class Account:
         """The architecture alone."""
         return self.timed.table.take(np.array([self.row]))
 
-    def time_parts(self, left_s: Callable[[], float]) -> TimeParts:
+    def time_parts(self, effort: Effort) -> TimeParts:
         """What the slowest stage spends: idealise the link, then the memories, and see what each saves.
 
-        Where `left_s` is too short to schedule an idealised chip exactly, its saving is told too small, never
+        Where the effort is too small to schedule an idealised chip exactly, its saving is told too small, never
         below zero.
         """
         stage, plan = self.plan.slowest, self.plan
         actual = stage.load_s - stage.transfer_s
         unlinked = self._ideal_link()
-        quiet = min(actual, self._stage_s(stage, unlinked, left_s))
-        computing = min(quiet, self._stage_s(stage, self._ideal_memory(unlinked), left_s))
+        quiet = min(actual, self._stage_s(stage, unlinked, effort))
+        computing = min(quiet, self._stage_s(stage, self._ideal_memory(unlinked), effort))
         busy = plan.microbatches
         return TimeParts(
             compute_s=busy * computing,
@@ -69,9 +69,9 @@ class Account:
             optimizer_s=plan.optimizer_s,
         )
 
-    def _stage_s(self, stage: StagePlan, timed: TimedChain, left_s: Callable[[], float]) -> float:
+    def _stage_s(self, stage: StagePlan, timed: TimedChain, effort: Effort) -> float:
         """Layer time of one microbatch in a stage, without transfers."""
-        _, times = timed.exact(_ONE, left_s)
+        _, times = timed.exact(_ONE, effort)
         return _sum(times, np.array(timed.chain.index[stage.first : stage.last + 1]), stage.recompute)
 
     def _ideal_link(self) -> TimedChain:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Band, FloatArray, Rows, TimedPass
+from phaze.scheduling.passes import Band, Effort, FloatArray, Rows, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
@@ -89,7 +88,7 @@ class TimedChain:
         rows: Rows,
         times: tuple[LayerTimes, LayerTimes],
         at: Rows,
-        left_s: Callable[[], float],
+        effort: Effort,
     ) -> int:
         """Schedule one pass exactly for the architectures `rows[at]`, in place; how many problems that took."""
         direction, layer = which
@@ -97,18 +96,18 @@ class TimedChain:
         low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
         open_ = at[low[at, layer] < high[at, layer]]
         if len(open_):
-            band = passes[layer].exact(rows[open_], Band(low[open_, layer], high[open_, layer]), left_s)
+            band = passes[layer].exact(rows[open_], Band(low[open_, layer], high[open_, layer]), effort)
             low[open_, layer], high[open_, layer] = band.lower_s, band.upper_s
         return len(open_)
 
-    def exact(self, rows: Rows, left_s: Callable[[], float]) -> tuple[LayerTimes, LayerTimes]:
+    def exact(self, rows: Rows, effort: Effort) -> tuple[LayerTimes, LayerTimes]:
         """(lower, upper) layer times after exact scheduling of what the bounds leave open.
 
-        They are equal unless the exact solver ran out of the time that `left_s` tells.
+        They are equal unless the exact solver ran out of the time or the states it may take.
         """
         times = self.start(rows)
         for which in self.open_passes(*times):
-            self.narrow(which, rows, times, np.arange(len(rows)), left_s)
+            self.narrow(which, rows, times, np.arange(len(rows)), effort)
         return times
 
     def start(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:

@@ -7,6 +7,7 @@ need through HBM and through the global buffer: operators that run side by side 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,13 +48,29 @@ class Band:
     upper_s: FloatArray
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How far exact scheduling may go: the seconds left, and the states of one search (a reproducible limit)."""
+
+    left_s: Callable[[], float]
+    states: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """A schedule, and the limit on states under which it was found."""
+
+    states: float
+    result: ScheduleResult
+
+
 @dataclass(frozen=True)
 class TimedPass:
     """A pass with its operator costs over a table of architectures."""
 
     costs: PassCosts
     table: ArchitectureTable
-    _solved: dict[tuple[object, ...], ScheduleResult] = field(default_factory=dict)
+    _solved: dict[tuple[object, ...], _Solved] = field(default_factory=dict)
 
     @property
     def work(self) -> Pass:
@@ -84,8 +101,8 @@ class TimedPass:
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
-    def exact(self, rows: Rows, band: Band, left_s: Callable[[], float]) -> Band:
-        """An open band narrowed to the exact time, as far as the time left allows; all rows are solved.
+    def exact(self, rows: Rows, band: Band, effort: Effort) -> Band:
+        """An open band narrowed to the exact time, as far as the effort allows; all rows are solved.
 
         Architectures with the same latencies and cores share one answer.
         """
@@ -96,14 +113,20 @@ class TimedPass:
         lower, upper = band.lower_s.copy(), band.upper_s.copy()
         for i in range(len(rows)):
             cores = {unit: int(count[i]) for unit, count in capacity.items()}
-            problem = schedule_problem(self.work, latencies, i, cores)
-            key = (problem.operators, *cores.values())
-            if key not in self._solved:
-                self._solved[key] = schedule(problem, time_limit_s=left_s())
-            result = self._solved[key]
+            result = self._solve(schedule_problem(self.work, latencies, i, cores), effort)
             lower[i] = max(lower[i], result.lower_bound_s, floor[i])
             upper[i] = max(lower[i], min(upper[i], max(result.makespan_s, floor[i])))
         return Band(lower, upper)
+
+    def _solve(self, problem: ScheduleProblem, effort: Effort) -> ScheduleResult:
+        """The schedule of a problem, from memory if it is optimal or was searched as long before."""
+        key = (problem.operators, *problem.capacity.values())
+        known = self._solved.get(key)
+        if known is None or not (known.result.optimal or known.states >= effort.states):
+            limit = None if math.isinf(effort.states) else int(effort.states)
+            result = schedule(problem, time_limit_s=effort.left_s(), state_limit=limit)
+            known = self._solved[key] = _Solved(effort.states, result)
+        return known.result
 
 
 def schedule_problem(

@@ -23,6 +23,7 @@ from phaze.placement.account import Account
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.passes import Effort
 from phaze.workload.spec import load_workload
 from phaze.workload.workload import Mode
 
@@ -38,7 +39,7 @@ def accounts(workload, devices=12):
         planner = Planner(timed.chain, numerics, cluster, redo, capacity_bytes, FixedDegrees())
         for row in range(0, len(table), 3):
             one = table.take(np.array([row]))
-            _, times = timed.exact(np.array([row]), lambda: 20.0)
+            _, times = timed.exact(np.array([row]), Effort(lambda: 20.0))
             rates = Rates(one["link_bandwidth_bytes_per_s"], optimizer_s_per_parameter(one, numerics))
             yield Account(planner.best(times, rates), timed, row, cluster, numerics)
 
@@ -46,10 +47,10 @@ def accounts(workload, devices=12):
 @pytest.mark.parametrize("mode", list(Mode))
 def test_time_parts_add_up_and_energy_is_within_the_power_of_the_chip(tmp_path, mode):
     for account in accounts(small_decoder(tmp_path, mode)):
-        parts = astuple(account.time_parts(lambda: 20.0))
+        parts = astuple(account.time_parts(Effort(lambda: 20.0)))
         assert min(parts) >= 0
         assert sum(parts) == pytest.approx(account.plan.iteration_s, rel=1e-9)
-        hurried = astuple(account.time_parts(lambda: 0.0))
+        hurried = astuple(account.time_parts(Effort(lambda: 0.0)))
         assert min(hurried) >= 0
         assert sum(hurried) == pytest.approx(account.plan.iteration_s, rel=1e-9)
         power_w = account.energy_j() / (account.plan.iteration_s * account.cluster.devices)
