@@ -17,7 +17,6 @@ from phaze.hardware.area import area_mm2, area_parts_mm2
 from phaze.hardware.derived import peak_flops_per_s
 from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.placement.account import Account
-from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner
 
@@ -148,7 +147,9 @@ def _placement(plan: Plan, names: tuple[str, ...]) -> Placement:
 def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
     """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
     task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
-    demand = min((_least_memory(evaluator, s) for s in evaluator.settings), default=np.inf)
+    demand = min(
+        (evaluator.planner(s, np.inf).least_memory_bytes() for s in evaluator.settings), default=np.inf
+    )
     if not np.isfinite(demand):
         return InfeasibleError(
             f"{name}: no placement of {task.workload.name} on {task.devices} devices has these degrees"
@@ -162,18 +163,3 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
         f"{name}: {task.workload.name} does not fit in memory on {task.devices} devices",
         (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),
     )
-
-
-def _least_memory(evaluator: Evaluator, setting: Setting) -> float:
-    """Smallest capacity in bytes for which a setting has a placement, to a thousandth."""
-    if setting.recompute is Recompute.NONE and Recompute.FULL in evaluator.task.recomputes:
-        return float(np.inf)  # keeping everything never needs less than recomputing
-    planner = evaluator.planner(setting, np.inf)
-    if not len(planner.options.stages):
-        return float(np.inf)
-    low, high = 0.0, float(planner.memory.peak_bytes(0, len(planner.index) - 1, 1, recompute=False))
-    while high - low > 1e-3 * high:
-        middle = 0.5 * (low + high)
-        trial: Planner = evaluator.planner(setting, middle)
-        low, high = (low, middle) if len(trial.roomy.stages) else (middle, high)
-    return high

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.placement.basis import Basis, Rates
 from phaze.placement.cluster import Recompute
 from phaze.placement.options import NEVER_S
 from phaze.placement.plan import Plan, StagePlan
@@ -20,9 +20,6 @@ from phaze.solvers.placement.partition import (
     weighted_bottlenecks,
 )
 
-if TYPE_CHECKING:
-    from phaze.placement.planner import Planner, Rates
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 # Options solved together: enough to share the overhead, few enough to profit from what is learnt.
@@ -30,20 +27,20 @@ _AT_ONCE = 8
 
 
 class Iterations:
-    """All degrees of (A,) architectures under one planner; `lower` (A, O) tightens until the minimum is known."""
+    """All degrees of (A,) architectures under one basis; `lower` (A, O) tightens until the minimum is known."""
 
-    def __init__(self, planner: Planner, times: LayerTimes, rates: Rates) -> None:
-        self._planner = planner
+    def __init__(self, basis: Basis, times: LayerTimes, rates: Rates) -> None:
+        self._basis = basis
         self._times = times
         self._rates = rates
-        self._options = planner.roomy
-        self._weight_rate, self._latency = planner.weight_rates(rates, self._options)
+        self._options = basis.roomy
+        self._weight_rate, self._latency = basis.weight_rates(rates, self._options)
         self._problems: dict[tuple[int, int | None], PartitionProblem] = {}
         self.lower: FloatArray = self._seconds(self._average_load())
 
     def _seconds(self, load_s: FloatArray) -> FloatArray:
         """Iteration times (A, O) from loads of the slowest stage, with the least possible largest stage."""
-        weight = self._planner.least_weight[self._options.stages - 1]
+        weight = self._basis.least_weight[self._options.stages - 1]
         seconds: FloatArray = load_s * self._options.slots + weight * self._weight_rate + self._latency
         return seconds
 
@@ -70,7 +67,7 @@ class Iterations:
     def _problem(self, tier: int, in_flight: int | None) -> PartitionProblem:
         key = (tier, in_flight)
         if key not in self._problems:
-            self._problems[key] = self._planner.problem(self._times, self._rates, tier, in_flight)
+            self._problems[key] = self._basis.problem(self._times, self._rates, tier, in_flight)
         return self._problems[key]
 
     def _key(self, option: int) -> tuple[int, int | None]:
@@ -128,7 +125,7 @@ class Iterations:
         return self._at(bottlenecks(problem, self._options.stages[group].tolist()), rows, group) * (1 - 1e-12)
 
     def _at(self, load_s: FloatArray, rows: IntArray, group: IntArray) -> FloatArray:
-        weight = self._planner.least_weight[self._options.stages[group] - 1]
+        weight = self._basis.least_weight[self._options.stages[group] - 1]
         rate = self._weight_rate[np.ix_(rows, group)]
         seconds: FloatArray = load_s * self._options.slots[group] + weight * rate + self._latency[group]
         return seconds
@@ -139,7 +136,7 @@ class Iterations:
         found = weighted_bottlenecks(
             self._problem(*self._key(int(group[0]))).select(rows),
             o.stages[group].tolist(),
-            self._planner.parameters,
+            self._basis.parameters,
             o.slots[group].astype(np.float64),
             self._weight_rate[np.ix_(rows, group)],
         )
@@ -158,31 +155,31 @@ class Iterations:
 
     @cached_property
     def _transfers(self) -> dict[int, FloatArray]:
-        return {t: self._planner.boundaries(self._rates, t)[0] for t in (0, 1)}
+        return {t: self._basis.boundaries(self._rates, t)[0] for t in (0, 1)}
 
     def plan(self, option: int) -> Plan:
         """The plan behind one option, for the first architecture."""
-        o, planner = self._options, self._planner
+        o, basis = self._options, self._basis
         problem = self._problem(*self._key(option))
         rate = float(self._weight_rate[0, option])
         cuts = best_cuts(
             problem,
             0,
             int(o.stages[option]),
-            weight=planner.parameters,
+            weight=basis.parameters,
             load_factor=float(o.slots[option]),
             weight_factor=rate,
         )
-        ends = [*(start - 1 for start in cuts.starts[1:]), len(planner.index) - 1]
+        ends = [*(start - 1 for start in cuts.starts[1:]), len(basis.index) - 1]
         stages = self._stages(tuple(zip(cuts.starts, ends, strict=True)), option)
         largest = max(s.parameters for s in stages)
         slots = int(o.microbatches[option]) + len(stages) - 1
-        step = largest * (float(self._rates.optimizer_s[0]) if planner.training else 0.0)
+        step = largest * (float(self._rates.optimizer_s[0]) if basis.training else 0.0)
         reduction = largest * rate - step + float(self._latency[option])
         slowest = max(s.load_s for s in stages)
         return Plan(
-            microbatch=planner.chain.microbatch,
-            tensor_parallel=planner.chain.tensor_parallel,
+            microbatch=basis.chain.microbatch,
+            tensor_parallel=basis.chain.tensor_parallel,
             recompute=Recompute.FULL if any(s.recompute for s in stages) else Recompute.NONE,
             data_parallel=int(o.data_parallel[option]),
             microbatches=int(o.microbatches[option]),
@@ -193,9 +190,9 @@ class Iterations:
         )
 
     def _stages(self, ranges: tuple[tuple[int, int], ...], option: int) -> tuple[StagePlan, ...]:
-        o, planner, memory = self._options, self._planner, self._planner.memory
+        o, basis, memory = self._options, self._basis, self._basis.memory
         transfers = self._transfers[int(o.pipeline_tier[option])]
-        index = planner.index
+        index = basis.index
         forward, backward = self._times.forward_s[0, index], self._times.backward_s[0, index]
         stages = []
         for depth, (first, last) in zip(range(len(ranges), 0, -1), ranges, strict=True):
@@ -212,7 +209,7 @@ class Iterations:
                     recompute=redo,
                     load_s=load,
                     transfer_s=moved,
-                    parameters=int(planner.parameters[part].sum()),
+                    parameters=int(basis.parameters[part].sum()),
                     memory_bytes=memory.peak_bytes(first, last, held, redo),
                 )
             )

@@ -12,17 +12,14 @@ their smaller coefficients, which leaves a handful.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.collective import send_s
+from phaze.placement.basis import Basis, Rates
 from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
 from phaze.scheduling.layers import LayerTimes
-
-if TYPE_CHECKING:
-    from phaze.placement.planner import Planner, Rates
 
 FloatArray = NDArray[np.float64]
 Coefficients = tuple[bool, int, int, FloatArray]
@@ -30,44 +27,58 @@ _SPARES = 20  # forward shares are rounded up to a multiple of 1 / _SPARES, so t
 _GRID = 1.02  # similar options share coefficients that are at most this factor too small
 
 
-def quick_bound(planner: Planner, times: LayerTimes, rates: Rates) -> FloatArray:
-    """(A,) seconds that no placement beats; infinite where nothing can fit in memory."""
-    best = np.full(len(times.forward_s), np.inf)
-    if not len(planner.roomy.stages):
-        return best
-    counts = np.bincount(planner.index, minlength=times.forward_s.shape[1]).astype(np.float64)
-    forward, backward = times.forward_s @ counts, times.backward_s @ counts
-    once = times.forward_s + times.backward_s
-    slowest = once.max(axis=1)
-    redo = planner.memory.recompute
-    share = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
-    total = forward + backward + (forward if redo else 0.0)
-    cuts = {t: planner.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
-    step = rates.optimizer_s if planner.training else 0.0
-    for several, pipeline, data, row in planner.coefficients(math.ceil(share * _SPARES) / _SPARES):
-        c0, c1, c2, c3, c4, c5 = row
-        work = total if several else forward + backward
-        cut = cuts[pipeline] if several else 0.0
-        bandwidth, _ = tier_of(planner.cluster, data, rates.link_bytes_per_s)
-        seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
-        np.minimum(best, seconds, out=best)
-    return best * (1 - 1e-12)
+class QuickBound:
+    """The bound for one basis; its coefficients are kept."""
+
+    def __init__(self, basis: Basis) -> None:
+        """Nothing is worked out yet."""
+        self._basis = basis
+        self._known: dict[float, list[Coefficients]] = {}
+
+    def seconds(self, times: LayerTimes, rates: Rates) -> FloatArray:
+        """(A,) seconds that no placement beats; infinite where nothing can fit in memory."""
+        basis = self._basis
+        best = np.full(len(times.forward_s), np.inf)
+        if not len(basis.roomy.stages):
+            return best
+        counts = np.bincount(basis.index, minlength=times.forward_s.shape[1]).astype(np.float64)
+        forward, backward = times.forward_s @ counts, times.backward_s @ counts
+        once = times.forward_s + times.backward_s
+        slowest = once.max(axis=1)
+        redo = basis.memory.recompute
+        share = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
+        total = forward + backward + (forward if redo else 0.0)
+        cuts = {t: basis.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
+        step = rates.optimizer_s if basis.training else 0.0
+        for several, pipeline, data, row in self._coefficients(math.ceil(share * _SPARES) / _SPARES):
+            c0, c1, c2, c3, c4, c5 = row
+            work = total if several else forward + backward
+            cut = cuts[pipeline] if several else 0.0
+            bandwidth, _ = tier_of(basis.cluster, data, rates.link_bytes_per_s)
+            seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
+            np.minimum(best, seconds, out=best)
+        return best * (1 - 1e-12)
+
+    def _coefficients(self, spare: float) -> list[Coefficients]:
+        if spare not in self._known:
+            self._known[spare] = coefficients(self._basis, spare)
+        return self._known[spare]
 
 
-def coefficients(planner: Planner, spare: float) -> list[Coefficients]:
+def coefficients(basis: Basis, spare: float) -> list[Coefficients]:
     """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter.
 
     `spare` is at least the forward share of any layer: the last stage need not recompute.
     """
-    o = planner.roomy
+    o = basis.roomy
     share = np.where(o.stages > 1, o.stages + spare, 1.0)
-    d, weight = o.data_parallel, planner.least_weight[o.stages - 1]
+    d, weight = o.data_parallel, basis.least_weight[o.stages - 1]
     exact = np.stack(
         [
             o.slots / share,
             2 * (o.stages - 1) * o.slots / share,
             o.slots.astype(np.float64),
-            2 * (d - 1) / d * planner.numerics.gradient_bytes * weight,
+            2 * (d - 1) / d * basis.numerics.gradient_bytes * weight,
             weight,
             np.zeros(len(d)),
         ],

@@ -29,7 +29,6 @@ from phaze.workload.workload import Mode
 
 def accounts(workload, devices=12):
     """Every third architecture, in settings with and without collectives and recomputation."""
-<<<<<<< HEAD
     table, network, numerics = varied_architectures(), load_network(), workload.numerics
     cluster = Cluster(devices, workload.global_batch(devices), network)
     capacity_bytes = float(hbm_capacity_bytes(table)[0])
@@ -42,16 +41,6 @@ def accounts(workload, devices=12):
             _, times = timed.exact(np.array([row]), lambda: 20.0)
             rates = Rates(one["link_bandwidth_bytes_per_s"], optimizer_s_per_parameter(one, numerics))
             yield Account(planner.best(times, rates), timed, row, cluster, numerics)
-=======
-    task = Task(workload, devices, load_network())
-    evaluator = Evaluator(task, varied_architectures())
-    rows = np.arange(0, len(evaluator.table), 3)
-    nothing = np.full(len(rows), np.inf)
-    for width, recompute in ((1, Recompute.NONE), (2, Recompute.FULL), (4, Recompute.NONE)):
-        setting = Setting(1, width, recompute if workload.mode is Mode.TRAINING else Recompute.NONE)
-        for row, plan in zip(rows, evaluator.plans(setting, rows, nothing, lambda: 20.0), strict=True):
-            yield Account(plan, evaluator.timed(setting), int(row), task.cluster, workload.numerics)
->>>>>>> main
 
 
 @pytest.mark.parametrize("mode", list(Mode))
