@@ -14,7 +14,7 @@ from phaze.hardware.architecture import Architecture
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
-EVALUATE_S = 300.0  # time for exact schedules of one architecture; seconds are the rule
+EVALUATE_S = 30.0  # time for exact schedules of one architecture; a second or two are the rule
 
 
 def explore(request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None) -> Answer:

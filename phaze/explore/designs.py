@@ -14,7 +14,6 @@ from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2, area_parts_mm2
-from phaze.hardware.derived import peak_flops_per_s
 from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
@@ -63,7 +62,7 @@ class DesignBuilder:
         best = min(fitting, key=lambda s: (fitting[s], s))
         least = min(b.lower_s for b in found.values())
         points = Points(len(evaluator.settings), len(fitting), least)
-        return self._design(architecture, evaluator, best, fitting[best], left_s), points
+        return self.design(architecture, evaluator, 0, best, fitting[best], left_s), points
 
     def _evaluate(self, evaluator: Evaluator, left_s: LeftS) -> dict[Setting, Interval]:
         """Settings in the order of what they promise, until none can be better."""
@@ -77,27 +76,28 @@ class DesignBuilder:
             best_s = min(best_s, found[setting].upper_s)
         return found
 
-    def at(self, architecture: Architecture, setting: Setting, known_s: float, left_s: LeftS) -> Design:
-        """The architecture under the best placement of one setting, known to reach an iteration time."""
-        return self._design(architecture, self._evaluator(architecture), setting, known_s, left_s)
-
     def _evaluator(self, architecture: Architecture) -> Evaluator:
         return Evaluator(self.task, to_table([architecture]), planners=self.planners)
 
-    def _design(
+    def design(
         self,
         architecture: Architecture,
         evaluator: Evaluator,
+        row: int,
         setting: Setting,
         known_s: float,
         left_s: LeftS,
     ) -> Design:
-        """The report of one architecture (row 0 of the evaluator's table)."""
-        table = evaluator.table
-        plan = evaluator.plans(setting, _ONE, np.array([known_s]), left_s)[0]
+        """The report of the architecture at `row` of the evaluator's table in one setting.
+
+        `known_s`: an iteration time known to be reached in it.
+        """
+        rows = np.array([row])
+        table = evaluator.table.take(rows)
+        plan = evaluator.plans(setting, rows, np.array([known_s]), left_s)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
-        account = Account(plan, evaluator.timed(setting), 0, self.task.cluster, self.task.workload.numerics)
+        account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
         return Design(
             id=architecture.name,
             architecture=dict(architecture.fields),
@@ -110,7 +110,7 @@ class DesignBuilder:
 
     def _result(self, evaluator: Evaluator, account: Account, left_s: LeftS) -> WorkloadResult:
         plan, cluster = account.plan, self.task.cluster
-        peak = float(peak_flops_per_s(evaluator.table)[0])
+        peak = float(evaluator.peak_flops_per_s[account.row])
         return WorkloadResult(
             iteration_time_s=plan.iteration_s,
             throughput_samples_per_s=cluster.global_batch / plan.iteration_s,

@@ -200,8 +200,12 @@ class Evaluator:
         """
         _, times = self.timed(setting).exact(rows, left_s)
         return [
-            self.planner(setting, float(self.capacity_bytes[row])).best(
-                times.take(np.array([i])), self.rates.take(np.array([row])), known_s[i] * (1 + 1e-9)
-            )
+            self._plan(setting, int(row), times.take(np.array([i])), float(known_s[i]))
             for i, row in enumerate(rows)
         ]
+
+    def _plan(self, setting: Setting, row: int, times: LayerTimes, known_s: float) -> Plan | None:
+        """The best plan of one architecture; what is known only saves work, it may come from better schedules."""
+        planner = self.planner(setting, float(self.capacity_bytes[row]))
+        rates = self.rates.take(np.array([row]))
+        return planner.best(times, rates, known_s * (1 + 1e-9)) or planner.best(times, rates)

@@ -31,7 +31,7 @@ from phaze.placement.plan import Plan
 FloatArray = NDArray[np.float64]
 NEXT_BEST = 5
 MHZ = 1e6
-REPORT_S = 30.0  # time for exact schedules of what is reported; they are almost always known already
+REPORT_S = 5.0  # time for exact schedules of each reported design; they are almost always known already
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,10 @@ class Exploration:
     def _design(self, outcome: Outcome, row: int) -> Design:
         throughput, setting = outcome.best_per_row()[row]
         known_s = self._request.task.cluster.global_batch / throughput
-        return self._builder.at(self._architecture(row), setting, known_s, Clock(REPORT_S).left)
+        architecture = self._architecture(row)
+        return self._builder.design(
+            architecture, self._evaluator, row, setting, known_s, Clock(REPORT_S).left
+        )
 
     def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
         best = outcome.best_per_row()
