@@ -16,7 +16,12 @@ from phaze.report import format as fmt
 _PARTS = 5  # of area and power that are named; the rest is one row
 _GAP = (0, 3)  # between tables side by side
 # Fields that are said only where they are unusual.
-_USUAL: Mapping[str, object] = {"n_dies": 1, "enabled_fraction": 1.0, "area_law": "silicon"}
+_USUAL: Mapping[str, object] = {
+    "n_dies": 1,
+    "enabled_fraction": 1.0,
+    "area_law": "silicon",
+    "tensor_cores_per_local_buffer": 1,
+}
 
 
 def plain_table(title: str, *columns: str) -> Table:
