@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from .batch import BatchGraph
+from .batch_graph import BatchGraph
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

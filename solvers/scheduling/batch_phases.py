@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch_graph import BatchGraph
 from .batch_upper import in_phases
-
-if TYPE_CHECKING:
-    from .batch import BatchGraph
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -42,6 +40,7 @@ class PhaseSpace:
     grown: tuple[Mapping[int, int], ...]
 
 
+@lru_cache(maxsize=512)
 def phase_space(graph: BatchGraph) -> PhaseSpace | None:
     """The closed sets of a graph, None where there are more than `MOST_SETS`."""
     before = [sum(1 << j for j in above) for above in graph.above]

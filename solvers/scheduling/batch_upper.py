@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .batch_graph import BatchGraph
 from .batch_lower import add_rows, sweep
-
-if TYPE_CHECKING:
-    from .batch import BatchGraph
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -1,0 +1,93 @@
+"""The operator graph that many architectures share, with what the batch solvers ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BatchGraph:
+    """Operators by position: the units each holds one core of, and (before, after) edges.
+
+    A core-parallel operator excludes every operator that needs a unit outside `unblocked`.
+    Raises ValueError where an edge points nowhere or the edges have a cycle.
+    """
+
+    units: tuple[tuple[str, ...], ...]
+    edges: tuple[tuple[int, int], ...]
+    unblocked: frozenset[str] = frozenset({"LINK"})
+
+    def __post_init__(self) -> None:
+        """Check positions and order once."""
+        for k, edge in enumerate(self.edges):
+            if not all(0 <= end < self.size for end in edge):
+                raise ValueError(f"edges[{k}]: {edge} names no operator; there are {self.size}")
+        if len(self.order) < self.size:
+            raise ValueError("edges: the precedence graph has a cycle")
+
+    @property
+    def size(self) -> int:
+        """Number of operators."""
+        return len(self.units)
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """Direct successors of every operator."""
+        found: list[set[int]] = [set() for _ in self.units]
+        for before, after in self.edges:
+            found[before].add(after)
+        return tuple(tuple(sorted(row)) for row in found)
+
+    @cached_property
+    def reverse(self) -> BatchGraph:
+        """The graph with every edge turned round."""
+        return BatchGraph(self.units, tuple((after, before) for before, after in self.edges), self.unblocked)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Positions, each after its predecessors."""
+        waiting = self.adjacency.sum(axis=0).astype(int).tolist()
+        order = [i for i, count in enumerate(waiting) if count == 0]
+        for i in order:
+            for j in self.successors[i]:
+                waiting[j] -= 1
+                if waiting[j] == 0:
+                    order.append(j)
+        return tuple(order)
+
+    @cached_property
+    def adjacency(self) -> FloatArray:
+        """(O, O): 1 where the column follows the row directly."""
+        matrix = np.zeros((self.size, self.size))
+        for i, row in enumerate(self.successors):
+            matrix[i, list(row)] = 1.0
+        return matrix
+
+    @cached_property
+    def below(self) -> tuple[list[int], ...]:
+        """Everything that follows each operator, directly or not."""
+        reach: list[set[int]] = [set() for _ in self.units]
+        for i in reversed(self.order):
+            for j in self.successors[i]:
+                reach[i] |= reach[j] | {j}
+        return tuple(sorted(row) for row in reach)
+
+    @cached_property
+    def above(self) -> tuple[list[int], ...]:
+        """Everything that precedes each operator, directly or not."""
+        return tuple([i for i in range(self.size) if j in self.below[i]] for j in range(self.size))
+
+    @cached_property
+    def core(self) -> NDArray[np.bool_]:
+        """(O,): whether the operator excludes core-parallel ones."""
+        return np.array([not self.unblocked.issuperset(row) for row in self.units], dtype=bool)
+
+    def users(self, unit: str) -> FloatArray:
+        """(O,): 1 where the operator holds a core of the unit."""
+        return np.array([float(unit in row) for row in self.units])
