@@ -119,7 +119,8 @@ def si_value(value: object, unit: str, where: str) -> float:
     if number is None or not math.isfinite(number):
         kind = _OF_FIELD.get(unit)
         examples = f" or with a unit, for example {kind.examples}" if kind else ""
-        raise InputError(f"{where}: {value!r} is not a quantity; give a plain number in {unit}{examples}")
+        measured = "" if unit == "1" else f" in {unit}"
+        raise InputError(f"{where}: {value!r} is not a quantity; give a plain number{measured}{examples}")
     return number
 
 

@@ -22,6 +22,7 @@ def command(
     global_batch: opt.GlobalBatch = None,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
+    bind: opt.Bind = None,
     network: opt.Network = "default",
     json: opt.Json = False,
 ) -> None:
@@ -36,7 +37,13 @@ def command(
     from phaze.report.compare import print_comparison
 
     task = make_task(
-        workload, mode=mode, attention=attention, devices=devices, global_batch=global_batch, network=network
+        workload,
+        mode=mode,
+        attention=attention,
+        devices=devices,
+        global_batch=global_batch,
+        network=network,
+        bind=bind or (),
     )
     chips = {name: find_architecture(name) for name in (*arch, *(more or ()))}
     rows: dict[str, Design | str] = {}

@@ -23,6 +23,7 @@ def command(
     recompute: Annotated[str | None, typer.Option(help="none or full (default: the best).")] = None,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
+    bind: opt.Bind = None,
     network: opt.Network = "default",
     json: opt.Json = False,
 ) -> None:
@@ -50,6 +51,7 @@ def command(
         devices=devices,
         global_batch=global_batch,
         network=network,
+        bind=bind or (),
         fixed=fixed,
     )
     document = evaluate_document(task, find_architecture(arch))

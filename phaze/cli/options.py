@@ -27,6 +27,9 @@ Clock = Annotated[str | None, typer.Option(help="Clock, for instance 1.2GHz (def
 TdpMargin = Annotated[float, typer.Option(min=0.0, help="TDP over peak power.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 TimeLimit = Annotated[str, typer.Option(help="Stop after this long, for instance 10s or 2min.")]
+Bind = Annotated[
+    list[str] | None, typer.Option(help="Sizes of an ONNX file's symbolic dimensions, NAME=SIZE,...")
+]
 Out = Annotated[Path | None, typer.Option(help="Run directory (default: ./results/WORKLOAD-UTCTIME).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue in a run directory that holds something.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result document to stdout and nothing else.")]

@@ -34,6 +34,7 @@ def command(
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
+    bind: opt.Bind = None,
     seed: opt.Seed = 0,
     out: opt.Out = None,
     resume: opt.Resume = False,
@@ -50,6 +51,7 @@ def command(
     from phaze.cli.output import choose, progress
     from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
     from phaze.explore.api import evaluate
+    from phaze.explore.feasible import rows_within
     from phaze.explore.metrics import metric
     from phaze.explore.space_evaluator import SpaceEvaluator, parameters
     from phaze.explore.sweep import Sampler, SweepPlan, sweep
@@ -57,12 +59,18 @@ def command(
 
     started = datetime.now(UTC)
     task = make_task(
-        workload, mode=mode, attention=attention, devices=devices, global_batch=global_batch, network=network
+        workload,
+        mode=mode,
+        attention=attention,
+        devices=devices,
+        global_batch=global_batch,
+        network=network,
+        bind=bind or (),
     )
     ranges = make_space(space, node, clock)
-    evaluator = SpaceEvaluator(
-        ranges, make_budgets(power, area, tdp_margin), partial(evaluate, task, tdp_margin=tdp_margin)
-    )
+    budgets = make_budgets(power, area, tdp_margin)
+    rows_within(ranges.table(), budgets, ranges.name)
+    evaluator = SpaceEvaluator(ranges, budgets, partial(evaluate, task, tdp_margin=tdp_margin))
     folder = run_folder(out, workload)
     plan = SweepPlan(
         parameters=parameters(ranges),

@@ -39,6 +39,7 @@ def make_task(
     devices: int,
     global_batch: int | None,
     network: str,
+    bind: Sequence[str] = (),
     fixed: FixedDegrees | None = None,
 ) -> Task:
     """A workload on a cluster."""
@@ -50,9 +51,26 @@ def make_task(
 
     kind = choose(Attention, attention, "--attention")
     loaded = load_workload(
-        one_workload(workloads), choose(Mode, mode, "--mode"), kind, global_batch=global_batch
+        one_workload(workloads),
+        choose(Mode, mode, "--mode"),
+        kind,
+        global_batch=global_batch,
+        bind=bindings(bind),
     )
     return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
+
+
+def bindings(texts: Sequence[str]) -> dict[str, int] | None:
+    """Sizes of an ONNX file's symbolic dimensions, from `seq=2048,image=224`."""
+    found = {}
+    for part in ",".join(texts).split(","):
+        if not part:
+            continue
+        name, _, size = (piece.strip() for piece in part.partition("="))
+        if not name or not size.isdigit() or int(size) < 1:
+            raise InputError(f"--bind {part!r} is not NAME=SIZE with a whole size, for instance seq=2048")
+        found[name] = int(size)
+    return found or None
 
 
 def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs: bool = False) -> Budgets:

@@ -13,7 +13,7 @@ from phaze.explore.progress import Clock
 from phaze.explore.request import ExploreRequest
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2
-from phaze.hardware.dvfs import fit_clock
+from phaze.hardware.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
@@ -39,7 +39,9 @@ def _chip(request: ExploreRequest, name: str, builder: DesignBuilder) -> Compari
     note = "at its own clock"
     if budgets.power_w is not None:
         clock = float(fit_clock(table, budgets.power_w, budgets.tdp_margin)[0])
-        note = f"at {clock / 1e9:.2f} GHz, the highest clock within {budgets.power_w:g} W"
+        held_back = clock < float(clock_limit_hz(table)[0])
+        reason = f"the highest clock within {budgets.power_w:g} W" if held_back else "its highest clock"
+        note = f"at {clock / 1e9:.2f} GHz, {reason}"
     if not np.isfinite(clock):
         return _row(request, published, None, f"does not fit {budgets.power_w:g} W at any sensible clock")
     chip = published.replace(published.name, clock_hz=clock, peak_clock_hz=clock)
@@ -57,7 +59,7 @@ def _expert(request: ExploreRequest, best: Design) -> Comparison | None:
         return None
     pipeline, tensor, _ = plan
     data = task.devices // (pipeline * tensor)
-    if data < 1:
+    if data < 1 or tensor not in task.widths:
         return None
     fixed = replace(FixedDegrees(), pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
     chip = Architecture(name="expert plan on the winner", fields=best.architecture)

@@ -151,7 +151,8 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
     )
     if not np.isfinite(demand):
         return InfeasibleError(
-            f"{name}: no placement of {task.workload.name} on {task.devices} devices has these degrees"
+            f"{name}: no placement of {task.workload.name} has these degrees; data x tensor x pipeline is at most "
+            f"{task.devices} devices, data at most the number of microbatches, pipeline at most that of layers"
         )
     levers = (
         "more --devices",

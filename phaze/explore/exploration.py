@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.errors import InfeasibleError, InputError, OutOfTimeError
+from phaze.errors import InputError, OutOfTimeError
 from phaze.explore.certified import CertifiedSearch, Outcome
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.feasible import rows_within
 from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Budgets, ExploreRequest, Objective
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.area import area_mm2
-from phaze.hardware.budgets import over_budget, shortfalls, smallest_demand, within_budget
 from phaze.hardware.dvfs import fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space import architecture_id
@@ -60,7 +60,7 @@ class Exploration:
 
     def answer(self) -> Answer:
         """Search, then describe what was found."""
-        feasible = self._feasible()
+        feasible = rows_within(self._table, self._request.budgets, self._request.space.name)
         outcome = CertifiedSearch(
             self._evaluator, self._tdp, self._area, feasible, self._clock, self._progress, self._request.gap
         ).run()
@@ -83,19 +83,6 @@ class Exploration:
             manifest=manifest(self._started, self._clock.elapsed_s, self._request.seed),
         )
         return Answer(document, self._columns(outcome))
-
-    def _feasible(self) -> NDArray[np.intp]:
-        budgets = self._request.budgets
-        limits = (budgets.power_w, budgets.area_mm2)
-        masks = over_budget(self._table, *limits, budgets.tdp_margin)
-        rows = np.flatnonzero(within_budget(masks))
-        if not len(rows):
-            demand = smallest_demand(self._table, *limits, budgets.tdp_margin)
-            raise InfeasibleError(
-                f"no architecture of space {self._request.space.name} keeps the budgets",
-                shortfalls(demand, *limits),
-            )
-        return rows
 
     # -- the objective -------------------------------------------------------------------------------------
 
@@ -203,9 +190,13 @@ class Exploration:
         settings = [best[row][1] for row in rows]
         table = self._table.take(rows)
         architectures = [from_table(table, i, "") for i in range(len(rows))]
+        throughput = np.array([best[row][0] for row in rows])
+        task = self._request.task
+        per_sample = self._evaluator.model_flops / task.cluster.global_batch
         columns: dict[str, NDArray[Any]] = {
             "id": np.array([self._architecture(row).name for row in rows]),
-            "throughput_samples_per_s": np.array([best[row][0] for row in rows]),
+            "throughput_samples_per_s": throughput,
+            "mfu": throughput * per_sample / (task.devices * self._evaluator.peak_flops_per_s[rows]),
             "tdp_w": self._tdp[rows],
             "area_mm2": self._area[rows],
             "microbatch_size": np.array([s.microbatch for s in settings]),

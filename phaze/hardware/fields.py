@@ -73,7 +73,8 @@ class Field(BaseModel):
             bounds = f"from {self.minimum:.10g}" + (
                 f" to {self.maximum:.10g}" if np.isfinite(self.maximum) else ""
             )
-            raise InputError(f"{where}: {value!r} is out of range; {self.name} takes {bounds} {self.unit}")
+            unit = "" if self.unit == "1" else f" {self.unit}"
+            raise InputError(f"{where}: {value!r} is out of range; {self.name} takes {bounds}{unit}")
         if self.kind is FieldKind.INTEGER:
             if number != round(number):
                 raise InputError(f"{where}: {value!r} is not a whole number")

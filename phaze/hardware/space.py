@@ -169,6 +169,8 @@ def _named(field: str, value: FieldValue | None) -> str:
     """A field that not every id shows, by name; sizes in binary units where they come out even."""
     if value is not None and field_table()[field].unit == "byte":
         return f"{field.removesuffix('_bytes')}={_binary(int(value))}"
+    if field == "clock_hz" and value is not None:
+        return f"{float(value) / 1e6:g}MHz"
     return f"{field}={value}"
 
 

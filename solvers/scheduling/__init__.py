@@ -1,6 +1,7 @@
 """Operators on cores: bounds, list schedules, exact methods, checker."""
 
-from .batch import BatchBounds, BatchGraph, batch_bounds, batch_critical_path
+from .batch import BatchBounds, batch_bounds, batch_critical_path
+from .batch_graph import BatchGraph
 from .checker import ScheduleError, check_schedule
 from .critical_path import CriticalPath, critical_path
 from .instance import InstanceError, read_instance

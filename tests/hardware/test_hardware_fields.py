@@ -77,7 +77,7 @@ def test_quantities(text, unit, value):
     ],
 )
 def test_bad_quantities_name_the_place_and_what_would_do(text, unit):
-    with pytest.raises(InputError, match=r"^here: .* is not a quantity; give a plain number in "):
+    with pytest.raises(InputError, match=r"^here: .* is not a quantity; give a plain number"):
         si_value(text, unit, "here")
 
 

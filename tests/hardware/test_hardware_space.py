@@ -186,7 +186,7 @@ def test_a_users_space_over_a_real_chip(tmp_path):
     assert space.size == 2
     assert space.architecture(1).value("tensor_cores") == 528
     assert space.architecture(1).value("node") == "N3"
-    assert space.architecture_id(0) == "tc528x32x16-vc132x128-gb50MiB-hbm3x5-clock_hz=1400000000.0"
+    assert space.architecture_id(0) == "tc528x32x16-vc132x128-gb50MiB-hbm3x5-1400MHz"
     with pytest.raises(InputError, match="no space is named 'defalt'; near: default"):
         load_space("defalt")
 

@@ -64,7 +64,9 @@ class Net:
             )
         if what == "add" and g.shape(other) == shape and other != x:
             return g.add(name, OpKind.ELEMENTWISE, [x, other], shape, function="add")
-        if what == "concat" and g.shape(other)[2:] == shape[2:] and other != x and shape[1] < 100:
+        # The same tensor twice in a concatenation is two copies where it crosses a cut: not this test's matter.
+        apart = not self.roots(x) & self.roots(other)
+        if what == "concat" and g.shape(other)[2:] == shape[2:] and apart and shape[1] < 100:
             self.pieces[name] = (x, other)
             return g.add(name, OpKind.VIEW, [x, other], (shape[0], shape[1] + g.shape(other)[1], *shape[2:]))
         return x
@@ -80,6 +82,11 @@ class Net:
         self.trained.append(name)
         window = {"kernel": (kernel,) * 2, "strides": (stride,) * 2, "pads": (1,) * 4, "dilations": (1, 1)}
         return self.g.add(name, OpKind.CONV, [x, weight], out, groups=groups, **window)
+
+    def roots(self, tensor):
+        """The tensors a joined one is made of."""
+        parts = [self.roots(piece) for piece in self.pieces.get(tensor, ())]
+        return set().union(*parts) if parts else {tensor}
 
     def keep(self, tensor, size):
         """A joined tensor lives in the tensors it joins."""

@@ -136,7 +136,9 @@ def test_symbolic_dimensions_need_a_value(tmp_path):
     nodes = [node("Gather", ["table", "ids"], ["y"])]
     ids = tensor("ids", "batch", "seq", kind=TensorProto.INT64)
     path = save(tmp_path, nodes, [ids], [weight("table", 100, 16)])
-    with pytest.raises(InputError, match="input 'ids' has symbolic dimensions that need a value: bind seq="):
+    with pytest.raises(
+        InputError, match="input 'ids' has symbolic dimensions that need a size: give --bind seq="
+    ):
         load_onnx(path)
     graph = load_onnx(path, {"seq": 12}).graph(2)
     assert graph.tensors["y"].shape == (2, 12, 16)

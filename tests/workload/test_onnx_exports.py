@@ -126,7 +126,7 @@ def test_gpt2_with_symbolic_batch_and_sequence(gpt2):
 
 def test_the_workload_binds_dimensions(gpt2):
     assert load_workload(str(gpt2), bind={"sequence": SEQUENCE}).parameter_count == PARAMETERS
-    with pytest.raises(InputError, match="symbolic dimensions that need a value: bind sequence="):
+    with pytest.raises(InputError, match="symbolic dimensions that need a size: give --bind sequence="):
         load_workload(str(gpt2))
     with pytest.raises(InputError, match="dimension 'batch' is the batch, which is not bound"):
         load_workload(str(gpt2), bind={"sequence": SEQUENCE, "batch": 2})

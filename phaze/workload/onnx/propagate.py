@@ -74,7 +74,7 @@ class Propagation:
         if unbound:
             wanted = ", ".join(f"{name}=..." for name in unbound)
             raise self._error(
-                f"input {value.name!r} has symbolic dimensions that need a value: bind {wanted}"
+                f"input {value.name!r} has symbolic dimensions that need a size: give --bind {wanted}"
             )
         bound = [self.bind[size] if isinstance(size, str) else size for size in sizes[1:]]
         code = value.type.tensor_type.elem_type
