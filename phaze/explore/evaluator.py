@@ -151,7 +151,7 @@ class Evaluator:
         `give_up_s` any more are let go without scheduling the rest.
         """
         timed = self.timed(setting)
-        times = timed.start(rows)
+        times = timed.start(rows, effort)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError, OutOfTimeError
-from phaze.explore.certified import CertifiedSearch, Outcome
+from phaze.explore.certified import FEW_STATES, CertifiedSearch, Outcome
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
@@ -32,7 +32,7 @@ from phaze.scheduling.passes import Effort
 FloatArray = NDArray[np.float64]
 NEXT_BEST = 5
 MHZ = 1e6
-REPORT_S = 5.0  # time for exact schedules of each reported design; they are almost always known already
+REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Exploration:
         self._evaluator = Evaluator(request.task, self._table)
         self._area = area_mm2(self._table)
         self._tdp = tdp_w(self._table, request.budgets.tdp_margin)
+        self._reporting = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
         self._builder = DesignBuilder(request.task, request.budgets.tdp_margin, self._evaluator.planners)
 
     def answer(self) -> Answer:
@@ -79,7 +80,7 @@ class Exploration:
             certificate=self._certificate(outcome, best),
             frontier=self._frontier(outcome),
             next_best=[self._design(outcome, row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=comparisons(self._request, best, self._builder),
+            comparison=comparisons(self._request, best, self._builder, self._reporting),
             manifest=manifest(self._started, self._clock.elapsed_s, self._request.seed),
         )
         return Answer(document, self._columns(outcome))
@@ -150,9 +151,7 @@ class Exploration:
         throughput, setting = outcome.best_per_row()[row]
         known_s = self._request.task.cluster.global_batch / throughput
         architecture = self._architecture(row)
-        return self._builder.design(
-            architecture, self._evaluator, row, setting, known_s, Effort(Clock(REPORT_S).left)
-        )
+        return self._builder.design(architecture, self._evaluator, row, setting, known_s, self._reporting)
 
     def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
         best = outcome.best_per_row()
@@ -163,7 +162,7 @@ class Exploration:
         points: dict[int, FrontierPoint] = {}
         for setting, members in by_setting.items():
             known_s = self._request.task.cluster.global_batch / np.array([best[row][0] for row in members])
-            plans = self._evaluator.plans(setting, np.array(members), known_s, Effort(Clock(REPORT_S).left))
+            plans = self._evaluator.plans(setting, np.array(members), known_s, self._reporting)
             for row, plan in zip(members, plans, strict=True):
                 if plan is not None:
                     points[row] = self._frontier_point(row, setting, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,14 +106,17 @@ class TimedChain:
 
         They are equal unless the exact solver ran out of the time or the states it may take.
         """
-        times = self.start(rows)
+        times = self.start(rows, effort)
         for which in self.open_passes(*times):
             self.narrow(which, rows, times, np.arange(len(rows)), effort)
         return times
 
-    def start(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
-        """Bounds to start exact scheduling from; for a few architectures the exact solver beats the batch."""
-        if len(rows) > FEW:
+    def start(self, rows: Rows, effort: Effort) -> tuple[LayerTimes, LayerTimes]:
+        """Bounds to start exact scheduling from; for a few architectures the exact solver beats the batch.
+
+        A search that may end early starts from the batch's schedules all the same: they may be the better ones.
+        """
+        if len(rows) > FEW or math.isfinite(effort.states):
             return self.bands(rows)
         shape = (len(rows), len(self.chain.layers))
         nothing = LayerTimes(np.zeros(shape), np.zeros(shape))
