@@ -1,7 +1,7 @@
 """The certified search: bound every point, look at the most promising first, stop when nothing can be better.
 
-Points fall at one of four stages, each tighter and dearer than the one before:
-  budget      over a budget (area and power are known without evaluating)
+Points over a budget are known without evaluating. The others fall at one of three stages, each tighter and
+dearer than the one before:
   roofline    model FLOPs at peak: not even a perfect placement could matter
   path        critical-path and work bounds per layer, and the least time a placement of them can take
   placement   schedule bounds and the exact stage partition of them
@@ -47,16 +47,17 @@ class Stage(IntEnum):
 
 @dataclass
 class Outcome:
-    """Everything a search found out; throughput in samples per second, per architecture row."""
+    """Everything a search found out; throughput in samples per second, per architecture row.
+
+    `open_bound` (len(feasible),): optimistic throughput of what is left undecided, 0 where all is settled.
+    """
 
     feasible: Rows
     over_budget_points: int
     pruned_by: dict[str, int] = field(default_factory=dict)
     evaluated: dict[tuple[int, Setting], float] = field(default_factory=dict)
     staircase: Staircase = field(default_factory=Staircase)
-    open_bound: FloatArray = field(
-        default_factory=lambda: np.zeros(0)
-    )  # of what is left, per feasible row; 0: settled
+    open_bound: FloatArray = field(default_factory=lambda: np.zeros(0))
     finished: bool = False
 
     def best_per_row(self) -> dict[int, tuple[float, Setting]]:
@@ -92,13 +93,12 @@ class CertifiedSearch:
         self._batch = float(evaluator.task.cluster.global_batch)
         over = (len(evaluator.table) - len(feasible)) * len(self._settings)
         self.outcome = Outcome(feasible, over)
-        # Optimistic throughput per (setting, feasible row); -inf once a point is settled.
+        # Optimistic throughput per (setting, feasible row); 0 where nothing fits in memory.
         self._bound = np.full((len(self._settings), len(feasible)), np.inf)
         self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
-        self._known = Staircase()  # throughput that some plan reaches, exact or not
-        self._reached: dict[
-            tuple[int, Setting], float
-        ] = {}  # by a plan that may not be the best of its point
+        # Throughput that some plan reaches: the best steps, and points whose best plan is not known yet.
+        self._known = Staircase()
+        self._reached: dict[tuple[int, Setting], float] = {}
         self._open: tuple[Rows, Rows] = (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         self._leading = 0
         self._roof: FloatArray = np.full(len(feasible), np.inf)
@@ -125,6 +125,9 @@ class CertifiedSearch:
         classes = np.array_split(order, min(CLASSES, len(order)))
         best = [c[np.argsort(-self._roof[c], kind="stable")[:SAMPLE]] for c in classes]
         sample = np.concatenate(best)
+        self._progress.update(
+            "starting", 0, len(self._settings), f"{len(self._rows)} architectures in budget"
+        )
         trial = np.stack([self._path_bound(k, sample) for k in range(len(self._settings))])
         wanted: dict[int, list[int]] = {}
         for columns in np.split(np.arange(len(sample)), np.cumsum([len(b) for b in best])[:-1]):
