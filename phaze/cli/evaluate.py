@@ -12,7 +12,9 @@ Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (defaul
 
 
 def command(
-    arch: Annotated[str, typer.Option("--arch", "-a", help="Built-in chip, YAML file or run directory.")],
+    arch: Annotated[
+        str, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
+    ],
     workload: opt.Workload,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,

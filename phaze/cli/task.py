@@ -101,16 +101,31 @@ def make_space(name: str, node: str | None, clock: str | None) -> DesignSpace:
 
 
 def find_architecture(name: str) -> Architecture:
-    """An architecture by name, YAML file or run directory (its winner)."""
+    """An architecture by name, YAML file, run directory (its winner) or RUN:ID (any design evaluated there)."""
     from phaze.hardware.architecture import load_architecture
 
-    folder = Path(name)
-    if not folder.is_dir():
-        return load_architecture(name)
-    winner = folder / "architecture.yaml"
-    if not winner.is_file():
-        raise InputError(f"no run at {name}: {winner} is missing")
-    return load_architecture(winner)
+    folder, colon, design = name.rpartition(":")
+    if colon and Path(folder).is_dir():
+        return _evaluated_design(Path(folder), design)
+    path = Path(name)
+    return load_architecture(path / "architecture.yaml" if path.is_dir() else name)
+
+
+def _evaluated_design(folder: Path, design: str) -> Architecture:
+    """The winner of a run with the fields of another of its designs."""
+    from difflib import get_close_matches
+
+    from phaze.hardware.architecture import load_architecture
+    from phaze.hardware.fields import field_table
+    from phaze.runs.directory import load_designs
+
+    rows = {str(row["id"]): row for row in load_designs(folder)}
+    if design not in rows:
+        near = get_close_matches(design, rows, n=3)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise InputError(f"{folder} has no evaluated design {design!r}{hint}")
+    fields = {name: value for name, value in rows[design].items() if name in field_table()}
+    return load_architecture(folder / "architecture.yaml").replace(design, **fields)
 
 
 def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:

@@ -139,13 +139,17 @@ class Exploration:
 
     # -- what is reported ------------------------------------------------------------------------------------
 
-    def _architecture(self, row: int) -> Architecture:
+    def _varied(self) -> list[str]:
+        """Fields in which rows of the table can differ."""
         varied = list(self._request.space.fields_varied)
         if self._request.space.hbm_capacities_bytes:
             varied.append("hbm_capacity_bytes")
         if self._request.budgets.dvfs:
             varied.append("clock_hz")
-        return from_table(self._table, row, architecture_id(self._table, row, varied))
+        return varied
+
+    def _architecture(self, row: int) -> Architecture:
+        return from_table(self._table, row, architecture_id(self._table, row, self._varied()))
 
     def _design(self, outcome: Outcome, row: int) -> Design:
         throughput, setting = outcome.best_per_row()[row]
@@ -202,7 +206,7 @@ class Exploration:
             "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
             "recompute": np.array([s.recompute.value for s in settings]),
         }
-        for name in self._request.space.fields_varied:
+        for name in self._varied():
             columns[name] = np.array([a.value(name) for a in architectures])
         return columns
 
