@@ -49,11 +49,9 @@ class Stage(IntEnum):
 class Outcome:
     """Everything a search found out; throughput in samples per second, per architecture row.
 
-    `open_bound` (len(feasible),): optimistic throughput of what is left undecided, 0 where all is settled.
+    `open_bound` (A,): optimistic throughput of what is left undecided, 0 where all is settled.
     """
 
-    feasible: Rows
-    over_budget_points: int
     pruned_by: dict[str, int] = field(default_factory=dict)
     evaluated: dict[tuple[int, Setting], float] = field(default_factory=dict)
     staircase: Staircase = field(default_factory=Staircase)
@@ -70,38 +68,35 @@ class Outcome:
 
 
 class CertifiedSearch:
-    """Runs the search over the feasible rows of one table."""
+    """Runs the search over the architectures of one evaluator's table, all of them within budget."""
 
     def __init__(
         self,
         evaluator: Evaluator,
         tdp_w: FloatArray,
         area_mm2: FloatArray,
-        feasible: Rows,
         clock: Clock,
         progress: Progress,
         gap: float = 0.0,
     ) -> None:
         self._evaluator = evaluator
-        self._tdp = tdp_w[feasible]
-        self._area = area_mm2[feasible]
-        self._rows = feasible
+        self._tdp = tdp_w
+        self._area = area_mm2
         self._clock = clock
         self._slack = 1.0 + gap  # a point that is better by less than this does not matter
         self._progress = progress
         self._settings = evaluator.settings
         self._batch = float(evaluator.task.cluster.global_batch)
-        over = (len(evaluator.table) - len(feasible)) * len(self._settings)
-        self.outcome = Outcome(feasible, over)
-        # Optimistic throughput per (setting, feasible row); 0 where nothing fits in memory.
-        self._bound = np.full((len(self._settings), len(feasible)), np.inf)
+        self.outcome = Outcome()
+        # Optimistic throughput per (setting, architecture); 0 where nothing fits in memory.
+        self._bound = np.full((len(self._settings), len(tdp_w)), np.inf)
         self._stage = np.full(self._bound.shape, Stage.ROOFLINE, dtype=np.int8)
         # Throughput that some plan reaches: the best steps, and points whose best plan is not known yet.
         self._known = Staircase()
         self._reached: dict[tuple[int, Setting], float] = {}
         self._open: tuple[Rows, Rows] = (np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp))
         self._leading = 0
-        self._roof: FloatArray = np.full(len(feasible), np.inf)
+        self._roof: FloatArray = np.full(len(tdp_w), np.inf)
 
     def run(self) -> Outcome:
         """Search until nothing can be better or time is over."""
@@ -115,7 +110,7 @@ class CertifiedSearch:
     # -- stages of bounding -------------------------------------------------------------------------------
 
     def _roofline(self) -> None:
-        peak = self._evaluator.sustained_flops_per_s[self._rows] * self._evaluator.task.cluster.devices
+        peak = self._evaluator.sustained_flops_per_s * self._evaluator.task.cluster.devices
         self._roof = self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING)
         self._bound[:] = self._roof
 
@@ -125,9 +120,7 @@ class CertifiedSearch:
         classes = np.array_split(order, min(CLASSES, len(order)))
         best = [c[np.argsort(-self._roof[c], kind="stable")[:SAMPLE]] for c in classes]
         sample = np.concatenate(best)
-        self._progress.update(
-            "starting", 0, len(self._settings), f"{len(self._rows)} architectures in budget"
-        )
+        self._progress.update("starting", 0, len(self._settings), f"{len(self._tdp)} architectures in budget")
         trial = np.stack([self._path_bound(k, sample) for k in range(len(self._settings))])
         wanted: dict[int, list[int]] = {}
         for columns in np.split(np.arange(len(sample)), np.cumsum([len(b) for b in best])[:-1]):
@@ -158,7 +151,7 @@ class CertifiedSearch:
 
     def _path_bound(self, k: int, at: Rows) -> FloatArray:
         setting = self._settings[k]
-        seconds = self._evaluator.quick_bound(setting, self._rows[at])
+        seconds = self._evaluator.quick_bound(setting, at)
         return self._batch / seconds * (1 + ROUNDING)
 
     def _refine(self) -> None:
@@ -200,12 +193,12 @@ class CertifiedSearch:
     def _tighten(self, k: int, at: Rows) -> None:
         """Schedule bounds and exact partition for a batch; where the bounds meet the points are evaluated."""
         setting = self._settings[k]
-        found = self._evaluator.bounds(setting, self._rows[at], self._give_up_s(at))
+        found = self._evaluator.bounds(setting, at, self._give_up_s(at))
         self._settle(k, at, found, Stage.PLACEMENT)
 
     def _evaluate(self, k: int, at: Rows, effort: Effort) -> None:
         """Exact schedules, as far as the effort allows, and exact partition for a batch."""
-        found = self._evaluator.exact(self._settings[k], self._rows[at], self._give_up_s(at), effort)
+        found = self._evaluator.exact(self._settings[k], at, self._give_up_s(at), effort)
         self._settle(k, at, found, Stage.SEARCHED)
 
     def _settle(self, k: int, at: Rows, found: PointBounds, stage: Stage) -> None:
@@ -217,11 +210,10 @@ class CertifiedSearch:
         again = np.where(self._stage[k, at] >= stage, Stage.EXHAUSTED, stage)
         self._stage[k, at] = np.where(met, Stage.EXACT, again)
         for i in np.flatnonzero(np.isfinite(found.upper_s)):
-            position, throughput = int(at[i]), self._batch / float(found.upper_s[i])
-            row = int(self._rows[position])
+            row, throughput = int(at[i]), self._batch / float(found.upper_s[i])
             reached = self.outcome.evaluated if met[i] else self._reached
             reached[row, self._settings[k]] = throughput
-            self._known.add(float(self._tdp[position]), throughput, (float(self._area[position]), row))
+            self._known.add(float(self._tdp[row]), throughput, (float(self._area[row]), row))
 
     def _give_up_s(self, at: Rows) -> FloatArray:
         """Iteration time above which a point is dominated by what is known."""
@@ -245,8 +237,7 @@ class CertifiedSearch:
         ):  # stopped early: what is reached counts, though it may not be the best of its point
             outcome.evaluated = {**self._reached, **outcome.evaluated}
         for row, (throughput, _) in outcome.best_per_row().items():
-            position = int(np.searchsorted(self._rows, row))
-            outcome.staircase.add(float(tdp[position]), throughput, (float(self._area[position]), row))
+            outcome.staircase.add(float(tdp[row]), throughput, (float(self._area[row]), row))
         optimistic = np.where(self._stage < Stage.EXACT, self._bound, 0.0).max(axis=0)
         outcome.open_bound = np.where(outcome.staircase.dominates(tdp, optimistic), 0.0, optimistic)
         outcome.finished = not bool((outcome.open_bound > 0).any())
@@ -257,7 +248,7 @@ class CertifiedSearch:
         fallen = np.ones(self._stage.shape, dtype=bool)
         number = {setting: k for k, setting in enumerate(self._settings)}
         for row, setting in self.outcome.evaluated:
-            fallen[number[setting], np.searchsorted(self._rows, row)] = False
+            fallen[number[setting], row] = False
         unfit = fallen & (self._stage == Stage.PATH) & (self._bound <= 0)
         open_ = fallen & undecided
         counts = {"memory": unfit, "open": open_}

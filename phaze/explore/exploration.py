@@ -52,7 +52,9 @@ class Exploration:
         self._clock = clock
         self._started = datetime.now(UTC)
         table = _with_memory_sizes(request.space.table(), request.space.hbm_capacities_bytes)
-        self._table = _slowed(table, request.budgets) if request.budgets.dvfs else table
+        table = _slowed(table, request.budgets) if request.budgets.dvfs else table
+        self._size = len(table)
+        self._table = table.take(rows_within(table, request.budgets, request.space.name))
         self._evaluator = Evaluator(request.task, self._table)
         self._area = area_mm2(self._table)
         self._tdp = tdp_w(self._table, request.budgets.tdp_margin)
@@ -61,9 +63,8 @@ class Exploration:
 
     def answer(self) -> Answer:
         """Search, then describe what was found."""
-        feasible = rows_within(self._table, self._request.budgets, self._request.space.name)
         outcome = CertifiedSearch(
-            self._evaluator, self._tdp, self._area, feasible, self._clock, self._progress, self._request.gap
+            self._evaluator, self._tdp, self._area, self._clock, self._progress, self._request.gap
         ).run()
         if not outcome.evaluated:
             if outcome.finished:
@@ -114,10 +115,9 @@ class Exploration:
         result = best.workloads[self._request.task.workload.name]
         value = self._value(result.throughput_samples_per_s, best.tdp_w)
         left = np.flatnonzero(outcome.open_bound > 0)
-        rows = outcome.feasible[left]
         open_values = (
             self._value(float(t), float(self._tdp[r]))
-            for t, r in zip(outcome.open_bound[left], rows, strict=True)
+            for t, r in zip(outcome.open_bound[left], left, strict=True)
         )
         upper = max([value, *open_values])
         settings = len(self._evaluator.settings)
@@ -129,9 +129,9 @@ class Exploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=scope(self._request.task),
-            space_size=len(self._table) * settings,
-            over_budget=outcome.over_budget_points,
-            pruned=len(outcome.feasible) * settings - evaluated,
+            space_size=self._size * settings,
+            over_budget=(self._size - len(self._table)) * settings,
+            pruned=len(self._table) * settings - evaluated,
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished,
