@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from small_cases import small_decoder
 
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.spec import load_workload
 
 SMALL = """
 schema_version: 1
@@ -18,31 +18,6 @@ axes:
   - {fields: [global_buffer_bytes], values: [16MiB, 64MiB]}
   - fields: [hbm_generation, hbm_stacks]
     values: [[HBM2e, 4], [HBM3, 6]]
-"""
-
-# Two layers of a small decoder: everything the large ones have, in milliseconds.
-TINY = """
-schema_version: 1
-name: tiny
-family: decoder
-source: {all: made up for tests}
-dimensions:
-  layers: 6
-  hidden: 512
-  heads: 8
-  ffn_hidden: 2048
-  vocabulary: 8000
-  max_positions: 256
-  activation: gelu_tanh
-  norm: layer
-  norm_place: pre
-  bias: true
-  positions: learned
-  tied_embeddings: true
-sequence_length: 256
-global_batch: 12
-precision: bf16
-optimizer: adam
 """
 
 
@@ -61,10 +36,4 @@ def network():
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    return load_workload(str(tiny_path(tmp_path_factory)))
-
-
-def tiny_path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("workloads") / "tiny.yaml"
-    path.write_text(TINY)
-    return path
+    return small_decoder(tmp_path_factory.mktemp("workloads"))
