@@ -108,7 +108,11 @@ def find_architecture(name: str) -> Architecture:
     if colon and Path(folder).is_dir():
         return _evaluated_design(Path(folder), design)
     path = Path(name)
-    return load_architecture(path / "architecture.yaml" if path.is_dir() else name)
+    if not path.is_dir():
+        return load_architecture(name)
+    if not (path / "architecture.yaml").is_file():
+        raise InputError(f"no run at {path}: architecture.yaml is missing")
+    return load_architecture(path / "architecture.yaml")
 
 
 def _evaluated_design(folder: Path, design: str) -> Architecture:
