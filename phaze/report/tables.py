@@ -31,6 +31,7 @@ def answer(document: ResultDocument) -> str:
     best, certificate = document.best, document.certificate
     names = ", ".join(best.workloads)
     devices = next(iter(best.workloads.values())).devices
+    plural = "" if devices == 1 else "s"
     figures = "; ".join(
         f"{fmt.number(r.throughput_samples_per_s)} samples/s at {fmt.percent(r.mfu)} MFU"
         + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
@@ -42,7 +43,7 @@ def answer(document: ResultDocument) -> str:
     else:
         by = ""
     return (
-        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} devices{by} is "
+        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} device{plural}{by} is "
         f"[bold]{escape(best.id)}[/bold]: {figures}, with {fmt.number(best.area_mm2)} mm2 and "
         f"{fmt.number(best.tdp_w)} W; {_proof(certificate)}."
     )
