@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from phaze.cli import options as opt
-
-if TYPE_CHECKING:
-    from phaze.solvers.scheduling import Operator
 
 app = typer.Typer(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
@@ -50,13 +47,13 @@ def schedule(
         "parallel": list(result.parallel),
         "cores": {name: list(cores) for name, cores in result.cores.items()},
     }
-    latencies = {operator.id: operator for operator in problem.operators}
+    units = {operator.id: operator.units for operator in problem.operators}
     rows = [
         {
             "operator": name,
-            "units": "+".join(latencies[name].units),
+            "units": "+".join(units[name]),
             "start_s": start,
-            "end_s": start + _duration(latencies[name], whole=name in result.parallel),
+            "end_s": result.ends_s[name],
             "cores": "all" if name in result.parallel else " ".join(result.cores[name]),
         }
         for name, start in sorted(result.starts_s.items(), key=lambda item: item[1])
@@ -86,12 +83,6 @@ def placement(file: File, json: opt.Json = False) -> None:
         {"stage": i, "layers": _span(s.layers), "devices": s.devices} for i, s in enumerate(result.stages)
     ]
     _show(document, rows, json=json)
-
-
-def _duration(operator: Operator, *, whole: bool) -> float:
-    """How long an operator runs in its mode, s."""
-    parallel = operator.parallel_latency_s
-    return parallel if whole and parallel is not None else operator.latency_s
 
 
 def _span(layers: Sequence[int]) -> str:

@@ -5,7 +5,8 @@ from .batch_graph import BatchGraph
 from .checker import ScheduleError, check_schedule
 from .critical_path import CriticalPath, critical_path
 from .instance import InstanceError, read_instance
-from .problem import Operator, ProblemError, ScheduleProblem
+from .operators import Mode, Operator
+from .problem import ProblemError, ScheduleProblem
 from .result import Method, ScheduleResult, Status
 from .solve import schedule
 
@@ -15,6 +16,7 @@ __all__ = [
     "CriticalPath",
     "InstanceError",
     "Method",
+    "Mode",
     "Operator",
     "ProblemError",
     "ScheduleError",

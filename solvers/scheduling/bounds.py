@@ -1,13 +1,14 @@
 """Lower bounds on the makespan, and what an incumbent forces.
 
-With an incumbent U, an operator whose single-core latency does not fit between its head and tail below U must
-run core-parallel in any better schedule. Such operators exclude everything on blocked units, so they are
-serial
-among themselves and against the rest; both facts tighten heads and tails, which forces further operators.
+With an incumbent U, a mode whose latency does not fit between head and tail of its operator below U is struck
+out: no better schedule uses it. An operator left with modes that take the whole chip is forced. Forced operators
+exclude everything on blocked units, so they are serial among themselves and against the rest; both facts
+tighten heads and tails, which strikes out further modes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf
@@ -28,15 +29,14 @@ class Bounds:
     """What holds in every schedule shorter than the incumbent; times in seconds, one entry per operator.
 
     `lower_s` bounds any schedule (it never exceeds the incumbent). `heads` and `tails` are the least time
-    before the start and after the end. `core_tails` is the longest path behind an operator that counts only
-    free-mode
-    operators on blocked units; `forced_s` is the serial time of the forced ones, which adds to it.
+    before the start and after the end; `latency` is inf for modes that are struck out. `core_tails` is the
+    longest path behind an operator that counts only operators on blocked units that are not forced;
+    `forced_s` is the serial time of the forced ones, which adds to it.
     `work` (rows: weightings of the units) is the least normalised core time of each operator.
     """
 
     lower_s: float
-    single: tuple[float, ...]
-    parallel: tuple[float, ...]
+    latency: tuple[tuple[float, ...], ...]
     heads: tuple[float, ...]
     tails: tuple[float, ...]
     core_tails: tuple[float, ...]
@@ -46,19 +46,19 @@ class Bounds:
 
 
 def critical_path_s(ix: IndexedProblem) -> float:
-    """Longest path with every operator in its faster mode, s."""
+    """Longest path with every operator in its fastest mode, s."""
     tails = ix.tails(ix.shortest)
     return max((ix.shortest[i] + tails[i] for i in range(ix.size)), default=0.0)
 
 
 def lower_bounds(ix: IndexedProblem, upper_s: float) -> Bounds:
     """Tightest of the cheap bounds, given a schedule of length `upper_s`."""
-    single, parallel = list(ix.single), list(ix.parallel)
+    latency = [list(row) for row in ix.latency]
     above, below = _matrix(ix.ancestors, ix.size), _matrix(ix.descendants, ix.size)
     relaxed = _Relaxations(above, below, _weights(ix))
     for _ in range(ROUNDS):
-        found = _round(ix, single, parallel, relaxed, upper_s)
-        if found.lower_s >= upper_s or not _force(ix, found, single, parallel, upper_s):
+        found = _round(ix, latency, relaxed, upper_s)
+        if found.lower_s >= upper_s or not _strike(ix, found, latency, upper_s):
             break
     return found
 
@@ -73,11 +73,14 @@ class _Relaxations:
 
 
 def _round(
-    ix: IndexedProblem, single: list[float], parallel: list[float], relaxed: _Relaxations, upper_s: float
+    ix: IndexedProblem, latency: Sequence[Sequence[float]], relaxed: _Relaxations, upper_s: float
 ) -> Bounds:
-    forced = tuple(parallel[i] if single[i] == inf else 0.0 for i in range(ix.size))
-    shortest = tuple(map(min, single, parallel))
-    work = _work(ix, single, parallel, relaxed.weights)
+    shortest = tuple(map(min, latency))
+    forced = tuple(
+        least if all(whole or value == inf for whole, value in zip(wholes, row, strict=True)) else 0.0
+        for least, wholes, row in zip(shortest, ix.whole, latency, strict=True)
+    )
+    work = _work(ix, latency, relaxed.weights)
     heads = _sweep(ix, shortest, (work @ relaxed.above.T).max(axis=0).tolist(), forward=True)
     tails = _sweep(ix, shortest, (work @ relaxed.below.T).max(axis=0).tolist(), forward=False)
     plain = tuple(0.0 if forced[i] or not ix.core[i] else shortest[i] for i in range(ix.size))
@@ -88,8 +91,7 @@ def _round(
     lower = max(max(through, default=0.0), core_path, total)
     return Bounds(
         lower_s=min(lower, upper_s),
-        single=tuple(single),
-        parallel=tuple(parallel),
+        latency=tuple(map(tuple, latency)),
         heads=tuple(heads),
         tails=tuple(tails),
         core_tails=tuple(core_tails),
@@ -99,28 +101,24 @@ def _round(
     )
 
 
-def _force(
-    ix: IndexedProblem, found: Bounds, single: list[float], parallel: list[float], upper_s: float
-) -> bool:
-    """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was
-    struck."""
+def _strike(ix: IndexedProblem, found: Bounds, latency: list[list[float]], upper_s: float) -> bool:
+    """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was."""
     changed = False
     total = found.work.sum(axis=1)
-    whole = found.weights[:, list(ix.blocked_units)].any(axis=1)
     serial = sum(found.forced_s)
-    shortest = tuple(map(min, single, parallel))
-    core_heads = _core_heads(ix, found, shortest)
-    for i in range(ix.size):
-        if single[i] == inf or parallel[i] == inf:
-            continue
+    core_heads = _core_heads(ix, found, tuple(map(min, latency)))
+    for i, row in enumerate(latency):
         around = found.heads[i] + found.tails[i]
-        core_around = core_heads[i] + found.core_tails[i] + serial
-        if single[i] + max(around, core_around) >= upper_s:
-            single[i] = inf
-            changed = True
-        elif parallel[i] + max(around, float((total - found.work[:, i])[whole].max(initial=0.0))) >= upper_s:
-            parallel[i] = inf
-            changed = True
+        beside = core_heads[i] + found.core_tails[i] + serial if ix.core[i] and not found.forced_s[i] else 0.0
+        for m, value in enumerate(row):
+            if value == inf or row.count(inf) == len(row) - 1:
+                continue
+            path = around if ix.whole[i][m] else max(around, beside)
+            share = found.weights @ np.array(ix.modes[i][m].demand, dtype=np.float64)
+            crowd = float((total - found.work[:, i] + value * share).max(initial=0.0))
+            if max(value + path, crowd) >= upper_s:
+                row[m] = inf
+                changed = True
     return changed
 
 
@@ -150,23 +148,21 @@ def _sweep(
     return times
 
 
-def _work(ix: IndexedProblem, single: list[float], parallel: list[float], weights: Matrix) -> Matrix:
-    """Least core time of every operator under each weighting: a core-parallel one takes all of the chip."""
-    work = np.zeros((len(weights), ix.size))
-    blocked = list(ix.blocked_units)
-    whole = (weights[:, blocked] * np.array(ix.capacity, dtype=np.float64)[blocked]).sum(axis=1)
-    for i in range(ix.size):
-        alone = weights[:, list(ix.units[i])].sum(axis=1) * single[i] if single[i] < inf else inf
-        every = whole * parallel[i] if parallel[i] < inf else inf
-        work[:, i] = np.minimum(alone, every)
+def _work(ix: IndexedProblem, latency: Sequence[Sequence[float]], weights: Matrix) -> Matrix:
+    """Least weighted demand times duration of every operator, s: one row per weighting."""
+    work = np.empty((len(weights), ix.size))
+    for i, row in enumerate(latency):
+        alive = [m for m, value in enumerate(row) if value < inf]
+        demand = np.array([ix.modes[i][m].demand for m in alive], dtype=np.float64)
+        work[:, i] = (weights @ demand.T * [row[m] for m in alive]).min(axis=1)
     return work
 
 
 def _weights(ix: IndexedProblem) -> Matrix:
-    """Weightings of the units, per core: each unit alone, and mixtures of the blocked ones.
+    """Weightings of the resources, such that all of the chip weighs 1: each alone, and mixtures.
 
-    Any mixture with total weight 1 over blocked units is a valid relaxation; the rows are those that
-    were seen to matter: pure, half and half, three to one.
+    Any mixture with total weight 1 is a valid relaxation; the rows are those that were seen to matter: pure,
+    and of the blocked units half and half, three to one.
     """
     rows = [{u: 1.0} for u in range(len(ix.capacity))]
     used = sorted({u for row in ix.units for u in row} & set(ix.blocked_units))

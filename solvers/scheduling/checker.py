@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from .problem import Operator, ScheduleProblem
+from .operators import Mode, Operator
+from .problem import ScheduleProblem
 from .result import ScheduleResult
 
 TOLERANCE = 1e-9
@@ -17,13 +18,14 @@ class ScheduleError(AssertionError):
 
 
 def check_schedule(problem: ScheduleProblem, result: ScheduleResult) -> None:
-    """Verify precedence, latencies, core capacity, blocking, pairing and the reported makespan.
+    """Verify precedence, latencies, cores, blocking, pairing, bandwidth and the reported makespan.
 
     Raises ScheduleError that names the rule and the operators.
     """
     _check_names(problem, result)
     slack = TOLERANCE * result.makespan_s
-    spans = _spans(problem, result)
+    modes = _modes(problem, result)
+    spans = _spans(result, modes, slack)
     if min((start for start, _ in spans.values()), default=0.0) < 0:
         raise ScheduleError("an operator starts before time zero")
     last = max((end for _, end in spans.values()), default=0.0)
@@ -37,42 +39,68 @@ def check_schedule(problem: ScheduleProblem, result: ScheduleResult) -> None:
         if spans[after][0] < spans[before][1] - slack:
             raise ScheduleError(f"{after!r} starts before its predecessor {before!r} ends")
     for operator in problem.operators:
-        _check_cores(problem, operator, result)
+        _check_cores(problem, operator, modes[operator.id], result.cores[operator.id])
+    _check_bandwidth(problem, modes, spans, slack)
     _check_exclusion(problem, result, spans, slack)
 
 
 def _check_names(problem: ScheduleProblem, result: ScheduleResult) -> None:
     ids = {operator.id for operator in problem.operators}
-    if set(result.starts_s) != ids or set(result.cores) != ids or not set(result.parallel) <= ids:
+    if any(set(keyed) != ids for keyed in (result.starts_s, result.ends_s, result.modes, result.cores)):
         raise ScheduleError("the schedule does not name exactly the operators of the problem")
 
 
-def _spans(problem: ScheduleProblem, result: ScheduleResult) -> dict[str, tuple[float, float]]:
-    """Start and end of every operator, with the duration of its mode."""
-    parallel = set(result.parallel)
-    spans = {}
+def _modes(problem: ScheduleProblem, result: ScheduleResult) -> dict[str, Mode]:
+    """The mode of every operator; `parallel` names exactly those that are core-parallel."""
+    modes = {}
     for operator in problem.operators:
-        duration = operator.parallel_latency_s if operator.id in parallel else operator.latency_s
-        if duration is None:
-            raise ScheduleError(f"{operator.id!r} cannot run core-parallel")
-        start = result.starts_s[operator.id]
-        spans[operator.id] = (start, start + duration)
+        position = result.modes[operator.id]
+        if not 0 <= position < len(operator.modes):
+            raise ScheduleError(f"{operator.id!r} has no mode {position}")
+        modes[operator.id] = operator.modes[position]
+    if set(result.parallel) != {name for name, mode in modes.items() if mode.cores is None}:
+        raise ScheduleError("`parallel` does not list exactly the operators in a core-parallel mode")
+    return modes
+
+
+def _spans(result: ScheduleResult, modes: Mapping[str, Mode], slack: float) -> dict[str, tuple[float, float]]:
+    """Start and end of every operator, with the duration of its mode."""
+    spans = {name: (start, start + modes[name].latency_s) for name, start in result.starts_s.items()}
+    for name, (_, end) in spans.items():
+        if abs(result.ends_s[name] - end) > slack:
+            raise ScheduleError(f"{name!r} ends at {end}, reported as {result.ends_s[name]}")
     return spans
 
 
-def _check_cores(problem: ScheduleProblem, operator: Operator, result: ScheduleResult) -> None:
-    """A single operator holds one existing core of each of its units, and of one pair where pairing rules."""
-    if operator.id in result.parallel:
+def _check_cores(problem: ScheduleProblem, operator: Operator, mode: Mode, held: tuple[str, ...]) -> None:
+    """As many different existing cores of each unit as the mode says, and one pair where pairing rules."""
+    if mode.cores is None:
         return
-    numbers: dict[str, int] = {}
-    for name in result.cores[operator.id]:
-        unit = next((u for u in problem.capacity if name.startswith(u) and name[len(u) :].isdecimal()), "")
-        numbers[unit] = int(name[len(unit) :] or -1) if unit else -1
-    wrong = len(result.cores[operator.id]) != len(operator.units) or set(numbers) != set(operator.units)
-    if wrong or any(not 0 <= number < problem.capacity[unit] for unit, number in numbers.items()):
-        raise ScheduleError(f"{operator.id!r} holds {result.cores[operator.id]}, not one core of each unit")
+    numbers: dict[str, set[int]] = {unit: set() for unit in operator.units}
+    for name in held:
+        unit = next((u for u in operator.units if name.startswith(u) and name[len(u) :].isdecimal()), "")
+        if not unit or int(name[len(unit) :]) >= problem.capacity[unit]:
+            raise ScheduleError(f"{operator.id!r} holds {name!r}, which is no core of its units")
+        numbers[unit].add(int(name[len(unit) :]))
+    wrong = len(held) != mode.cores * len(operator.units)
+    if wrong or any(len(cores) != mode.cores for cores in numbers.values()):
+        raise ScheduleError(f"{operator.id!r} holds {held}, not {mode.cores} of each unit")
     if problem.pairing and {"TC", "VC"} <= set(numbers) and numbers["TC"] != numbers["VC"]:
-        raise ScheduleError(f"{operator.id!r} holds {result.cores[operator.id]}, which are not one pair")
+        raise ScheduleError(f"{operator.id!r} holds {held}, which are not one pair")
+
+
+def _check_bandwidth(
+    problem: ScheduleProblem,
+    modes: Mapping[str, Mode],
+    spans: Mapping[str, tuple[float, float]],
+    slack: float,
+) -> None:
+    """At no start do the operators that run draw more than the shared bandwidth."""
+    for moment, _ in spans.values():
+        running = [name for name, (start, end) in spans.items() if start <= moment < end - slack]
+        drawn = sum(modes[name].bandwidth for name in running)
+        if drawn > (problem.bandwidth or 0.0) * (1.0 + TOLERANCE):
+            raise ScheduleError(f"{', '.join(map(repr, running))} together draw {drawn} of the bandwidth")
 
 
 def _check_exclusion(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from .indexed import Core, IndexedProblem, index_problem
+from .indexed import Core, IndexedMode, IndexedProblem, index_problem
 from .plan import Plan, choose_cores, replay
 from .problem import ScheduleProblem
 
@@ -63,60 +63,72 @@ def _conflicts(ix: IndexedProblem, early: Sequence[float], unit: int) -> int:
 
 
 def incumbent(ix: IndexedProblem, enough_s: float, deadline: float) -> tuple[Plan, int]:
-    """Best of a few list schedules, improved by flipping modes; and the number of schedules tried.
+    """Best of a few list schedules, improved by changing modes; and the number of schedules tried.
 
     Least slack first is longest tail first. Stops at a makespan of `enough_s` or at the deadline
     (`monotonic`).
     """
     tails = ix.tails(ix.shortest)
     priority = [tails[i] + ix.shortest[i] for i in range(ix.size)]
-    fastest = [ix.parallel[i] < ix.single[i] for i in range(ix.size)]
-    best = list_schedule(ix, fastest, priority)
+    best = list_schedule(ix, [0] * ix.size, priority)
     tried = 1
-    if best.makespan_s <= enough_s or not any(fastest):
+    if best.makespan_s <= enough_s or all(len(row) == 1 for row in ix.modes):
         return best, tried
-    for parallel in ([False] * ix.size, _slack_modes(ix, tails)):
+    for modes in (_least_work(ix), _slack_modes(ix, tails)):
         for drain in (False, True):
             best = min(
-                best, list_schedule(ix, parallel, priority, drain=drain), key=lambda plan: plan.makespan_s
+                best, list_schedule(ix, modes, priority, drain=drain), key=lambda plan: plan.makespan_s
             )
             tried += 1
     improved = True
     while improved and best.makespan_s > enough_s and monotonic() < deadline:
         improved = False
-        for i in range(ix.size):
-            if ix.parallel[i] < ix.single[i]:
-                plan = _flip(ix, best, i, priority)
+        for i, m in [(i, m) for i, row in enumerate(ix.modes) for m in range(len(row))]:
+            if m != best.modes[i]:
+                plan = _changed(ix, best, i, m, priority)
                 tried += 2
                 if plan.makespan_s < best.makespan_s:
                     best, improved = plan, True
     return best, tried
 
 
-def _flip(ix: IndexedProblem, plan: Plan, i: int, priority: Sequence[float]) -> Plan:
+def _changed(ix: IndexedProblem, plan: Plan, i: int, mode: int, priority: Sequence[float]) -> Plan:
     """The better list schedule with the mode of one operator changed."""
-    modes = list(plan.parallel)
-    modes[i] = not modes[i]
+    modes = list(plan.modes)
+    modes[i] = mode
     eager = list_schedule(ix, modes, priority)
     patient = list_schedule(ix, modes, priority, drain=True)
     return eager if eager.makespan_s <= patient.makespan_s else patient
 
 
-def _slack_modes(ix: IndexedProblem, tails: Sequence[float]) -> list[bool]:
-    """Core-parallel only where a single core would make the operator critical."""
+def _least_work(ix: IndexedProblem) -> list[int]:
+    """The mode of every operator that takes least of the chip, all resources weighed alike."""
+    return [min((_share(ix, mode), m) for m, mode in enumerate(row))[1] for row in ix.modes]
+
+
+def _share(ix: IndexedProblem, mode: IndexedMode) -> float:
+    """Duration times the shares of the resources that a mode holds, s."""
+    return mode.latency_s * sum(held / count for held, count in zip(mode.demand, ix.capacity, strict=True))
+
+
+def _slack_modes(ix: IndexedProblem, tails: Sequence[float]) -> list[int]:
+    """Of the modes that do not make an operator critical, the one that takes least of the chip."""
     early = _asap(ix)
     length = max((early[i] + ix.shortest[i] + tails[i] for i in range(ix.size)), default=0.0)
-    return [
-        ix.parallel[i] < ix.single[i] and early[i] + ix.single[i] + tails[i] > length for i in range(ix.size)
-    ]
+    chosen = []
+    for i, row in enumerate(ix.modes):
+        fitting = [m for m in range(len(row)) if m == 0 or early[i] + row[m].latency_s + tails[i] <= length]
+        chosen.append(min((_share(ix, row[m]), m) for m in fitting)[1])
+    return chosen
 
 
 def list_schedule(
-    ix: IndexedProblem, parallel: Sequence[bool], priority: Sequence[float], *, drain: bool = False
+    ix: IndexedProblem, modes: Sequence[int], priority: Sequence[float], *, drain: bool = False
 ) -> Plan:
     """Parallel schedule generation: at every event start what fits, highest priority first.
 
-    With `drain`, a core-parallel operator that has to wait keeps later ones from starting before it.
+    With `drain`, an operator in a mode that takes the whole chip and has to wait keeps later ones from
+    starting before it.
     """
     ranked = sorted(range(ix.size), key=lambda i: (-priority[i], i))
     waiting = [mask.bit_count() for mask in ix.preds]
@@ -126,36 +138,42 @@ def list_schedule(
     cores: list[tuple[Core, ...]] = [()] * ix.size
     sequence: list[int] = []
     rank = {i: k for k, i in enumerate(ranked)}
-    now, blocking, core_running = 0.0, False, 0
+    now, blocking, core_running, left_over = 0.0, False, 0, ix.capacity[-1]
+    whole = [row[m] for row, m in zip(ix.whole, modes, strict=True)]
+    draw = [row[m].demand[-1] if ix.problem.bandwidth else 0 for row, m in zip(ix.modes, modes, strict=True)]
     while ready or running:
         held_back = False
         left = []
         for i in ready:
             fits: tuple[Core, ...] | None = None
-            if ix.core[i] and (blocking or held_back or (parallel[i] and core_running)):
-                held_back |= drain and parallel[i]
-            elif parallel[i]:
+            if draw[i] > left_over:
+                pass
+            elif ix.core[i] and (blocking or held_back or (whole[i] and core_running)):
+                held_back |= drain and whole[i]
+            elif whole[i]:
                 fits, blocking = (), True
             else:
-                fits = choose_cores(ix, i, busy)
+                fits = choose_cores(ix, i, modes[i], busy)
             if fits is None:
                 left.append(i)
                 continue
             cores[i] = fits
             busy.update(fits)
             core_running += ix.core[i]
-            running.append((now + (ix.parallel[i] if parallel[i] else ix.single[i]), i))
+            left_over -= draw[i]
+            running.append((now + ix.latency[i][modes[i]], i))
             sequence.append(i)
         now = min(end for end, _ in running)
         ready = left
         for _, i in [entry for entry in running if entry[0] <= now]:
             busy.difference_update(cores[i])
             core_running -= ix.core[i]
-            blocking &= not parallel[i]
+            blocking &= not whole[i]
+            left_over += draw[i]
             for j in ix.succs[i]:
                 waiting[j] -= 1
                 if waiting[j] == 0:
                     ready.append(j)
         running = [entry for entry in running if entry[0] > now]
         ready.sort(key=rank.__getitem__)
-    return replay(ix, sequence, parallel, cores)
+    return replay(ix, sequence, modes, cores)

@@ -142,13 +142,13 @@ def _plan(ix: IndexedProblem, last: State) -> Plan:
         history.append(state)
         state = state.parent
     starts, ends = [0] * ix.size, [0] * ix.size
-    parallel = [False] * ix.size
+    modes = [0] * ix.size
     cores: list[tuple[Core, ...]] = [()] * ix.size
     sequence: list[int] = []
     for earlier, later in zip(reversed(history), list(reversed(history))[1:], strict=False):
-        for end, i, whole, held in later.steps:
-            starts[i], ends[i], parallel[i], cores[i] = earlier.now, end, whole, held
+        for end, i, mode, held in later.steps:
+            starts[i], ends[i], modes[i], cores[i] = earlier.now, end, mode, held
             sequence.append(i)
     if ix.pair is None:
-        cores = list(assign_cores(ix, starts, ends, parallel))
-    return replay(ix, sequence, parallel, cores)
+        cores = list(assign_cores(ix, starts, ends, modes))
+    return replay(ix, sequence, modes, cores)

@@ -1,14 +1,13 @@
 """PHAZE's mixed-integer formulation in Pyomo, solved by HiGHS, made strong.
 
-Variables: start t, mode y (1: core-parallel), order x of the pairs that can conflict; makespan T. Core
-limits are
-added only where a solution overflows them; symmetric cores are counted, not named, except where pairs matter.
-Times are in units of the incumbent's makespan.
+Variables: start t, choice y of a mode, order x of the pairs that can conflict; makespan T. Limits of cores and
+bandwidth are added only where a solution overflows them; symmetric cores are counted, not named, except where
+pairs matter. Times are in units of the incumbent's makespan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import inf
 from time import monotonic
@@ -60,8 +59,8 @@ def _solve(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, deadline: float
                 outcome.lower_s = outcome.plan.makespan_s
             return
         outcome.work["core_limits"] += len(crowded)
-        for group in crowded:
-            model.limit(group)
+        for resource, group in crowded:
+            model.limit(resource, group)
 
 
 class OrderModel:
@@ -72,8 +71,8 @@ class OrderModel:
         import pyomo.environ as pyo
 
         self.pyo, self.ix, self.unit = pyo, ix, upper_s
-        self.single = [value / upper_s for value in bounds.single]
-        self.parallel = [value / upper_s for value in bounds.parallel]
+        self.latency = [[value / upper_s for value in row] for row in bounds.latency]
+        self.alive = [[m for m, value in enumerate(row) if value < inf] for row in self.latency]
         self.heads = [value / upper_s for value in bounds.heads]
         self.tails = [value / upper_s for value in bounds.tails]
         self.pairs = [pair for pair in combinations(range(ix.size), 2) if self._may_conflict(*pair)]
@@ -89,29 +88,39 @@ class OrderModel:
         ix = self.ix
         if (ix.ancestors[i] | ix.descendants[i]) >> j & 1 or not ix.units[i] or not ix.units[j]:
             return False
-        share = not set(ix.units[i]).isdisjoint(ix.units[j])
-        return share or (ix.core[i] and ix.core[j] and min(self.parallel[i], self.parallel[j]) < inf)
+        whole = any(ix.whole[k][m] for k in (i, j) for m in self.alive[k])
+        return self._overflow(i, j, max) or (ix.core[i] and ix.core[j] and whole)
+
+    def _overflow(self, i: int, j: int, pick: Callable[[Iterator[int]], int]) -> bool:
+        """Whether two operators, in modes of largest (smallest) demand, share a resource that could be short."""
+        ix = self.ix
+        shared = set(ix.units[i]) & set(ix.units[j]) | set(range(len(ix.unit_names), len(ix.capacity)))
+        held = [[pick(ix.modes[k][m].demand[u] for m in self.alive[k]) for k in (i, j)] for u in shared]
+        if pick is max:
+            return any(min(pair) > 0 for pair in held)
+        return any(sum(pair) > ix.capacity[u] for u, pair in zip(shared, held, strict=True))
 
     def _variables(self, lower: float) -> Pyomo:
         pyo, ix = self.pyo, self.ix
         model = pyo.ConcreteModel()
         model.makespan = pyo.Var(bounds=(lower, 1.0))
         model.start = pyo.Var(range(ix.size), bounds=lambda _, i: (self.heads[i], max(self.heads[i], 1.0)))
-        model.whole = pyo.Var(range(ix.size), domain=pyo.Binary)
+        choices = [(i, m) for i, row in enumerate(self.alive) for m in row]
+        model.mode = pyo.Var(choices, domain=pyo.Binary)
         arcs = [*self.pairs, *((j, i) for i, j in self.pairs)]
         model.before = pyo.Var(arcs, domain=pyo.Binary)
         model.rows = pyo.ConstraintList()
         model.goal = pyo.Objective(expr=model.makespan)
-        for i in range(ix.size):
-            if self.parallel[i] == inf or self.single[i] == inf:
-                model.whole[i].fix(int(self.single[i] == inf))
+        for i, row in enumerate(self.alive):
+            model.rows.add(sum(model.mode[i, m] for m in row) == 1)
         return model
 
     def _duration(self, i: int) -> Pyomo:
-        one, every = self.single[i], self.parallel[i]
-        if inf in {one, every}:
-            return min(one, every)
-        return one + (every - one) * self.model.whole[i]
+        return sum(self.latency[i][m] * self.model.mode[i, m] for m in self.alive[i])
+
+    def _whole(self, i: int) -> Pyomo:
+        """1 where the operator takes the whole chip."""
+        return sum(self.model.mode[i, m] for m in self.alive[i] if self.ix.whole[i][m])
 
     def _paths(self) -> None:
         """Precedence, and the makespan behind every operator's tail."""
@@ -134,29 +143,26 @@ class OrderModel:
                 model.rows.add(
                     model.start[a] + self._duration(a) <= model.start[b] + slack * (1 - model.before[a, b])
                 )
-                shortest = [min(self.single[k], self.parallel[k]) for k in (a, b)]
+                shortest = [min(self.latency[k]) for k in (a, b)]
                 if self.heads[a] + sum(shortest) + self.tails[b] > 1.0 + TOLERANCE:
                     model.before[a, b].fix(0)
             model.rows.add(model.before[i, j] + model.before[j, i] <= 1)
             ordered = model.before[i, j] + model.before[j, i]
             if ix.core[i] and ix.core[j]:
-                model.rows.add(model.whole[i] <= ordered)
-                model.rows.add(model.whole[j] <= ordered)
-            if any(ix.capacity[u] == 1 for u in set(ix.units[i]) & set(ix.units[j])):
+                model.rows.add(self._whole(i) <= ordered)
+                model.rows.add(self._whole(j) <= ordered)
+            if self._overflow(i, j, min):
                 model.rows.add(ordered >= 1)
 
     def _work(self, bounds: Bounds) -> None:
         """The core time of every weighting of the units fits below the makespan, modes included."""
         model, ix = self.model, self.ix
         for row in bounds.weights:
-            whole = sum(row[u] * ix.capacity[u] for u in ix.blocked_units)
-            terms = []
-            for i in range(ix.size):
-                alone = float(sum(row[u] for u in ix.units[i]))
-                if self.single[i] < inf:
-                    terms.append(alone * self.single[i] * (1 - model.whole[i]))
-                if self.parallel[i] < inf:
-                    terms.append(whole * self.parallel[i] * model.whole[i])
+            terms = [
+                float(row @ ix.modes[i][m].demand) * self.latency[i][m] * model.mode[i, m]
+                for i, alive in enumerate(self.alive)
+                for m in alive
+            ]
             model.rows.add(sum(terms) <= model.makespan)
 
     def _named_cores(self) -> None:
@@ -168,7 +174,7 @@ class OrderModel:
         for i in range(ix.size):
             for u in ix.units[i]:
                 total = sum(model.holds[i, u, k] for k in range(ix.capacity[u]))
-                model.rows.add(total == 1 - model.whole[i])
+                model.rows.add(total == 1 - self._whole(i))
             self._pair(i)
         for i, j in self.pairs:
             ordered = model.before[i, j] + model.before[j, i]
@@ -185,11 +191,24 @@ class OrderModel:
             held = [self.model.holds[i, u, k] for u in (tensor, vector) if k < self.ix.capacity[u]]
             self.model.rows.add(held[0] == (held[1] if len(held) == 2 else 0))
 
-    def limit(self, group: tuple[int, ...]) -> None:
-        """Of a group that overflows a unit, some two are ordered or one is core-parallel."""
+    def limit(self, resource: int, group: tuple[tuple[int, int], ...]) -> None:
+        """Of operators that overflow a resource in their modes, some two are ordered or one takes less.
+
+        Where one takes more, or is in another mode of no less, the same holds.
+        """
         model = self.model
-        orders = sum(model.before[i, j] + model.before[j, i] for i, j in combinations(group, 2))
-        model.rows.add(orders + sum(model.whole[i] for i in group) >= 1)
+        orders = sum(
+            model.before[i, j] + model.before[j, i]
+            for (i, _), (j, _) in combinations(group, 2)
+            if (i, j) in model.before
+        )
+        less = sum(
+            model.mode[i, n]
+            for i, m in group
+            for n in self.alive[i]
+            if self.ix.modes[i][n].demand[resource] < self.ix.modes[i][m].demand[resource]
+        )
+        model.rows.add(orders + less >= 1)
 
     def solve(self, time_limit_s: float) -> tuple[Plan | None, float]:
         """The replayed solution (cores only where named), None without one; and the proven bound, s."""
@@ -211,7 +230,7 @@ class OrderModel:
 
     def _plan(self) -> Plan:
         ix, model = self.ix, self.model
-        whole = [round(model.whole[i].value or 0.0) == 1 for i in range(ix.size)]
+        modes = [max((model.mode[i, m].value or 0.0, m) for m in row)[1] for i, row in enumerate(self.alive)]
         cores: list[tuple[Core, ...]] = [()] * ix.size
         if ix.pair is not None:
             held = [key for key, var in model.holds.items() if round(var.value or 0.0) == 1]
@@ -219,20 +238,20 @@ class OrderModel:
         before = [0] * ix.size
         for (i, j), var in model.before.items():
             before[j] |= (round(var.value or 0.0) == 1) << i
-        return _ordered(ix, whole, cores, [own | more for own, more in zip(ix.preds, before, strict=True)])
+        return _ordered(ix, modes, cores, [own | more for own, more in zip(ix.preds, before, strict=True)])
 
 
-def _ordered(ix: IndexedProblem, whole: list[bool], cores: list[tuple[Core, ...]], before: list[int]) -> Plan:
+def _ordered(ix: IndexedProblem, modes: list[int], cores: list[tuple[Core, ...]], before: list[int]) -> Plan:
     """Everything as early as a full set of precedences (masks) allows."""
     starts, ends, done = [0.0] * ix.size, [0.0] * ix.size, 0
     left = list(ix.order)
     while left:
         i = next(i for i in left if not before[i] & ~done)
         starts[i] = max((ends[j] for j in range(ix.size) if before[i] >> j & 1), default=0.0)
-        ends[i] = starts[i] + (ix.parallel[i] if whole[i] else ix.single[i])
+        ends[i] = starts[i] + ix.latency[i][modes[i]]
         done |= 1 << i
         left.remove(i)
-    return Plan(max(ends), tuple(starts), tuple(whole), tuple(cores))
+    return Plan(max(ends), tuple(starts), tuple(modes), tuple(cores))
 
 
 def _topological(ix: IndexedProblem, sequence: list[int]) -> list[int]:
@@ -246,27 +265,49 @@ def _topological(ix: IndexedProblem, sequence: list[int]) -> list[int]:
     return placed
 
 
-def _crowded(ix: IndexedProblem, plan: Plan) -> Iterator[tuple[int, ...]]:
-    """Groups, one more than there are cores of a unit, of single operators that run at one moment."""
-    ends = [start + _latency(ix, plan, i) for i, start in enumerate(plan.starts)]
+def _crowded(ix: IndexedProblem, plan: Plan) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+    """Resource and a least group of (operator, mode) that overflows it at one moment, each group once.
+
+    Operators that take the whole chip are ordered against all others already.
+    """
+    ends = _ends(ix, plan)
     seen = set()
-    for u, count in enumerate(ix.capacity):
-        users = [i for i in range(ix.size) if u in ix.units[i] and not plan.parallel[i]]
+    for u in range(len(ix.capacity)):
+        held = [ix.modes[i][m].demand[u] for i, m in enumerate(plan.modes)]
+        users = [i for i in range(ix.size) if held[i] and not ix.whole[i][plan.modes[i]]]
         for moment in sorted({plan.starts[i] for i in users}):
             running = [i for i in users if plan.starts[i] <= moment < ends[i]]
-            for group in combinations(running, count + 1):
-                if group not in seen:
-                    seen.add(group)
-                    yield group
+            for group in _covers(running, held, ix.capacity[u]):
+                if (u, group) not in seen:
+                    seen.add((u, group))
+                    yield u, tuple((i, plan.modes[i]) for i in group)
 
 
-def _latency(ix: IndexedProblem, plan: Plan, i: int) -> float:
-    return ix.parallel[i] if plan.parallel[i] else ix.single[i]
+def _covers(running: list[int], held: list[int], capacity: int) -> Iterator[tuple[int, ...]]:
+    """Least groups whose demand exceeds the capacity: every one of equal demands, else the largest first."""
+    if sum(held[i] for i in running) <= capacity:
+        return
+    if len({held[i] for i in running}) == 1:
+        yield from combinations(running, capacity // held[running[0]] + 1)
+        return
+    group, total = [], 0
+    for i in sorted(running, key=lambda i: (-held[i], i)):
+        group.append(i)
+        total += held[i]
+        if total > capacity:
+            break
+    yield tuple(sorted(group))
+
+
+def _ends(ix: IndexedProblem, plan: Plan) -> list[float]:
+    return [
+        start + ix.latency[i][m] for i, (start, m) in enumerate(zip(plan.starts, plan.modes, strict=True))
+    ]
 
 
 def _with_cores(ix: IndexedProblem, plan: Plan) -> Plan:
     """The plan with cores by name, as early as they allow."""
-    ends = [start + _latency(ix, plan, i) for i, start in enumerate(plan.starts)]
-    cores = plan.cores if ix.pair is not None else assign_cores(ix, plan.starts, ends, plan.parallel)
+    ends = _ends(ix, plan)
+    cores = plan.cores if ix.pair is not None else assign_cores(ix, plan.starts, ends, plan.modes)
     sequence = sorted(range(ix.size), key=lambda i: (plan.starts[i], ends[i]))
-    return replay(ix, _topological(ix, sequence), plan.parallel, cores)
+    return replay(ix, _topological(ix, sequence), plan.modes, cores)

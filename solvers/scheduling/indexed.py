@@ -1,34 +1,48 @@
-"""A problem in numbers: positions instead of names, bit masks instead of sets."""
+"""A problem in numbers: positions instead of names, bit masks instead of sets, demands instead of cores."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from typing import NamedTuple
 
+from .operators import Mode, Operator
 from .problem import ScheduleProblem
 
 Core = tuple[int, int]
 """Unit position and core number."""
+
+PARTS = 1 << 40
+"""Whole parts of the shared bandwidth. Draws are rounded down, so that three thirds make one; 1000 concurrent
+operators may together exceed the bandwidth by 1e-9 of it, which the checker allows."""
+
+
+class IndexedMode(NamedTuple):
+    """A way to run an operator: duration (s), demand of every resource, position among `Operator.modes`."""
+
+    latency_s: float
+    demand: tuple[int, ...]
+    position: int
 
 
 @dataclass(frozen=True)
 class IndexedProblem:
     """What the solvers read.
 
-    `parallel[i]` is inf where core-parallel is impossible or not faster (a single operator holds less for
-    no longer). Operators that can take no time hold nothing: `units[i]` is empty and `single[i]` 0.
+    Resources are the units and then, where there is a shared bandwidth, its parts. A core-parallel mode
+    demands all of every blocked unit, and is then `whole`. `modes[i]` leaves out what another mode of the
+    operator beats (no longer, no demand larger); an operator that can take no time has one mode without
+    demands.
     `core[i]` says whether operator i excludes core-parallel operators. `pair` holds the positions of TC and
     VC where counting cores is not enough, else None.
     """
 
     problem: ScheduleProblem
-    unit_names: tuple[str, ...]
     capacity: tuple[int, ...]
     blocked_units: tuple[int, ...]
-    single: tuple[float, ...]
-    parallel: tuple[float, ...]
     units: tuple[tuple[int, ...], ...]
+    modes: tuple[tuple[IndexedMode, ...], ...]
     core: tuple[bool, ...]
     preds: tuple[int, ...]
     pair: tuple[int, int] | None
@@ -36,7 +50,7 @@ class IndexedProblem:
     @property
     def size(self) -> int:
         """Number of operators."""
-        return len(self.single)
+        return len(self.modes)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -48,10 +62,30 @@ class IndexedProblem:
         """Direct successors."""
         return self.problem.successors
 
+    @property
+    def unit_names(self) -> tuple[str, ...]:
+        """Names of the units, in the order of the resources."""
+        return tuple(self.problem.capacity)
+
+    @cached_property
+    def whole(self) -> tuple[tuple[bool, ...], ...]:
+        """Per operator and mode: whether it leaves no core to any operator that needs a blocked unit."""
+        return tuple(
+            tuple(
+                core and all(mode.demand[u] == self.capacity[u] for u in self.blocked_units) for mode in row
+            )
+            for core, row in zip(self.core, self.modes, strict=True)
+        )
+
+    @cached_property
+    def latency(self) -> tuple[tuple[float, ...], ...]:
+        """Duration of every operator in every mode, s."""
+        return tuple(tuple(mode.latency_s for mode in row) for row in self.modes)
+
     @cached_property
     def shortest(self) -> tuple[float, ...]:
-        """The smaller of both durations, s."""
-        return tuple(map(min, self.single, self.parallel))
+        """Duration in the fastest mode, s."""
+        return tuple(min(row) for row in self.latency)
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
@@ -72,7 +106,7 @@ class IndexedProblem:
                 masks[i] |= masks[j] | 1 << j
         return tuple(masks)
 
-    def tails(self, duration: tuple[float, ...]) -> list[float]:
+    def tails(self, duration: Sequence[float]) -> list[float]:
         """Longest time from the end of every operator to the end of the schedule, s."""
         tails = [0.0] * self.size
         for i in reversed(self.order):
@@ -86,31 +120,64 @@ def index_problem(problem: ScheduleProblem) -> IndexedProblem:
     names = tuple(problem.capacity)
     position = {name: u for u, name in enumerate(names)}
     blocked = tuple(u for u, name in enumerate(names) if name not in problem.unblocked)
-    single, parallel, units = [], [], []
+    parts = () if problem.bandwidth is None else (PARTS,)
+    capacity = (*problem.capacity.values(), *parts)
+    units, modes = [], []
     for operator in problem.operators:
-        one, every = operator.latency_s, operator.parallel_latency_s
-        every = inf if every is None or every >= one else every
-        free = min(one, every) == 0.0
-        single.append(0.0 if free else one)
-        parallel.append(inf if free else every)
-        units.append(() if free else tuple(position[unit] for unit in operator.units))
-    preds = [0] * len(single)
+        needed = tuple(position[unit] for unit in operator.units)
+        rows = _modes(problem, operator, needed, capacity, blocked)
+        free = rows[0].latency_s == 0.0
+        units.append(() if free else needed)
+        modes.append((IndexedMode(0.0, (0,) * len(capacity), rows[0].position),) if free else rows)
+    preds = [0] * len(modes)
     for i, row in enumerate(problem.successors):
         for j in row:
             preds[j] |= 1 << i
-    held = set(blocked)
     return IndexedProblem(
         problem=problem,
-        unit_names=names,
-        capacity=tuple(problem.capacity.values()),
+        capacity=capacity,
         blocked_units=blocked,
-        single=tuple(single),
-        parallel=tuple(parallel),
         units=tuple(units),
-        core=tuple(not held.isdisjoint(row) for row in units),
+        modes=tuple(modes),
+        core=tuple(not set(blocked).isdisjoint(row) for row in units),
         preds=tuple(preds),
         pair=_pair(problem, position),
     )
+
+
+def _modes(
+    problem: ScheduleProblem,
+    operator: Operator,
+    needed: tuple[int, ...],
+    capacity: tuple[int, ...],
+    blocked: tuple[int, ...],
+) -> tuple[IndexedMode, ...]:
+    """Modes that no other one beats, fastest first, then least demand."""
+    rows = sorted(
+        IndexedMode(mode.latency_s, _demand(problem, mode, needed, capacity, blocked), k)
+        for k, mode in enumerate(operator.modes)
+    )
+    kept: list[IndexedMode] = []
+    for row in rows:
+        if not any(all(a <= b for a, b in zip(other.demand, row.demand, strict=True)) for other in kept):
+            kept.append(row)
+    return tuple(kept)
+
+
+def _demand(
+    problem: ScheduleProblem,
+    mode: Mode,
+    needed: tuple[int, ...],
+    capacity: tuple[int, ...],
+    blocked: tuple[int, ...],
+) -> tuple[int, ...]:
+    """What a mode holds of every resource."""
+    held = [0] * len(capacity)
+    for u in blocked if mode.cores is None else needed:
+        held[u] = capacity[u] if mode.cores is None else mode.cores
+    if problem.bandwidth:
+        held[-1] = int(mode.bandwidth / problem.bandwidth * PARTS)
+    return tuple(held)
 
 
 def _pair(problem: ScheduleProblem, position: dict[str, int]) -> tuple[int, int] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .problem import Operator, ProblemError, ScheduleProblem
+from .operators import Operator
+from .problem import ProblemError, ScheduleProblem
 
 FORMAT = "dse-schedule/1"
 _UNITS = {"TC": ("TC",), "VC": ("VC",), "TC+VC": ("TC", "VC")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 
 from .indexed import Core, IndexedProblem
@@ -11,56 +12,87 @@ from .indexed import Core, IndexedProblem
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Start (s), mode and held cores of every operator, and the makespan (s).
+    """Start (s), mode (position in `IndexedProblem.modes`) and held cores of every operator; makespan (s).
 
-    `cores` is empty for core-parallel operators, which hold every core of the blocked units, and for
-    operators that take no time.
+    `cores` is empty for operators in a mode that takes the whole chip, and for those that take no time.
     """
 
     makespan_s: float
     starts: tuple[float, ...]
-    parallel: tuple[bool, ...]
+    modes: tuple[int, ...]
     cores: tuple[tuple[Core, ...], ...]
 
 
 def replay(
-    ix: IndexedProblem, sequence: Iterable[int], parallel: Sequence[bool], cores: Sequence[tuple[Core, ...]]
+    ix: IndexedProblem, sequence: Iterable[int], modes: Sequence[int], cores: Sequence[tuple[Core, ...]]
 ) -> Plan:
-    """Start every operator of a (topological) sequence as early as its predecessors and cores allow."""
+    """Start every operator of a (topological) sequence as early as its predecessors and cores allow.
+
+    Where a bandwidth is shared, no operator starts before one that precedes it in the sequence.
+    """
     starts, ends = [0.0] * ix.size, [0.0] * ix.size
     free: dict[Core, float] = {}
     blocked_until = last_core_end = 0.0
     ready = [0.0] * ix.size
+    draws = Draws(ix)
     for i in sequence:
+        whole = ix.whole[i][modes[i]]
         start = max([ready[i], *(free.get(core, 0.0) for core in cores[i])])
         if ix.core[i]:
-            start = max(start, last_core_end if parallel[i] else blocked_until)
-        end = start + (ix.parallel[i] if parallel[i] else ix.single[i])
+            start = max(start, last_core_end if whole else blocked_until)
+        start = draws.earliest(i, modes[i], start)
+        end = start + ix.latency[i][modes[i]]
         for core in cores[i]:
             free[core] = end
         if ix.core[i]:
             last_core_end = max(last_core_end, end)
-            if parallel[i]:
+            if whole:
                 blocked_until = end
         starts[i], ends[i] = start, end
         for j in ix.succs[i]:
             ready[j] = max(ready[j], end)
-    return Plan(max(ends, default=0.0), tuple(starts), tuple(parallel), tuple(cores))
+    return Plan(max(ends, default=0.0), tuple(starts), tuple(modes), tuple(cores))
 
 
-def choose_cores(ix: IndexedProblem, i: int, busy: set[Core]) -> tuple[Core, ...] | None:
-    """Free cores for a single operator, None if it must wait.
+class Draws:
+    """Bandwidth drawn over time by operators that start in order."""
+
+    def __init__(self, ix: IndexedProblem) -> None:
+        """Nothing is drawn; without a shared bandwidth nothing ever waits."""
+        self._ix = ix
+        self._shared = ix.problem.bandwidth is not None
+        self._running: list[tuple[float, int]] = []
+        self._last = 0.0
+
+    def earliest(self, i: int, mode: int, ready_s: float) -> float:
+        """First moment from `ready_s` on with enough bandwidth left for an operator; it starts then."""
+        if not self._shared:
+            return ready_s
+        latency_s, demand, _ = self._ix.modes[i][mode]
+        start = max(ready_s, self._last)
+        self._running = [(end, draw) for end, draw in self._running if end > start]
+        while sum(draw for _, draw in self._running) + demand[-1] > self._ix.capacity[-1]:
+            start = min(end for end, _ in self._running)
+            self._running = [(end, draw) for end, draw in self._running if end > start]
+        self._running.append((start + latency_s, demand[-1]))
+        self._last = start
+        return start
+
+
+def choose_cores(ix: IndexedProblem, i: int, mode: int, busy: set[Core]) -> tuple[Core, ...] | None:
+    """Free cores for an operator in a mode that leaves some to others, None if it must wait.
 
     Where pairs matter, plain operators prefer cores that leave complete pairs free.
     """
     if ix.pair is not None:
         return next(iter(core_choices(ix, i, busy)), None)
-    chosen = []
+    chosen: list[Core] = []
     for u in ix.units[i]:
-        number = next((k for k in range(ix.capacity[u]) if (u, k) not in busy), None)
-        if number is None:
+        count = ix.modes[i][mode].demand[u]
+        free = list(islice((k for k in range(ix.capacity[u]) if (u, k) not in busy), count))
+        if len(free) < count:
             return None
-        chosen.append((u, number))
+        chosen.extend((u, k) for k in free)
     return tuple(chosen)
 
 
@@ -89,16 +121,20 @@ def core_choices(ix: IndexedProblem, i: int, busy: set[Core]) -> list[tuple[Core
 
 
 def assign_cores(
-    ix: IndexedProblem, starts: Sequence[float], ends: Sequence[float], parallel: Sequence[bool]
+    ix: IndexedProblem, starts: Sequence[float], ends: Sequence[float], modes: Sequence[int]
 ) -> tuple[tuple[Core, ...], ...]:
     """Lowest free cores for a schedule that respects the core counts (where pairs do not matter)."""
     cores: list[tuple[Core, ...]] = [()] * ix.size
-    free_at: list[list[float]] = [[-inf] * min(count, ix.size) for count in ix.capacity]
+    most = [sum(u in row for row in ix.units) for u in range(len(ix.unit_names))]
+    widest = [max((m.demand[u] for row in ix.modes for m in row), default=0) for u in range(len(most))]
+    free_at = [[-inf] * min(ix.capacity[u], most[u] * widest[u]) for u in range(len(most))]
     for i in sorted(range(ix.size), key=lambda i: (starts[i], ends[i])):
-        held = []
-        for u in () if parallel[i] else ix.units[i]:
-            number = next(k for k, end in enumerate(free_at[u]) if end <= starts[i])
-            free_at[u][number] = ends[i]
-            held.append((u, number))
+        held: list[Core] = []
+        for u in () if ix.whole[i][modes[i]] else ix.units[i]:
+            free = (k for k, end in enumerate(free_at[u]) if end <= starts[i])
+            numbers = list(islice(free, ix.modes[i][modes[i]].demand[u]))
+            for number in numbers:
+                free_at[u][number] = ends[i]
+            held.extend((u, number) for number in numbers)
         cores[i] = tuple(held)
     return tuple(cores)

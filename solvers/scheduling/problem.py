@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-LATENCIES_S = (1e-100, 1e100)
-"""Smallest and largest latency but zero: sums, quotients and ticks of such numbers neither overflow nor vanish."""
+from .operators import Mode, Operator
+
+QUANTITIES = (1e-100, 1e100)
+"""Smallest and largest latency (s) or bandwidth but zero: sums, quotients and ticks neither overflow nor vanish."""
 
 
 class ProblemError(ValueError):
@@ -20,29 +22,14 @@ class ProblemError(ValueError):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One indivisible piece of work.
-
-    `units` are the unit types of which it holds one core each, such as ("TC",), ("TC", "VC") or ("LINK",);
-    `latency_s` is its duration on those, `parallel_latency_s` the one spread over all cores
-    (None: it cannot run core-parallel).
-    """
-
-    id: str
-    units: tuple[str, ...]
-    latency_s: float
-    parallel_latency_s: float | None = None
-
-
 @dataclass(frozen=True)
 class ScheduleProblem:
     """A precedence graph of operators and the number of cores of every unit type.
 
     `edges` are (before, after) pairs of operator ids. A core-parallel operator excludes every operator that
     needs a unit outside `unblocked`. With `pairing`, TC k and VC k belong together for k below both counts
-    and
-    a ("TC", "VC") operator must hold both cores of one such pair.
+    and a ("TC", "VC") operator must hold both cores of one such pair. `bandwidth` is what concurrent operators
+    may draw together (None: no mode draws any).
 
     Raises ProblemError (a ValueError) that names the offending place.
     """
@@ -52,10 +39,13 @@ class ScheduleProblem:
     capacity: Mapping[str, int]
     pairing: bool = False
     unblocked: frozenset[str] = field(default=frozenset())
+    bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         """Check everything once, so that no solver has to."""
         self._check_capacity()
+        if self.bandwidth is not None:
+            check_quantity(self.bandwidth, "bandwidth")
         self._check_operators()
         self._check_edges()
         if len(self.topological_order) < len(self.operators):
@@ -106,13 +96,36 @@ class ScheduleProblem:
                 raise ProblemError(f"{path}.id", f"{operator.id!r} is used twice")
             seen.add(operator.id)
             self._check_units(operator.units, path)
-            _check_latency(operator.latency_s, f"{path}.latency_s")
-            if operator.parallel_latency_s is not None:
-                _check_latency(operator.parallel_latency_s, f"{path}.parallel_latency_s")
-                if not self.unblocked.isdisjoint(operator.units):
-                    raise ProblemError(
-                        f"{path}.parallel_latency_s", "an unblocked unit has no core-parallel mode"
-                    )
+            self._check_modes(operator, path)
+
+    def _check_modes(self, operator: Operator, path: str) -> None:
+        if not operator.modes:
+            raise ProblemError(path, "needs at least one mode to run in")
+        if operator.latency_s is not None:
+            check_quantity(operator.latency_s, f"{path}.latency_s")
+        if operator.parallel_latency_s is not None:
+            check_quantity(operator.parallel_latency_s, f"{path}.parallel_latency_s")
+            self._check_blocking(operator, f"{path}.parallel_latency_s")
+        if operator.moldable and self.pairing:
+            raise ProblemError(f"{path}.moldable", "paired cores run no moldable operators")
+        for k, mode in enumerate(operator.moldable):
+            self._check_mode(operator, mode, f"{path}.moldable[{k}]")
+
+    def _check_mode(self, operator: Operator, mode: Mode, path: str) -> None:
+        check_quantity(mode.latency_s, f"{path}.latency_s")
+        if mode.cores is None:
+            self._check_blocking(operator, f"{path}.cores")
+        elif isinstance(mode.cores, bool) or not isinstance(mode.cores, int) or mode.cores < 1:
+            raise ProblemError(f"{path}.cores", f"needs at least one core, got {_brief(mode.cores)}")
+        elif mode.cores > (most := min(self.capacity[unit] for unit in operator.units)):
+            raise ProblemError(f"{path}.cores", f"there are {most} cores, got {_brief(mode.cores)}")
+        check_quantity(mode.bandwidth, f"{path}.bandwidth")
+        if mode.bandwidth > (self.bandwidth or 0.0):
+            raise ProblemError(f"{path}.bandwidth", f"exceeds the shared bandwidth, {self.bandwidth}")
+
+    def _check_blocking(self, operator: Operator, path: str) -> None:
+        if not self.unblocked.isdisjoint(operator.units):
+            raise ProblemError(path, "an unblocked unit has no core-parallel mode")
 
     def _check_units(self, units: tuple[str, ...], path: str) -> None:
         if not units or len(set(units)) < len(units):
@@ -129,16 +142,15 @@ class ScheduleProblem:
                     raise ProblemError(f"edges[{i}][{end}]", f"no operator has the id {name!r}")
 
 
-def _check_latency(value: float, path: str) -> None:
-    low, high = LATENCIES_S
+def check_quantity(value: float, path: str) -> None:
+    """Raise ProblemError unless a latency (s) or bandwidth is 0 or a number that sums and ticks can bear."""
+    low, high = QUANTITIES
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
         or not (value == 0 or low <= value <= high)
     ):
-        raise ProblemError(
-            path, f"needs 0 or a number of seconds from {low:g} to {high:g}, got {_brief(value)}"
-        )
+        raise ProblemError(path, f"needs 0 or a number from {low:g} to {high:g}, got {_brief(value)}")
 
 
 def _brief(value: object) -> str:

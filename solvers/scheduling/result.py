@@ -28,9 +28,9 @@ class Status(StrEnum):
 class ScheduleResult:
     """A schedule and how good it provably is; all times in seconds.
 
-    `starts_s` and `cores` (names such as "TC0") are keyed by operator id, `parallel` lists the core-parallel
-    operators. `gap` = (makespan_s - lower_bound_s) / makespan_s. `work` counts what the method did
-    (states expanded, models solved, ...).
+    `starts_s`, `ends_s`, `modes` (position in `Operator.modes`) and `cores` (names such as "TC0") are keyed by
+    operator id, `parallel` lists the core-parallel operators. `gap` = (makespan_s - lower_bound_s) / makespan_s.
+    `work` counts what the method did (states expanded, models solved, ...).
     """
 
     status: Status
@@ -40,6 +40,8 @@ class ScheduleResult:
     gap: float
     runtime_s: float
     starts_s: Mapping[str, float]
+    ends_s: Mapping[str, float]
+    modes: Mapping[str, int]
     parallel: tuple[str, ...]
     cores: Mapping[str, tuple[str, ...]]
     work: Mapping[str, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ have few states. Times are whole ticks, so that equal states compare equal whate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -24,19 +24,18 @@ TICKS = 1 << 46
 NEVER = 1 << 60
 """A duration no schedule can afford."""
 
-FIELD = 20
-"""Bits of one packed core count, far above the number of operators any search can take."""
+FIELD = 44
+"""Bits of one packed resource, above any number of cores and the parts of a bandwidth."""
 
-Running = tuple[int, int, bool, tuple[Core, ...]]
-"""End tick, operator, whether core-parallel, and the cores it holds where pairs matter."""
+Running = tuple[int, int, int, tuple[Core, ...]]
+"""End tick, operator, mode, and the cores it holds where pairs matter."""
 
 
 @dataclass(slots=True)
 class State:
     """One moment: what has ended, what runs, what may no longer start now, and how we came here.
 
-    `late` has bit i where operator i could have started before in single mode, bit n + i in core-parallel
-    mode.
+    `late` has bit i + n m where operator i of n could have started before in mode m.
     `left` is the work not yet started: serial core time of the forced operators, then one entry per
     weighting.
     """
@@ -68,46 +67,41 @@ class StateSpace:
         self.ix = ix
         self.scale = TICKS / upper_s
         self.upper = TICKS
-        self.single = [self._ticks(value) for value in bounds.single]
-        self.parallel = [self._ticks(value) for value in bounds.parallel]
-        self.shortest = [min(pair) for pair in zip(self.single, self.parallel, strict=True)]
+        self.latency = [[self._ticks(value) for value in row] for row in bounds.latency]
+        self.shortest = [min(row) for row in self.latency]
+        self.alive = [[m for m, value in enumerate(row) if value < NEVER] for row in self.latency]
         self.tails = [self._floor(value) for value in bounds.tails]
         self.core_tails = [self._floor(value) for value in bounds.core_tails]
         self.forced = [self._floor(value) for value in bounds.forced_s]
         self.plain = [
             0 if f or not c else s for f, c, s in zip(self.forced, ix.core, self.shortest, strict=True)
         ]
-        self._pack_cores()
+        self._pack_demands()
         self._set_work(bounds)
         self.full = (1 << ix.size) - 1
         self.uncontended = self._uncontended()
         self.seen: dict[tuple[object, ...], list[tuple[tuple[int, ...], int]]] = {}
 
-    def _pack_cores(self) -> None:
-        """Core counts as fields of one int, each below a guard bit: one subtraction tests them all."""
+    def _pack_demands(self) -> None:
+        """Demands as fields of one int, each below a guard bit: one subtraction tests them all."""
         ix = self.ix
-        self.capacity = sum(min(count, ix.size) << FIELD * u for u, count in enumerate(ix.capacity))
+        self.capacity = _packed(ix.capacity)
         self.guard = sum(1 << FIELD * u + FIELD - 1 for u in range(len(ix.capacity)))
-        self.blocked = sum((1 << FIELD) - 1 << FIELD * u for u in ix.blocked_units)
-        self.demand = [sum(1 << FIELD * u for u in units) for units in ix.units]
+        self.demand = [[_packed(mode.demand) for mode in row] for row in ix.modes]
 
     def _set_work(self, bounds: Bounds) -> None:
-        """Rows of normalised work that are not implied by another, and the share of a running single
-        operator."""
+        """Work in ticks per weighting and operator, and what a mode does of it per tick."""
         ix = self.ix
         rows = range(len(bounds.weights))
-        floor = np.vectorize(self._floor, otypes=[object])
-        work = floor(bounds.work) if ix.size else bounds.work
-        self.work = [[int(value) for value in work[r]] for r in rows]
-        self.share = [
-            [float(bounds.weights[r, list(ix.units[i])].sum()) for i in range(ix.size)] for r in rows
-        ]
-        whole = bounds.weights[:, list(ix.blocked_units)] * np.array(ix.capacity)[list(ix.blocked_units)]
-        self.whole = [float(value) for value in whole.sum(axis=1)]
+        self.work = [[self._floor(float(value)) for value in bounds.work[r]] for r in rows]
+        demands = [np.array([mode.demand for mode in row], dtype=np.float64).T for row in ix.modes]
+        self.share = [[(bounds.weights[r] @ demand).tolist() for demand in demands] for r in rows]
 
     def _uncontended(self) -> int:
         """Operators off the blocked units that no incomparable operator competes with: they start at once."""
         ix, mask = self.ix, 0
+        if ix.problem.bandwidth is not None:
+            return mask
         for i in range(ix.size):
             rivals = [
                 j for j in range(ix.size) if j != i and not ((ix.ancestors[i] | ix.descendants[i]) >> j & 1)
@@ -150,10 +144,10 @@ class StateSpace:
                 core = max(core, end + self.core_tails[i])
         if core >= 0:
             best = max(best, core + left[0])
-        for r, whole in enumerate(self.whole):
+        for r, share in enumerate(self.share):
             total = now + left[r + 1]
-            for end, i, parallel, _ in running:
-                total += int((end - now) * (whole if parallel else self.share[r][i]))
+            for end, i, mode, _ in running:
+                total += int((end - now) * share[i][mode])
             best = max(best, total)
         return best
 
@@ -161,7 +155,7 @@ class StateSpace:
         """Whether a state met before reaches everything this one does, no later; remembers it otherwise."""
         key = (
             state.started,
-            *((i, parallel, self._place(state, cores)) for _, i, parallel, cores in state.running),
+            *((i, mode, self._place(state, cores)) for _, i, mode, cores in state.running),
         )
         ends = (state.now, *(entry[0] for entry in state.running))
         met = self.seen.setdefault(key, [])
@@ -192,8 +186,8 @@ class StateSpace:
         ix = self.ix
         ready = [i for i in range(ix.size) if not state.started >> i & 1 and not ix.preds[i] & ~state.done]
         free = self.capacity
-        for _, i, parallel, _ in state.running:
-            free = free & ~self.blocked if parallel else free - self.demand[i]
+        for _, i, mode, _ in state.running:
+            free -= self.demand[i][mode]
         yield from self._start(state, ready, 0, _Choice(state.started, free, ()))
 
     def _start(self, state: State, ready: list[int], first: int, chosen: _Choice) -> Iterator[State]:
@@ -207,30 +201,25 @@ class StateSpace:
             i = ready[position]
             for entry in self._modes(i, state, free, steps):
                 if entry[0] + self.tails[i] < self.upper:
-                    left = free & ~self.blocked if entry[2] else free - self.demand[i]
-                    choice = _Choice(started | 1 << i, left, (*steps, entry))
+                    choice = _Choice(started | 1 << i, free - self.demand[i][entry[2]], (*steps, entry))
                     yield from self._start(state, ready, position + 1, choice)
 
     def _modes(self, i: int, state: State, free: int, steps: tuple[Running, ...]) -> Iterator[Running]:
         """Every way in which an operator can start now."""
-        now = state.now
-        if self.parallel[i] < NEVER and not state.late >> (self.ix.size + i) & 1 and self._idle(free):
-            yield (now + self.parallel[i], i, True, ())
-        if self.single[i] < NEVER and not state.late >> i & 1 and self._fits(i, free):
-            if self.ix.pair is None:
-                yield (now + self.single[i], i, False, ())
+        for m in self.alive[i]:
+            if state.late >> (i + self.ix.size * m) & 1 or not self._fits(i, m, free):
+                continue
+            end = state.now + self.latency[i][m]
+            if self.ix.pair is None or self.ix.whole[i][m]:
+                yield (end, i, m, ())
             else:
                 busy = {core for entry in (*state.running, *steps) for core in entry[3]}
                 for cores in core_choices(self.ix, i, busy):
-                    yield (now + self.single[i], i, False, cores)
+                    yield (end, i, m, cores)
 
-    def _fits(self, i: int, free: int) -> bool:
-        """Whether a single operator finds free cores, by count: no field of the difference borrows."""
-        return (free | self.guard) - self.demand[i] & self.guard == self.guard
-
-    def _idle(self, free: int) -> bool:
-        """Whether no core of a blocked unit is held."""
-        return free & self.blocked == self.capacity & self.blocked
+    def _fits(self, i: int, mode: int, free: int) -> bool:
+        """Whether enough of every resource is free: no field of the difference borrows."""
+        return (free | self.guard) - self.demand[i][mode] & self.guard == self.guard
 
     def _advance(self, state: State, ready: list[int], chosen: _Choice) -> State | None:
         """The state at the next end, None where a left shift, the bound or dominance rules it out."""
@@ -267,13 +256,15 @@ class StateSpace:
         None where an operator could even have finished, or has nothing to wait for: not starting it gains
         nothing.
         """
-        idle = self._idle(free)
         late = 0
         for i in waiting:
-            if self.single[i] < NEVER and self._fits(i, free):
-                if self.uncontended >> i & 1 or now + self.single[i] <= then:
-                    return None
-                late |= 1 << i
-            if idle and self.parallel[i] < NEVER:
-                late |= 1 << (self.ix.size + i)
+            for m in self.alive[i]:
+                if self._fits(i, m, free):
+                    if self.uncontended >> i & 1 or now + self.latency[i][m] <= then:
+                        return None
+                    late |= 1 << (i + self.ix.size * m)
         return late
+
+
+def _packed(demand: Sequence[int]) -> int:
+    return sum(held << FIELD * u for u, held in enumerate(demand))

@@ -10,6 +10,7 @@ from .checker import check_schedule
 from .critical_path import incumbent
 from .exact import Limits, Outcome, solve_exact
 from .indexed import IndexedProblem, index_problem
+from .operators import Mode
 from .plan import Plan
 from .problem import ScheduleProblem
 from .result import Method, ScheduleResult, Status
@@ -59,7 +60,9 @@ def _result(ix: IndexedProblem, outcome: Outcome, method: Method, runtime_s: flo
     plan, problem = outcome.plan, ix.problem
     lower = plan.makespan_s if outcome.proven else outcome.lower_s
     names = [operator.id for operator in problem.operators]
-    whole = [_whole(ix, plan, i) for i in range(ix.size)]
+    modes = [ix.modes[i][m] for i, m in enumerate(plan.modes)]
+    used = [op.modes[mode.position] for op, mode in zip(problem.operators, modes, strict=True)]
+    ends = [start + mode.latency_s for start, mode in zip(plan.starts, modes, strict=True)]
     return ScheduleResult(
         status=Status.OPTIMAL if outcome.proven else Status.FEASIBLE,
         method=method,
@@ -68,23 +71,20 @@ def _result(ix: IndexedProblem, outcome: Outcome, method: Method, runtime_s: flo
         gap=(plan.makespan_s - lower) / plan.makespan_s if plan.makespan_s else 0.0,
         runtime_s=runtime_s,
         starts_s=dict(zip(names, plan.starts, strict=True)),
-        parallel=tuple(name for name, every in zip(names, whole, strict=True) if every),
-        cores={name: _core_names(ix, plan, i, whole[i]) for i, name in enumerate(names)},
+        ends_s=dict(zip(names, ends, strict=True)),
+        modes={name: mode.position for name, mode in zip(names, modes, strict=True)},
+        parallel=tuple(name for name, mode in zip(names, used, strict=True) if mode.cores is None),
+        cores={name: _core_names(problem, ix, plan, i, used[i]) for i, name in enumerate(names)},
         work=outcome.work,
     )
 
 
-def _whole(ix: IndexedProblem, plan: Plan, i: int) -> bool:
-    """Whether an operator is core-parallel; one that can take no time is, if only that makes it so."""
-    return plan.parallel[i] or (not ix.units[i] and ix.problem.operators[i].latency_s > 0.0)
-
-
-def _core_names(ix: IndexedProblem, plan: Plan, i: int, whole: bool) -> tuple[str, ...]:
+def _core_names(
+    problem: ScheduleProblem, ix: IndexedProblem, plan: Plan, i: int, mode: Mode
+) -> tuple[str, ...]:
     """Names such as "TC0"; a core-parallel fused operator is accounted as equally many cores of each unit."""
-    units = ix.problem.operators[i].units
-    if whole:
-        count = min(ix.problem.capacity[unit] for unit in units)
-        return tuple(f"{unit}{k}" for unit in units for k in range(count))
-    if not plan.cores[i]:
-        return tuple(f"{unit}0" for unit in units)
-    return tuple(f"{ix.unit_names[u]}{k}" for u, k in plan.cores[i])
+    if plan.cores[i]:
+        return tuple(f"{ix.unit_names[u]}{k}" for u, k in plan.cores[i])
+    units = problem.operators[i].units
+    count = min(problem.capacity[unit] for unit in units) if mode.cores is None else mode.cores
+    return tuple(f"{unit}{k}" for unit in units for k in range(count))

@@ -69,6 +69,11 @@ def with_cores(problem, starts, makespan):
         gap=1.0,
         runtime_s=0.0,
         starts_s={problem.operators[i].id: start for i, (start, _) in starts.items()},
+        ends_s={
+            problem.operators[i].id: start + problem.operators[i].modes[whole].latency_s
+            for i, (start, whole) in starts.items()
+        },
+        modes={problem.operators[i].id: int(whole) for i, (_, whole) in starts.items()},
         parallel=tuple(problem.operators[i].id for i, (_, whole) in starts.items() if whole),
         cores=held,
     )

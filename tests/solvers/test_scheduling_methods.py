@@ -117,6 +117,12 @@ def checked():
     return problem, result
 
 
+def at(**starts_s):
+    """Changed starts, every operator for two seconds."""
+    starts_s = {"a": 0.0, "b": 0.0, "c": 2.0} | starts_s
+    return {"starts_s": starts_s, "ends_s": {name: start + 2.0 for name, start in starts_s.items()}}
+
+
 def corrupt(result, **changes):
     return replace(result, lower_bound_s=0.0, **changes)
 
@@ -124,22 +130,46 @@ def corrupt(result, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"starts_s": {"a": 0.0, "b": 0.0, "c": 1.0}, "makespan_s": 3.0}, "before its predecessor"),
-        ({"starts_s": {"a": -1.0, "b": 0.0, "c": 2.0}}, "before time zero"),
-        ({"starts_s": {"a": 0.0, "b": 0.0, "c": 3.0}}, "makespan is"),
+        (
+            {
+                "starts_s": {"a": 0.0, "b": 0.0, "c": 1.0},
+                "ends_s": {"a": 2.0, "b": 2.0, "c": 3.0},
+                "makespan_s": 3.0,
+            },
+            "before its predecessor",
+        ),
+        (
+            at(a=-1.0),
+            "before time zero",
+        ),
+        (
+            at(c=3.0),
+            "makespan is",
+        ),
         ({"starts_s": {"a": 0.0, "b": 0.0}}, "exactly the operators"),
-        ({"parallel": ("c",)}, "cannot run core-parallel"),
-        ({"parallel": ("b",)}, "one of them is core-parallel"),
+        ({"modes": {"a": 0, "b": 0, "c": 1}}, "'c' has no mode 1"),
+        ({"parallel": ("b",)}, "does not list exactly"),
+        ({"modes": {"a": 0, "b": 1, "c": 0}}, "does not list exactly"),
+        (
+            {
+                "modes": {"a": 0, "b": 1, "c": 0},
+                "parallel": ("b",),
+                "ends_s": {"a": 2.0, "b": 1.5, "c": 4.0},
+            },
+            "one of them is core-parallel",
+        ),
+        ({"ends_s": {"a": 2.0, "b": 2.5, "c": 4.0}}, "reported as 2.5"),
         ({"cores": {"a": ("TC0",), "b": ("TC1", "VC0"), "c": ("VC1",)}}, "not one pair"),
         ({"cores": {"a": ("TC1",), "b": ("TC1", "VC1"), "c": ("VC0",)}}, "same core"),
-        ({"cores": {"a": ("TC2",), "b": ("TC1", "VC1"), "c": ("VC0",)}}, "not one core of each unit"),
-        ({"cores": {"a": (), "b": ("TC1", "VC1"), "c": ("VC0",)}}, "not one core of each unit"),
+        ({"cores": {"a": ("TC2",), "b": ("TC1", "VC1"), "c": ("VC0",)}}, "no core of its units"),
+        ({"cores": {"a": (), "b": ("TC1", "VC1"), "c": ("VC0",)}}, "not 1 of each unit"),
     ],
 )
 def test_checker_rejects(checked, changes, message):
     problem, result = checked
     base = {
-        "starts_s": {"a": 0.0, "b": 0.0, "c": 2.0},
+        **at(),
+        "modes": {"a": 0, "b": 0, "c": 0},
         "parallel": (),
         "cores": {"a": ("TC0",), "b": ("TC1", "VC1"), "c": ("VC0",)},
         "makespan_s": 4.0,
