@@ -21,20 +21,29 @@ def schedule(
     file: File,
     method: Annotated[str, typer.Option(help="exact, ilp or critical-path.")] = "exact",
     time_limit: opt.TimeLimit = "60s",
+    gantt: Annotated[
+        Path | None, typer.Option(help="Draw the schedule into this file, .svg or .html.")
+    ] = None,
     json: opt.Json = False,
 ) -> None:
     """Schedule the operators of one layer on tensor and vector cores.
 
-    Example: dse solve schedule layer.json --method ilp --time-limit 10s
+    Example: dse solve schedule layer.json --time-limit 10s --gantt layer.svg
     """
     from phaze.cli.output import choose
     from phaze.quantity import parse_time
+    from phaze.report.gantt import gantt as chart
+    from phaze.report.gantt_file import check_gantt_file, write_gantt
     from phaze.solvers.scheduling import InstanceError, Method, read_instance
     from phaze.solvers.scheduling import schedule as solve
 
     chosen, limit = choose(Method, method, "--method"), parse_time(time_limit, "--time-limit")
     problem = _read(file, read_instance, InstanceError)
+    if gantt is not None:
+        check_gantt_file(gantt)
     result = solve(problem, chosen, limit)
+    if gantt is not None:
+        write_gantt(chart(problem, result, file.stem), gantt)
     document = {
         "status": result.status.value,
         "optimal": result.optimal,

@@ -9,6 +9,7 @@ import math
 
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_TIMES = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
 # Longest suffix first: `_bytes_per_s` also ends in `_s`.
 _SUFFIXES = (
     ("_bytes_per_s", "B/s"),
@@ -51,10 +52,13 @@ def memory(size_bytes: float) -> str:
 
 def duration(seconds: float) -> str:
     """For instance 3.42 ms or 17.3 s; minutes and hours for waiting times stay seconds."""
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns")):
-        if abs(seconds) * factor >= 0.9995 or unit == "ns":
-            return f"{number(seconds * factor)} {unit}" if seconds else "0 s"
-    return f"{seconds} s"
+    factor, unit = time_unit(seconds)
+    return f"{number(seconds * factor)} {unit}" if seconds else "0 s"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit a time reads well in, and how many of it are one second: (1e3, "ms") for 3.42e-3."""
+    return next((factor, unit) for factor, unit in _TIMES if abs(seconds) * factor >= 0.9995 or unit == "ns")
 
 
 def percent(share: float) -> str:

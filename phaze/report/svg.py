@@ -31,9 +31,9 @@ class Scale:
         """The pixel of a value."""
         return self.first_px + (value - self.low) / (self.high - self.low) * (self.last_px - self.first_px)
 
-    def ticks(self) -> list[float]:
-        """Round values inside the range, about five."""
-        step = _round_step((self.high - self.low) / 5)
+    def ticks(self, about: int = 5) -> list[float]:
+        """Round values inside the range, about so many."""
+        step = _round_step((self.high - self.low) / about)
         first = math.ceil(self.low / step - 1e-9)
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 

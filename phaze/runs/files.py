@@ -17,10 +17,7 @@ from phaze.errors import InputError
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Replace `path` by `content`; an interruption leaves the old file or none, never half of one."""
     data = content.encode() if isinstance(content, str) else content
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    handle, name = _beside(path)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -35,6 +32,23 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path) -> None:
+    """InputError where `write_atomically` would fail; to be asked before the work, not after it."""
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: is a folder")
+    handle, name = _beside(path)
+    os.close(handle)
+    Path(name).unlink()
+
+
+def _beside(path: Path) -> tuple[int, str]:
+    """A new empty file in the folder of `path`."""
+    try:
+        return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 - a JSON document is any of six types

@@ -83,6 +83,36 @@ def test_schedule(write, method):
         assert (answer["status"], answer["optimal"]) == ("optimal", True)
 
 
+@pytest.mark.parametrize("suffix", [".svg", ".html", ".SVG"])
+def test_the_schedule_is_drawn_beside_the_answer(write, tmp_path, suffix):
+    picture = tmp_path / f"layer{suffix}"
+    done = dse("schedule", write(SCHEDULE), "--gantt", picture, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["makespan_s"] == pytest.approx(5.0)
+    assert "makespan 5.00 s, lower bound 5.00 s, gap 0.0 %, proven optimal" in picture.read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["instance.json", picture.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("layer.png", "must end in .svg or .html"),
+        ("layer", "must end in .svg or .html"),
+        ("nowhere/layer.svg", "No such file or directory"),
+        ("instance.json/layer.svg", "Not a directory"),
+        ("folder.svg", "is a folder"),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(write, tmp_path, name, words):
+    (tmp_path / "folder.svg").mkdir()
+    done = dse("schedule", write(SCHEDULE), "--gantt", tmp_path / name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path / name) in done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.svg", "instance.json"]
+
+
 def test_placement(write):
     done = dse("placement", write(PLACEMENT), "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -120,6 +150,7 @@ def test_without_json_it_reads_as_text(write):
         ("schedule", {**SCHEDULE, "edges": [[0, 1], [1, 0]]}, "cycle"),
         ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": 10**400}]}, "ops[0].latency_s"),
         ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "latency_s": 5e-324}]}, "ops[0].latency_s"),
+        ("schedule", {**SCHEDULE, "ops": [{**SCHEDULE["ops"][0], "unit": "GPU"}]}, "ops[0].unit"),
         ("schedule", {**SCHEDULE, "num_vector_cores": 0}, "num_vector_cores"),
         ("schedule", {**SCHEDULE, "num_vector_cores": 10**30}, "num_vector_cores"),
         ("schedule", json.dumps(SCHEDULE).replace("2.0", "NaN"), "NaN"),
