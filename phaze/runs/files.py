@@ -36,11 +36,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """InputError where `write_atomically` would fail; to be asked before the work, not after it."""
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: is a folder")
     handle, name = _beside(path)
     os.close(handle)
     Path(name).unlink()
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: is a folder")
 
 
 def _beside(path: Path) -> tuple[int, str]:
