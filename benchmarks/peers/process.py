@@ -10,8 +10,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from peers.project import Project
 from phaze.solvers.scheduling import ScheduleProblem, ScheduleResult, check_schedule
+
+from peers.project import Project
 
 TOLERANCE = 1e-6
 """How far, relatively, a peer's makespan in ticks may be from the one its schedule has with the true latencies."""

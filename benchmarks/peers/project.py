@@ -12,34 +12,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from peers.replay import Replay
 from phaze.solvers.scheduling import Method, Operator, ScheduleProblem, schedule
+
+from peers.replay import Replay
 
 TICKS = 2**31
 """Ticks of the hint's makespan: latencies rounded down to them are right to about 1e-9 of it."""
 
 
 @dataclass(frozen=True)
-class Mode:
-    """One way to run an operator: core-parallel, or single on the named `cores` (none named: on any)."""
+class Way:
+    """One way to run an operator: its `mode` (a position), on the named `cores` (none named: on any)."""
 
+    mode: int
     duration: int
     demands: tuple[tuple[int, int], ...]
-    parallel: bool = False
     cores: tuple[str, ...] = ()
 
 
 class Project:
-    """The project of a problem. Cores are counted, and named only where pairing makes it matter which is used."""
+    """The project of an instance of `dse-schedule/1`.
+
+    Cores are counted, and named only where pairing makes it matter which is used.
+    """
 
     def __init__(self, problem: ScheduleProblem) -> None:
         self.problem = problem
         first = schedule(problem, Method.CRITICAL_PATH)
         self.ticks_per_s = TICKS / first.makespan_s if first.makespan_s else 1.0
-        self.modes = [self._modes(operator) for operator in problem.operators]
-        parallel = set(first.parallel)
+        self.ways = [self._ways(operator) for operator in problem.operators]
         self._first = [
-            (first.starts_s[op.id], self._like(i, op.id in parallel, first.cores[op.id]))
+            (first.starts_s[op.id], self._like(i, first.modes[op.id], first.cores[op.id]))
             for i, op in enumerate(problem.operators)
         ]
 
@@ -59,60 +62,56 @@ class Project:
     def document(self, limit_s: float, workers: int) -> dict[str, object]:
         """What a peer reads."""
         hint = self.in_ticks(self._first)
-        horizon = max(
-            (start + self.modes[i][mode].duration for i, (start, mode) in enumerate(hint)), default=0
-        )
+        ends = [start + self.ways[i][way].duration for i, (start, way) in enumerate(hint)]
         return {
             "resources": list(self.resources.values()),
             "tasks": [
-                [{"duration": mode.duration, "demands": mode.demands} for mode in modes]
-                for modes in self.modes
+                [{"duration": way.duration, "demands": way.demands} for way in ways] for ways in self.ways
             ],
             "edges": [[i, j] for i, row in enumerate(self.problem.successors) for j in row],
-            "horizon": horizon,
+            "horizon": max(ends, default=0),
             "hint": hint,
             "limit_s": limit_s,
             "workers": workers,
         }
 
     def in_ticks(self, placed: Sequence[tuple[float, int]]) -> list[tuple[int, int]]:
-        """A schedule (start and mode of every task) with its starts as early as durations in ticks allow."""
-        durations = [self.modes[i][mode].duration for i, (_, mode) in enumerate(placed)]
-        starts = self.replayed(placed, durations).starts
-        return [(int(start), mode) for start, (_, mode) in zip(starts, placed, strict=True)]
+        """A schedule (start and way of every task) with its starts as early as durations in ticks allow."""
+        durations = [self.ways[i][way].duration for i, (_, way) in enumerate(placed)]
+        starts = self._replayed(placed, durations).starts
+        return [(int(start), way) for start, (_, way) in zip(starts, placed, strict=True)]
 
     def in_seconds(self, placed: Sequence[tuple[int, int]]) -> Replay:
         """The same schedule with the true latencies."""
-        chosen = [self.modes[i][mode] for i, (_, mode) in enumerate(placed)]
-        latencies = [
-            op.parallel_latency_s if mode.parallel else op.latency_s
-            for op, mode in zip(self.problem.operators, chosen, strict=True)
-        ]
-        return self.replayed(placed, latencies)
+        modes = [self.ways[i][way].mode for i, (_, way) in enumerate(placed)]
+        operators = self.problem.operators
+        return self._replayed(placed, [operators[i].modes[mode].latency_s for i, mode in enumerate(modes)])
 
-    def replayed(self, placed: Sequence[tuple[float, int]], durations: Sequence[float]) -> Replay:
+    def _replayed(self, placed: Sequence[tuple[float, int]], durations: Sequence[float]) -> Replay:
         """The operators in the order of their starts, each as early as the earlier ones allow."""
         rank = {i: k for k, i in enumerate(self.problem.topological_order)}
-        order = sorted(rank, key=lambda i: (placed[i][0], durations[i], rank[i]))
         replay = Replay(self.problem, durations)
-        for i in order:
-            mode = self.modes[i][placed[i][1]]
-            replay.run(i, parallel=mode.parallel, cores=mode.cores)
+        for i in sorted(rank, key=lambda i: (placed[i][0], durations[i], rank[i])):
+            way = self.ways[i][placed[i][1]]
+            replay.run(i, way.mode, way.cores)
         return replay
 
-    def _modes(self, operator: Operator) -> list[Mode]:
-        """Single modes, and the core-parallel one, which takes everything, where it is the faster."""
+    def _ways(self, operator: Operator) -> list[Way]:
+        """Single on every choice of cores; core-parallel, which takes everything, where that is faster."""
         index = {name: i for i, name in enumerate(self.resources)}
-        single = self._ticks(operator.latency_s)
-        modes = [
-            Mode(single, tuple((index[name], 1) for name in names), cores=names if self.named else ())
-            for names in self._places(operator)
-        ]
-        latency_s = operator.parallel_latency_s
-        if latency_s is not None and latency_s < operator.latency_s:
-            everything = tuple((index[name], count) for name, count in self.resources.items())
-            modes.append(Mode(self._ticks(latency_s), everything, parallel=True))
-        return modes
+        everything = tuple((index[name], count) for name, count in self.resources.items())
+        single = min(mode.latency_s for mode in operator.modes if mode.cores is not None)
+        ways = []
+        for k, mode in enumerate(operator.modes):
+            duration = int(mode.latency_s * self.ticks_per_s)
+            if mode.cores is not None:
+                ways += [
+                    Way(k, duration, tuple((index[name], 1) for name in names), names if self.named else ())
+                    for names in self._places(operator)
+                ]
+            elif mode.latency_s < single:
+                ways.append(Way(k, duration, everything))
+        return ways
 
     def _places(self, operator: Operator) -> list[tuple[str, ...]]:
         """The sets of resources on which an operator can run single."""
@@ -121,12 +120,9 @@ class Project:
         most = min(self.problem.capacity[unit] for unit in operator.units)
         return [tuple(f"{unit}{k}" for unit in operator.units) for k in range(most)]
 
-    def _like(self, i: int, parallel: bool, cores: tuple[str, ...]) -> int:
-        """The mode of operator i that a schedule of ours uses."""
-        for k, mode in enumerate(self.modes[i]):
-            if mode.parallel == parallel and (not mode.cores or set(mode.cores) == set(cores)):
+    def _like(self, i: int, mode: int, cores: tuple[str, ...]) -> int:
+        """The way that a schedule of ours runs operator i."""
+        for k, way in enumerate(self.ways[i]):
+            if way.mode == mode and (not way.cores or set(way.cores) == set(cores)):
                 return k
         return 0  # core-parallel although that is not faster: single on the first cores is no worse
-
-    def _ticks(self, latency_s: float) -> int:
-        return int(latency_s * self.ticks_per_s)

@@ -14,7 +14,7 @@ class Replay:
         self.problem, self.durations = problem, durations
         self.starts: list[float] = [0] * len(durations)
         self.cores: list[tuple[str, ...]] = [()] * len(durations)
-        self.parallel: list[bool] = [False] * len(durations)
+        self.modes: list[int] = [0] * len(durations)
         self.makespan: float = 0
         self._ready: list[float] = [0] * len(durations)
         self._blocked: float = 0
@@ -22,15 +22,19 @@ class Replay:
             f"{unit}{k}": 0 for unit, count in problem.capacity.items() for k in range(count)
         }
 
-    def run(self, i: int, *, parallel: bool, cores: tuple[str, ...] = ()) -> None:
-        """Start operator i, all its predecessors being started; single on `cores` or on those free first."""
+    def run(self, i: int, mode: int, cores: tuple[str, ...] = ()) -> None:
+        """Start operator i, all its predecessors being started; single on `cores` or on those free first.
+
+        `mode` is a position in its `modes`.
+        """
+        parallel = self._parallel(i, mode)
         if parallel:
             held, start = self._all(i), max(self.makespan, self._ready[i])
         else:
             held = cores or self._first_free(i)
             start = max(self._ready[i], self._blocked, *(self._free[core] for core in held))
         end = start + self.durations[i]
-        self.starts[i], self.cores[i], self.parallel[i] = start, held, parallel
+        self.starts[i], self.cores[i], self.modes[i] = start, held, mode
         self.makespan = max(self.makespan, end)
         if parallel:
             self._blocked = end
@@ -51,9 +55,17 @@ class Replay:
             gap=(self.makespan - lower) / self.makespan if self.makespan else 0.0,
             runtime_s=runtime_s,
             starts_s=dict(zip(names, self.starts, strict=True)),
-            parallel=tuple(name for name, whole in zip(names, self.parallel, strict=True) if whole),
+            ends_s={
+                name: start + duration
+                for name, start, duration in zip(names, self.starts, self.durations, strict=True)
+            },
+            modes=dict(zip(names, self.modes, strict=True)),
+            parallel=tuple(name for i, name in enumerate(names) if self._parallel(i, self.modes[i])),
             cores=dict(zip(names, self.cores, strict=True)),
         )
+
+    def _parallel(self, i: int, mode: int) -> bool:
+        return self.problem.operators[i].modes[mode].cores is None
 
     def _all(self, i: int) -> tuple[str, ...]:
         """Equally many cores of each of an operator's units."""
