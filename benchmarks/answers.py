@@ -10,6 +10,7 @@ from pathlib import Path
 
 from peers.process import Peer, PeerError, ask
 from phaze.solvers.scheduling import Method, read_instance, schedule
+from schedule_instances import Family, instance
 
 
 @dataclass(frozen=True)
@@ -93,3 +94,10 @@ def solve(instance: Instance, method: str, limit_s: float) -> Answer:
         lower_bound_s=result.lower_bound_s,
         runtime_s=result.runtime_s,
     )
+
+
+def warm_up() -> None:
+    """Load and compile what otherwise the first schedule of a process would be charged for."""
+    smallest = read_instance(instance(Family.RANDOM, 4, (2, 2), 0))
+    for method in Method:
+        schedule(smallest, method)

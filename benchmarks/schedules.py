@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from answers import Answer, Answers, Instance, solve
+from answers import Answer, Answers, Instance, solve, warm_up
 from peers.process import Peer, installed
 from phaze.solvers.scheduling import Method
 from schedule_instances import TRAINING, instances
@@ -47,7 +47,8 @@ def measure(
 
     The exact method is also given the peers' limit, where its own did not suffice for a proof.
     """
-    found = []
+    warm_up()
+    found: list[Answer] = []
     for instance in chosen:
         for method in (Method.EXACT, Method.CRITICAL_PATH):
             found.append(solve(instance, method.value, limits.own_s))
