@@ -104,7 +104,7 @@ def report(points: Sequence[Point], limit_s: float) -> Report:
     parts, pictures = ["# Growth\n", _LEGEND.format(limit_s=limit_s)], {}
     for plot, caption in PLOTS.items():
         series = _series([point for point in points if point.plot == plot])
-        curves = [Curve(name, [(p.x, p.seconds) for p in row]) for name, row in series.items()]
+        curves = [_curve(name, row) for name, row in series.items()]
         picture = f"growth-{plot}.svg"
         pictures[picture] = draw(curves, f"Time against {plot}", caption, "time (s)")
         parts += [
@@ -117,7 +117,11 @@ def report(points: Sequence[Point], limit_s: float) -> Report:
 
 _LEGEND = """Time against size on logarithmic axes; the exponent is that of the power law that fits a curve best.
 Schedules: wall-clock time of the exact method, stopped after {limit_s:g} s, median of three core counts, with the
-median gap where it is not 0. The rest: processor time, median of three runs."""
+median gap where it is not 0 (hollow points, left out of the fit). The rest: processor time, median of three runs."""
+
+
+def _curve(name: str, row: Sequence[Point]) -> Curve:
+    return Curve(name, [(p.x, p.seconds) for p in row], frozenset(p.x for p in row if p.gap))
 
 
 def _series(points: Sequence[Point]) -> dict[str, list[Point]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import floor, log10
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -13,7 +13,18 @@ from phaze.report.format import number
 from phaze.report.svg import BOTTOM, HEIGHT, LEFT, TOP, Scale
 
 _WIDTH, _PLOT_RIGHT = 860, 560
-_COLOURS = ("#2563a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be185d", "#4b5563")
+_COLOURS = (
+    "#2563a8",
+    "#c2410c",
+    "#15803d",
+    "#7e22ce",
+    "#a16207",
+    "#0e7490",
+    "#be185d",
+    "#4b5563",
+    "#000000",
+    "#d4a017",
+)
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
     ".axis{stroke:#222}polyline{fill:none;stroke-width:2}"
@@ -22,17 +33,19 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y), both above zero, by increasing x."""
+    """Points (x, y), both above zero, by increasing x; those at `open_x` are drawn hollow and not fitted."""
 
     name: str
     points: Sequence[tuple[float, float]]
+    open_x: frozenset[float] = frozenset()
 
     @property
     def exponent(self) -> float | None:
-        """p of the power law x^p that fits best, by least squares of the logarithms; None for one point."""
-        if len(self.points) < 2:
+        """p of the power law x^p that fits best, by least squares of the logarithms; None below two points."""
+        fitted = [point for point in self.points if point[0] not in self.open_x]
+        if len(fitted) < 2:
             return None
-        x, y = np.log(np.asarray(self.points, dtype=float)).T
+        x, y = np.log(np.asarray(fitted, dtype=float)).T
         return float(np.polyfit(x, y, 1)[0])
 
 
@@ -57,15 +70,16 @@ def draw(curves: Sequence[Curve], title: str, x: str, y: str) -> str:
 
 def _curve(curve: Curve, colour: str, shift: int, across: Scale, up: Scale) -> list[str]:
     """Line, points with tooltips, and the legend's line."""
-    at = [(across.px(log10(a)), up.px(log10(b)), f"{number(a)}, {number(b)}") for a, b in curve.points]
-    path = " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in at)
+    at = [(across.px(log10(a)), up.px(log10(b))) for a, b in curve.points]
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in at)
     power = "" if curve.exponent is None else f", exponent {curve.exponent:.2f}"
     left, top = _PLOT_RIGHT + 20, TOP + 12 + shift
     return [
         f'<polyline points="{path}" stroke="{colour}"/>',
         *(
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"><title>{escape(tip)}</title></circle>'
-            for a, b, tip in at
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" stroke="{colour}" stroke-width="1.5" '
+            f'fill="{"#fff" if x in curve.open_x else colour}"><title>{number(x)}, {number(y)}</title></circle>'
+            for (a, b), (x, y) in zip(at, curve.points, strict=True)
         ),
         f'<line x1="{left}" y1="{top}" x2="{left + 20}" y2="{top}" stroke="{colour}" stroke-width="3"/>',
         f'<text x="{left + 28}" y="{top}" dy="4">{escape(curve.name + power)}</text>',
@@ -73,22 +87,27 @@ def _curve(curve: Curve, colour: str, shift: int, across: Scale, up: Scale) -> l
 
 
 def _scale(values: Sequence[float], first_px: float, last_px: float) -> Scale:
-    """Logarithms to base 10, from whole power to whole power."""
-    low, high = floor(log10(min(values)) + 1e-9), ceil(log10(max(values)) - 1e-9)
-    return Scale(low, max(high, low + 1), first_px, last_px)
+    """Logarithms to base 10, with some air and at least a power of ten: noise must not look like growth."""
+    low, high = log10(min(values)), log10(max(values))
+    air = max(0.05 * (high - low), (1.0 - (high - low)) / 2)
+    return Scale(low - air, high + air, first_px, last_px)
 
 
-def _powers(scale: Scale) -> list[tuple[str, str]]:
-    """Pixel and label of every power of ten."""
+def _ticks(scale: Scale) -> list[tuple[str, str]]:
+    """Pixel and label of every power of ten in the range, and of 2 and 5 times it where there are few."""
+    multiples = (1, 2, 5) if scale.high - scale.low < 2.5 else (1,)
+    powers = range(floor(scale.low), floor(scale.high) + 1)
+    values = [m * 10.0**power for power in powers for m in multiples]
     return [
-        (f"{scale.px(power):.1f}", number(10.0**power, 1))
-        for power in range(int(scale.low), int(scale.high) + 1)
+        (f"{scale.px(log10(value)):.1f}", number(value, 1))
+        for value in values
+        if scale.low <= log10(value) <= scale.high
     ]
 
 
 def _x_axis(scale: Scale, caption: str) -> list[str]:
     bottom, parts = HEIGHT - BOTTOM, []
-    for at, label in _powers(scale):
+    for at, label in _ticks(scale):
         parts.append(f'<line class="grid" x1="{at}" y1="{TOP}" x2="{at}" y2="{bottom}"/>')
         parts.append(f'<text x="{at}" y="{bottom + 20}" text-anchor="middle">{label}</text>')
     middle = (LEFT + _PLOT_RIGHT) / 2
@@ -99,7 +118,7 @@ def _x_axis(scale: Scale, caption: str) -> list[str]:
 
 def _y_axis(scale: Scale, caption: str) -> list[str]:
     parts = []
-    for at, label in _powers(scale):
+    for at, label in _ticks(scale):
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{at}" x2="{_PLOT_RIGHT}" y2="{at}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{at}" dy="4" text-anchor="end">{label}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
