@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -21,8 +22,9 @@ class Report:
 
 
 def machine() -> str:
-    """Where the numbers come from."""
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    """Where and when the numbers come from."""
+    where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    return f"Measured in {datetime.now(UTC):%B %Y} on {where}."
 
 
 def write(reports: Sequence[Report], out: Path) -> None:
@@ -33,17 +35,17 @@ def write(reports: Sequence[Report], out: Path) -> None:
     if out.suffix == ".json":
         _write(out, _json(reports))
     elif out.suffix == ".md":
-        _write(out, "\n".join(report.text for report in reports))
+        _write(out, "\n".join([*(report.text for report in reports), machine(), ""]))
         _write_pictures(reports, out.parent)
     else:
         for report in reports:
-            _write(out / f"{report.name}.md", report.text)
+            _write(out / f"{report.name}.md", f"{report.text}\n{machine()}\n")
             _write(out / f"{report.name}.json", _json([report]))
         _write_pictures(reports, out)
 
 
 def _json(reports: Sequence[Report]) -> str:
-    document = {"machine": machine(), **{report.name: list(report.rows) for report in reports}}
+    document = {"measured": machine(), **{report.name: list(report.rows) for report in reports}}
     return json.dumps(document, indent=1) + "\n"
 
 

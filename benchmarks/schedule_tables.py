@@ -8,6 +8,7 @@ from math import inf
 
 from answers import Answer, Instance
 from peers.process import Peer, installed
+from peers.project import WORKERS
 from phaze.solvers.scheduling import Method
 from report import Report
 from schedules import PEERS, Limits
@@ -69,8 +70,8 @@ def _legend(limits: Limits) -> str:
     versions = " and ".join(f"{NAMES[peer.value]} ({installed(peer) or 'not installed'})" for peer in Peer)
     return (
         f"{text} Peers had {limits.peer_s:g} s: HiGHS solves the model of `--method ilp` through Pyomo; {versions} "
-        "run with two workers in a process of their own, given the project's list schedule to start from and as "
-        "horizon; their time is that of building and solving the model."
+        f"run with {WORKERS} workers in a process of their own, given the project's list schedule to start from and "
+        "as horizon; their time is that of building and solving the model."
     )
 
 

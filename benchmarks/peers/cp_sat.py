@@ -76,6 +76,8 @@ def solve(project: dict) -> dict:
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = project["limit_s"]
     solver.parameters.num_workers = project["workers"]
+    for name, value in project["cp_sat"].items():
+        setattr(solver.parameters, name, value)
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return {"schedule": None}

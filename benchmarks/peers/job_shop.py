@@ -46,6 +46,7 @@ def solve(project: dict) -> dict:
         time_limit=project["limit_s"],
         num_workers=project["workers"],
         initial_solution=first_solution(project, model),
+        **project["cp_sat"],
     )
     if not result.best.tasks:
         return {"schedule": None}

@@ -44,7 +44,7 @@ def installed(peer: Peer) -> str | None:
         return None
 
 
-def ask(peer: Peer, problem: ScheduleProblem, limit_s: float, workers: int = 2) -> ScheduleResult:
+def ask(peer: Peer, problem: ScheduleProblem, limit_s: float) -> ScheduleResult:
     """The peer's schedule, with the true latencies and checked, and its bound.
 
     It starts from the same list schedule, which also bounds its horizon. Its time is that of the model and
@@ -54,7 +54,7 @@ def ask(peer: Peer, problem: ScheduleProblem, limit_s: float, workers: int = 2) 
         PeerError: it failed, found no schedule, or one that is not as long as it says.
     """
     project = Project(problem)
-    answer = _run(_SCRIPTS[peer], project.document(limit_s, workers), limit_s + _SLACK_S)
+    answer = _run(_SCRIPTS[peer], project.document(limit_s), limit_s + _SLACK_S)
     if answer["schedule"] is None:
         raise PeerError(f"{peer.value} found no schedule, although it was given one")
     replay = project.in_seconds(answer["schedule"])

@@ -2,8 +2,9 @@
 
 A project has integer times ("ticks"), `resources` (capacities), `tasks` (each a list of modes with a `duration`
 and `demands`, pairs of resource and amount), `edges` (pairs of tasks), a `horizon` that the best schedule does not
-exceed and a `hint` (start and mode of every task); `limit_s` and `workers` are the solver's. An answer has `optimal`,
-`makespan` and `bound` in ticks, `schedule` (start and mode of every task, or null) and `runtime_s`.
+exceed and a `hint` (start and mode of every task); `limit_s`, `workers` and `cp_sat` (parameters by name) are for the
+solver. An answer has `optimal`, `makespan` and `bound` in ticks, `schedule` (start and mode of every task, or null)
+and `runtime_s`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from peers.replay import Replay
 
 TICKS = 2**31
 """Ticks of the hint's makespan: latencies rounded down to them are right to about 1e-9 of it."""
+
+WORKERS = 8
+"""Search threads of a peer: CP-SAT's portfolio is weak with fewer, also where there are only two cores."""
+
+CP_SAT = {"use_overload_checker_in_cumulative": True, "use_timetable_edge_finding_in_cumulative": True}
+"""Propagation that CP-SAT leaves off by default; without it seven operators can go unproven."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Project:
             return dict(capacity)
         return {f"{unit}{k}": 1 for unit, count in capacity.items() for k in range(count)}
 
-    def document(self, limit_s: float, workers: int) -> dict[str, object]:
+    def document(self, limit_s: float) -> dict[str, object]:
         """What a peer reads."""
         hint = self.in_ticks(self._first)
         ends = [start + self.ways[i][way].duration for i, (start, way) in enumerate(hint)]
@@ -72,7 +79,8 @@ class Project:
             "horizon": max(ends, default=0),
             "hint": hint,
             "limit_s": limit_s,
-            "workers": workers,
+            "workers": WORKERS,
+            "cp_sat": CP_SAT,
         }
 
     def in_ticks(self, placed: Sequence[tuple[float, int]]) -> list[tuple[int, int]]:
