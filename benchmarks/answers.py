@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 from peers.process import Peer, PeerError, ask
@@ -75,6 +76,23 @@ class Answers:
         self._known[answer.digest, answer.method, answer.limit_s] = answer
 
 
+class AnswerTable:
+    """Answers by instance, method and limit."""
+
+    def __init__(self, found: Sequence[Answer]) -> None:
+        self._found = {(answer.digest, answer.method, answer.limit_s): answer for answer in found}
+
+    def get(self, instance: Instance, method: str, limit_s: float) -> Answer | None:
+        """What a method knew after so long: an answer proven within a shorter limit stays."""
+        limits = [
+            limit
+            for (digest, name, limit), answer in self._found.items()
+            if (digest, name) == (instance.digest, method)
+            and (limit == limit_s or (limit < limit_s and answer.optimal))
+        ]
+        return self._found[instance.digest, method, max(limits)] if limits else None
+
+
 def solve(instance: Instance, method: str, limit_s: float) -> Answer:
     """One answer; `method` is one of ours or a peer."""
     problem = read_instance(instance.document)
@@ -90,7 +108,7 @@ def solve(instance: Instance, method: str, limit_s: float) -> Answer:
     return replace(
         asked,
         optimal=result.optimal,
-        makespan_s=result.makespan_s,
+        makespan_s=result.makespan_s if isfinite(result.makespan_s) else None,
         lower_bound_s=result.lower_bound_s,
         runtime_s=result.runtime_s,
     )

@@ -16,6 +16,14 @@ from tables import percent
 PEERS = (Method.ILP.value, Peer.CP_SAT.value, Peer.PYJOBSHOP.value)
 """The methods ours are compared with: HiGHS solves the formulation of `--method ilp`."""
 
+NAMES = {
+    Method.EXACT.value: "exact",
+    Method.CRITICAL_PATH.value: "critical-path",
+    Method.ILP.value: "HiGHS",
+    Peer.CP_SAT.value: "CP-SAT",
+    Peer.PYJOBSHOP.value: "PyJobShop",
+}
+
 
 @dataclass(frozen=True)
 class Limits:
