@@ -1,0 +1,54 @@
+"""Work on many architectures at once: stage partitions and operator costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from phaze.solvers.placement.partition import PartitionProblem, bottlenecks, stage_limits
+
+from phaze.cost.model import CostModel
+from phaze.hardware.network import load_network
+from phaze.hardware.space_file import load_space
+from phaze.workload.spec import load_workload
+
+LAYERS = 96
+STAGES = tuple(range(1, 17))
+
+
+def partition(architectures: int) -> Callable[[], object]:
+    """Exact partition of a chain of 96 layers into 1 to 16 stages for so many architectures."""
+    rng = np.random.default_rng(0)
+    plain = rng.uniform(1.0, 2.0, (architectures, LAYERS))
+    boundary = np.full((architectures, LAYERS + 1), 0.1)
+    figures = {
+        name: np.ones(LAYERS) for name in ("static_bytes", "saved_bytes", "input_bytes", "working_bytes")
+    }
+    limits = stage_limits(**figures, memory_bytes=1e9, recompute=False, inflight_limit=None)
+    problem = PartitionProblem(plain, plain, boundary, limits, np.arange(LAYERS))
+    return lambda: bottlenecks(problem, STAGES)
+
+
+def costs(architectures: int) -> Callable[[], object]:
+    """Both latencies of every operator of GPT-3's distinct layers on so many architectures."""
+    space, network = load_space(), load_network("default")
+    rows = np.linspace(0, space.size - 1, architectures, dtype=np.int64)
+    table, every = space.table(rows.tolist()), np.arange(architectures)
+
+    def work() -> object:
+        model = CostModel(table, network)
+        return [model.costs(p).latencies(every) for p in _passes()]
+
+    return work
+
+
+def operators() -> int:
+    """Operators whose costs `costs` works out."""
+    return sum(len(p.works) for p in _passes())
+
+
+@cache
+def _passes() -> tuple:
+    layers = load_workload("gpt3").chain(1, 1).layers
+    return tuple(p for layer in layers for p in (layer.forward, layer.backward) if p)

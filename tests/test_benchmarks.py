@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import answers
+import peers.process
+import pytest
+import run
+import schedule_tables
+from answers import Answer, Answers, Instance
+from operator_graphs import Graph, backward
+from peers.process import Peer, PeerError, ask, installed
+from peers.project import Project
+from peers.replay import Replay
+from phaze.solvers.scheduling import Method, check_schedule, read_instance, schedule
+from plots import Curve, draw
+from schedule_instances import CORES, Family, instance
+from schedules import Limits
+
+BENCHMARKS = Path(run.__file__).parent
+
+
+@pytest.mark.parametrize("family", Family)
+def test_instances_are_valid_and_as_large_as_asked(family):
+    for size, cores in zip((1, 10, 40, 100), CORES[::3], strict=True):
+        problem = read_instance(instance(family, size, cores, seed=3))
+        assert len(problem.operators) == size
+        assert tuple(problem.capacity.values()) == cores
+        assert all(op.latency_s >= op.parallel_latency_s > 0 for op in problem.operators)
+
+
+def test_instances_are_the_same_in_every_process():
+    code = "import json; from schedule_instances import *; print(json.dumps(list(instances(list(Family), 30, 2))))"
+    command = [sys.executable, "-c", code]
+    printed = [
+        subprocess.run(
+            command, cwd=BENCHMARKS, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1]
+    documents = json.loads(printed[0])
+    assert documents[0] == json.loads(json.dumps(instance(Family.TRANSFORMER_FORWARD, 30, CORES[0], 0)))
+    assert len({document["name"] for document in documents}) == len(documents)
+
+
+def test_gradients_of_a_small_network():
+    graph = Graph()
+    entry = graph.vector("norm", (), 100)
+    left, right = (graph.linear(name, entry, 8, 8, 8, fused=name == "left") for name in ("left", "right"))
+    graph.product("score", (left, right), 1, 8, 8, 8)
+    after = {node.name: set(node.after) for node in backward(graph.nodes)}
+    assert after == {
+        "score_da": set(),
+        "score_db": set(),
+        "right_dx": {"score_db"},
+        "right_dw": {"score_db"},
+        "left_dx": {"score_da"},
+        "left_dw": {"score_da"},
+        "d_norm_sum": {"right_dx", "left_dx"},
+        "d_norm": {"d_norm_sum"},
+    }
+
+
+def tiny(seed, pairing):
+    return read_instance(instance(Family.RANDOM, 7, CORES[2 + seed], seed, core_pairing=pairing))
+
+
+@pytest.mark.parametrize("peer", Peer)
+@pytest.mark.parametrize(("seed", "pairing"), [(0, False), (1, True), (2, False)])
+def test_peers_agree_with_the_exact_method(peer, seed, pairing):
+    if installed(peer) is None:
+        pytest.skip(f"{peer.value} is not installed")
+    problem = tiny(seed, pairing)
+    theirs = ask(peer, problem, limit_s=20.0)
+    assert theirs.optimal
+    assert theirs.makespan_s == pytest.approx(schedule(problem).makespan_s, rel=1e-6)
+    assert theirs.lower_bound_s == pytest.approx(theirs.makespan_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("pairing", [False, True])
+@pytest.mark.parametrize("family", Family)
+def test_a_schedule_survives_the_way_to_ticks_and_back(family, pairing):
+    problem = read_instance(instance(family, 24, (3, 5), 0, core_pairing=pairing))
+    ours, project = schedule(problem, Method.CRITICAL_PATH), Project(problem)
+    document = project.document(limit_s=1.0)
+    back = project.in_seconds(document["hint"])
+    check_schedule(problem, back.result(0.0, 0.0, optimal=False))
+    assert back.makespan <= ours.makespan_s * (1 + 1e-9)
+    assert document["horizon"] <= project.ticks_per_s * back.makespan
+
+
+def test_a_peer_that_claims_too_much_is_found_out(monkeypatch):
+    problem = tiny(0, pairing=False)
+    document = Project(problem).document(1.0)
+    claim = {
+        "schedule": document["hint"],
+        "makespan": 0.99 * document["horizon"],
+        "bound": 0,
+        "optimal": True,
+    }
+    monkeypatch.setattr(peers.process, "_run", lambda *_: {**claim, "runtime_s": 0.0})
+    with pytest.raises(PeerError, match="claims"):
+        ask(Peer.CP_SAT, problem, 1.0)
+
+
+def test_known_answers_of_peers_are_not_asked_for_again(tmp_path, monkeypatch):
+    asked = Counter()
+
+    def solve(case, method, limit_s):
+        asked[case.name] += 1
+        return Answer(case.group, case.name, case.digest, method, limit_s, True, 2.0, 2.0, 0.1)
+
+    monkeypatch.setattr(answers, "solve", solve)
+    one, other = (Instance("set", name, {"name": name}) for name in ("one", "other"))
+    for case in (one, one, other):
+        assert Answers(tmp_path / "answers.jsonl").get(case, "ortools", 60.0).makespan_s == 2.0
+    assert asked == {"one": 1, "other": 1}
+
+
+def test_wins_ties_and_losses():
+    case = Instance("set", "case", {})
+    ours = Answer("set", "case", case.digest, "exact", 5.0, False, 2.0, 1.0, 5.0)
+    ahead = replace(ours, method="ortools", makespan_s=1.9, lower_bound_s=0.5)
+    behind = replace(ours, method="ilp", makespan_s=None, lower_bound_s=0.0, note="failed")
+    level = replace(ours, method="pyjobshop", lower_bound_s=1.0 + 1e-9)
+    text = schedule_tables.report([case], Limits(5.0, 5.0), [ours, ahead, behind, level]).text
+    assert "| set, CP-SAT | 0 / 0 / 1 | 1 / 0 / 0 |" in text
+    assert "| set, HiGHS | 1 / 0 / 0 | 1 / 0 / 0 |" in text
+    assert "| set, PyJobShop | 0 / 1 / 0 | 0 / 1 / 0 |" in text
+    assert "| case, CP-SAT | 5 % | 0 |" in text
+
+
+def test_a_curve_has_the_exponent_of_its_power_law():
+    points = [(x, 3e-3 * x**2.5) for x in (10, 20, 50)]
+    assert Curve("a", points).exponent == pytest.approx(2.5)
+    stopped = Curve("<b>", [*points, (100, 1.0)], frozenset([100]))
+    assert stopped.exponent == pytest.approx(2.5)
+    picture = ElementTree.fromstring(draw([stopped, Curve("one", points[:1])], "a & b", "x", "time (s)"))
+    fills = [dot.get("fill") for dot in picture.iter("{http://www.w3.org/2000/svg}circle")]
+    assert fills.count("#fff") == 1
+    assert len(fills) == 5
+
+
+def test_the_command_writes_tables_and_rows(tmp_path, monkeypatch, capsys):
+    arguments = ["run.py", "schedules", "--operators", "8", "--per-family", "1", "--peer-limit", "0"]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--out", str(tmp_path)])
+    run.main()
+    table = (tmp_path / "schedules.md").read_text(encoding="utf-8")
+    assert table.count("| exact, 5 s | 1/1 |") == 3
+    assert table.startswith(capsys.readouterr().out.strip())
+    rows = json.loads((tmp_path / "schedules.json").read_text(encoding="utf-8"))["schedules"]
+    assert Counter(row["method"] for row in rows) == {"exact": 3, "critical-path": 3}
+
+
+def test_operators_held_back_by_core_parallel_ones_are_replayed_after_them():
+    problem = tiny(0, pairing=False)
+    replay = Replay(problem, [1.0] * len(problem.operators))
+    for i in problem.topological_order:
+        replay.run(i, mode=1)
+    assert sorted(replay.starts) == [float(k) for k in range(len(problem.operators))]
