@@ -24,7 +24,7 @@ class Report:
 def machine() -> str:
     """Where and when the numbers come from."""
     where = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return f"Measured in {datetime.now(UTC):%B %Y} on {where}."
+    return f"{datetime.now(UTC):%B %Y}, {where}"
 
 
 def write(reports: Sequence[Report], out: Path) -> None:
@@ -35,11 +35,11 @@ def write(reports: Sequence[Report], out: Path) -> None:
     if out.suffix == ".json":
         _write(out, _json(reports))
     elif out.suffix == ".md":
-        _write(out, "\n".join([*(report.text for report in reports), machine(), ""]))
+        _write(out, "\n".join([*(report.text for report in reports), f"Measured: {machine()}", ""]))
         _write_pictures(reports, out.parent)
     else:
         for report in reports:
-            _write(out / f"{report.name}.md", f"{report.text}\n{machine()}\n")
+            _write(out / f"{report.name}.md", f"{report.text}\nMeasured: {machine()}\n")
             _write(out / f"{report.name}.json", _json([report]))
         _write_pictures(reports, out)
 
