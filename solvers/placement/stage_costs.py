@@ -1,4 +1,9 @@
-"""Cost of every possible stage of one model at once: (L, L) matrices over first and last layer."""
+"""Loads of every possible stage, for many architectures at once.
+
+Tables over stages are indexed [length - 1, first layer] with the architectures last: a stage grows by one layer
+from row to row, and all starts of all architectures are one contiguous run of memory. Entries whose stage would
+reach beyond the last layer are infinite.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from phaze.solvers.placement.instance import Edge, Optimizer, PlacementProblem, WidthModel
+from phaze.solvers.placement.instance import Edge
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -14,46 +19,74 @@ BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class StageCosts:
-    """Stage i..j at [i, j], both ends included; entries below the diagonal mean nothing.
+class Transfers:
+    """Latest arrivals from outside a stage (L, L), in seconds from its start; 0 without any.
 
-    `load_last_s`: seconds per microbatch in the last stage; `load_inner_s`: in any other one.
-    `parameter_bytes`: sum over the stage. `deepest`: largest index from the end at which the stage fits in
-    memory, 0 if it fits nowhere. `narrow`: no layer of the stage is tensor-parallel: one device is enough.
+    `into_s[n - 1, v]`: at layer v as the n-th layer of a stage; `back_s[n - 1, v]`: of gradients, at layer v as
+    the n-th from the end.
     """
 
-    tensor_parallel: int
-    load_last_s: FloatArray
-    load_inner_s: FloatArray
-    parameter_bytes: FloatArray
-    deepest: IntArray
-    narrow: BoolArray
+    into_s: FloatArray
+    back_s: FloatArray
 
 
-def stage_costs(problem: PlacementProblem, model: WidthModel) -> StageCosts:
-    """All stage costs of one width by the rules of placement.md, in O(L * (L + edges)) array operations."""
-    bandwidth = problem.link_bandwidth_bytes_per_s
-    forward_s = _pass_time(model.forward_s, model.edges, bandwidth)
-    # A backward pass is a forward pass over the mirrored chain.
-    last = len(model.forward_s) - 1
-    mirrored = tuple((last - v, last - u, size) for u, v, size in model.edges)
-    backward_s = _pass_time(model.backward_s[::-1], mirrored, bandwidth)[::-1, ::-1].T
-    plain = forward_s + backward_s
-    inner = plain
-    if problem.activation_recomputation:
-        # Times are longest paths. The recomputed forward takes the sum of F, because a path joins all layers
-        # of a stage, and holds every backward layer back; so the pass ends at sum F + sum B, or as without
-        # it where an incoming gradient is later still.
-        compute = interval_sums(model.forward_s) + interval_sums(model.backward_s)
-        inner = forward_s + np.maximum(compute, backward_s)
-    return StageCosts(
-        tensor_parallel=model.tensor_parallel,
-        load_last_s=plain,
-        load_inner_s=inner,
-        parameter_bytes=interval_sums(model.parameter_bytes),
-        deepest=_deepest(problem, model),
-        narrow=interval_sums(model.is_tensor_parallel) == 0,
+def transfers(edges: tuple[Edge, ...], layers: int, bandwidth_bytes_per_s: float) -> Transfers:
+    """Transfers of a graph of L layers."""
+    return Transfers(
+        crossing(edges, layers, np.maximum) / bandwidth_bytes_per_s,
+        crossing([(v, u, size) for u, v, size in edges], layers, np.maximum) / bandwidth_bytes_per_s,
     )
+
+
+def crossing(edges: list[Edge] | tuple[Edge, ...], layers: int, combine: np.ufunc) -> FloatArray:
+    """Combined bytes at [n - 1, v] of the edges (u, v) from outside a stage in which v is n-th from that side."""
+    table = np.zeros((layers, layers))
+    if edges:
+        source, target, size = map(np.array, zip(*edges, strict=True))
+        # An edge over k layers comes from outside for the first k places of its target.
+        combine.at(table, (abs(target - source) - 1, target), size)
+    combine.accumulate(table[::-1], axis=0, out=table[::-1])
+    return table
+
+
+def stage_loads(
+    moved: Transfers, forward_s: FloatArray, backward_s: FloatArray, *, recompute: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Seconds per microbatch of inner stages (L, L, A) and of last stages by first layer (L, A).
+
+    `forward_s`, `backward_s` (L, A). A path joins all layers, so that a layer waits for the one before it and for
+    arrivals from outside, and never for an edge that skips layers of the same stage.
+
+    The recomputed forward takes the sum of its layers and holds every backward layer back: the pass ends after
+    all its work, or as without recomputing where an incoming gradient is later still.
+    """
+    layers, architectures = forward_s.shape
+    inner = np.full((layers, layers, architectures), np.inf)
+    last = np.empty((layers, architectures))
+    forward = backward = work = np.zeros((layers + 1, architectures))
+    for place in range(layers):
+        count = layers - place
+        forward = np.maximum(forward[:count], moved.into_s[place, place:, None])
+        forward += forward_s[place:]
+        backward = np.maximum(backward[1 : count + 1], moved.back_s[place, :count, None])
+        backward += backward_s[:count]
+        last[count - 1] = forward[-1] + backward[-1]
+        if recompute:
+            work = work[:count] + (forward_s[place:] + backward_s[place:])
+            np.add(forward, np.maximum(work, backward), out=inner[place, :count])
+        else:
+            np.add(forward, backward, out=inner[place, :count])
+    return inner, last
+
+
+def sums_by_length(values: FloatArray) -> FloatArray:
+    """Sum of values[i], ..., values[i + n - 1] at [n - 1, i], added from left to right; 0 beyond the end (L, L)."""
+    sums = np.zeros((values.size, values.size))
+    running = np.zeros(values.size)
+    for place in range(values.size):
+        running = running[: values.size - place] + values[place:]
+        sums[place, : running.size] = running
+    return sums
 
 
 def interval_sums(values: ArrayLike) -> FloatArray:
@@ -67,43 +100,3 @@ def prefix_sums(values: FloatArray) -> FloatArray:
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
     np.cumsum(values, axis=-1, out=sums[..., 1:])
     return sums
-
-
-def _pass_time(latency_s: tuple[float, ...], edges: tuple[Edge, ...], bandwidth: float) -> FloatArray:
-    """Finish time at [i, v] of layer v in a stage that starts with layer i; its last layer ends the pass."""
-    count = len(latency_s)
-    incoming: list[list[Edge]] = [[] for _ in range(count)]
-    for edge in edges:
-        incoming[edge[1]].append(edge)
-    finish = np.zeros((count, count))
-    for v in range(count):
-        start = np.zeros(v + 1)
-        for u, _, size in incoming[v]:
-            np.maximum(start[: u + 1], finish[: u + 1, u], out=start[: u + 1])
-            np.maximum(start[u + 1 :], size / bandwidth, out=start[u + 1 :])
-        finish[: v + 1, v] = start + latency_s[v]
-    return finish
-
-
-def _deepest(problem: PlacementProblem, model: WidthModel) -> IntArray:
-    """Largest feasible index from the end, capped at the number of devices."""
-    parameters = interval_sums(model.parameter_bytes)
-    activations = interval_sums(model.activation_bytes)
-    held = 2 * parameters + (parameters if problem.optimizer is Optimizer.ADAM else 0.0) + activations
-    stash = _entering_bytes(model) if problem.activation_recomputation else activations
-    room = problem.device_memory_bytes - held
-    fits_all = held + (problem.num_devices - 1) * stash <= problem.device_memory_bytes
-    with np.errstate(divide="ignore", invalid="ignore"):
-        steps = np.where(fits_all | (room < 0), 0.0, np.floor(room / stash))
-    deepest = np.where(fits_all, problem.num_devices, np.where(room < 0, 0.0, 1.0 + steps))
-    capped: IntArray = np.minimum(deepest, problem.num_devices).astype(np.int64)
-    return capped
-
-
-def _entering_bytes(model: WidthModel) -> FloatArray:
-    """Bytes of all edges from outside into stage i..j, at [i, j]."""
-    count = len(model.forward_s)
-    entering = np.zeros((count, count))
-    for u, v, size in model.edges:
-        entering[u + 1 : v + 1, v:] += size
-    return entering

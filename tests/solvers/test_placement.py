@@ -176,11 +176,11 @@ def instances(draw):
 
 
 @settings(max_examples=200, deadline=None)
-@given(instances(), st.sampled_from([1, 2, 48]))
-def test_equal_to_exhaustive_search(document, row_block):
+@given(instances(), st.sampled_from([1, 20, 32_768]))
+def test_equal_to_exhaustive_search(document, chunk):
     problem = read_problem(document)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dp, "ROW_BLOCK", row_block)
+        patch.setattr(dp, "CHUNK", chunk)
         result, expected = place(problem), exhaustive(problem)
     if math.isinf(expected):
         assert result.status is PlacementStatus.INFEASIBLE

@@ -1,0 +1,67 @@
+"""Where stages fit in memory: largest index from the end, in tables [length - 1, first layer]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from phaze.solvers.placement.instance import Optimizer, PlacementProblem, WidthModel
+from phaze.solvers.placement.stage_costs import FloatArray, IntArray, crossing, sums_by_length
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Bytes that a stage holds anyway and once more per stage behind it (L, L)."""
+
+    held_bytes: FloatArray
+    stash_bytes: FloatArray
+    num_devices: int
+
+    def deepest(self, capacity_bytes: FloatArray) -> IntArray:
+        """Largest index from the end at which each stage fits (L, L, n) under n capacities; 0 if nowhere."""
+        held, stash = self.held_bytes[..., None], self.stash_bytes[..., None]
+        room = capacity_bytes - held
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.minimum(1.0 + np.floor(room / stash), self.num_devices)
+        unlimited = held + (self.num_devices - 1) * stash <= capacity_bytes
+        deepest = np.where(room < 0, 0.0, np.where(unlimited, self.num_devices, steps))
+        return deepest.astype(np.int64)
+
+
+def stage_memory(problem: PlacementProblem, model: WidthModel) -> StageMemory:
+    """Memory of all stages of one width by the rules of placement.md."""
+    layers = len(model.forward_s)
+    parameters = sums_by_length(np.array(model.parameter_bytes))
+    activations = sums_by_length(np.array(model.activation_bytes))
+    held = 2 * parameters + (parameters if problem.optimizer is Optimizer.ADAM else 0.0) + activations
+    stash = _entering(model, layers) if problem.activation_recomputation else activations
+    held[sums_by_length(np.ones(layers)) == 0] = np.inf  # beyond the last layer
+    return StageMemory(held, stash, problem.num_devices)
+
+
+def _entering(model: WidthModel, layers: int) -> FloatArray:
+    """Bytes of all edges from outside into a stage."""
+    into = crossing(model.edges, layers, np.add)
+    entering = np.zeros((layers, layers))
+    for place in range(layers):
+        entering[place, : layers - place] = into[place, place:]
+    return np.cumsum(entering, axis=0)
+
+
+def fewest_stages(deepest: IntArray, most: int) -> int:
+    """Fewest stages that fit under limits (L, L); one more than `most` if so many do not."""
+    layers = len(deepest)
+    starts = np.zeros(2 * layers + 1, dtype=np.bool_)  # where a suffix in so many stages may start
+    starts[layers] = True
+    longest = deepest.max(axis=1)
+    behind = np.lib.stride_tricks.sliding_window_view(starts[1:], layers)
+    for stages in range(1, most + 1):
+        lengths = int(np.flatnonzero(longest >= stages).max(initial=-1)) + 1
+        fits = (deepest[:lengths] >= stages) & behind[:lengths]
+        found = fits.any(axis=0)
+        starts[:layers], starts[layers] = found, False
+        if found[0]:
+            return stages
+        if not found.any():
+            break
+    return most + 1
