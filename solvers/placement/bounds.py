@@ -14,6 +14,8 @@ from phaze.solvers.placement.width import Width, widths
 
 # Memories of a batch are rounded up to so many different ones, for each of which stages are counted.
 _MEMORIES = 8
+# Plans are bounded apart by their narrow stages: with none, with one, ..., with so many or more.
+_NARROW_RANGES = 4
 # Architectures bounded at once: their arrays stay in the cache.
 _BLOCK = 256
 
@@ -22,8 +24,9 @@ _BLOCK = 256
 class Candidates:
     """R architectures of one width, and what is known of them before the search.
 
-    `forward_s`, `backward_s` (L, R); `memory_bytes` (R,), or (1,) if all have the same; `bound_s` (depth, R): seconds
-    that plans of S stages take at least, at [S - 1]; `device_time_s` (R,): see TimeBound.
+    `forward_s`, `backward_s` (L, R); `memory_bytes` (R,), or (1,) if all have the same; `bound_s` (n, depth, R):
+    seconds that plans of S stages take at least, at [:, S - 1], for n ranges of narrow stages;
+    `device_time_s` (R,): see TimeBound.
     """
 
     forward_s: FloatArray
@@ -31,6 +34,12 @@ class Candidates:
     memory_bytes: FloatArray
     bound_s: FloatArray
     device_time_s: FloatArray
+
+    @property
+    def least_s(self) -> FloatArray:
+        """Seconds (R,) that any plan takes at least."""
+        least: FloatArray = self.bound_s.min(axis=(0, 1))
+        return least
 
     def __getitem__(self, rows: IntArray) -> Candidates:
         """Some of them."""
@@ -41,16 +50,22 @@ class Candidates:
 
 
 class WidthBound:
-    """The bounds of one width for the architectures of a batch."""
+    """The bounds of one width for the architectures of a batch, one `times` for each range of narrow stages."""
 
     def __init__(self, batch: PlacementBatch, width: Width) -> None:
         """Prepare what all architectures share."""
         self.width = width
-        self.time = TimeBound(width)
+        most = max(width.devices.most_narrow)
+        ranges = [range(count, count + 1) for count in range(min(most + 1, _NARROW_RANGES))]
+        ranges[-1] = range(ranges[-1][0], most + 1)
+        self.times = [TimeBound(width, narrow) for narrow in ranges]
         self._forward_s, self._backward_s = batch.forward_s[:, width.index], batch.backward_s[:, width.index]
         self._memory_bytes = batch.device_memory_bytes
         self._typical_s = self._forward_s.mean(axis=0), self._backward_s.mean(axis=0)
         self._loads: dict[float, LoadBound] = {}
+        wide = np.array(width.model.is_tensor_parallel)
+        devices = np.where(wide, width.devices.wide, 1.0)
+        self._share = devices[:, None] * (width.problem.microbatches_per_batch / width.problem.num_devices)
 
     def candidates(self, rows: IntArray, most_bytes: float) -> Candidates:
         """Bounds of some architectures, none of which has more than so much memory."""
@@ -59,8 +74,10 @@ class WidthBound:
         forward_s, backward_s = (
             np.ascontiguousarray(latency[rows].T) for latency in (self._forward_s, self._backward_s)
         )
-        device_time_s = self.time.device_time(forward_s, backward_s)
-        bound_s = self.time.times(self._loads[most_bytes].loads(forward_s, backward_s), device_time_s)
+        # x * q is no less, whatever the degree.
+        device_time_s = (self._share * (forward_s + backward_s)).sum(axis=0)
+        loads = self._loads[most_bytes].loads(forward_s, backward_s)
+        bound_s = np.stack([bound.times(*loads, device_time_s) for bound in self.times])
         memory_bytes = np.unique(self._memory_bytes[rows])
         if memory_bytes.size > 1:
             memory_bytes = self._memory_bytes[rows]
@@ -83,8 +100,7 @@ def lower_bound(batch: PlacementBatch) -> FloatArray:
     bounds, best_s = width_bounds(batch), np.full(batch.architectures, np.inf)
     for rows, most_bytes in _memory_groups(batch.device_memory_bytes):
         for bound in bounds:
-            bound_s = bound.candidates(rows, most_bytes).bound_s.min(axis=0)
-            best_s[rows] = np.minimum(best_s[rows], bound_s)
+            best_s[rows] = np.minimum(best_s[rows], bound.candidates(rows, most_bytes).least_s)
     return best_s
 
 

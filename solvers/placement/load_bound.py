@@ -11,10 +11,10 @@ from phaze.solvers.placement.width import Width
 class LoadBound:
     """Seconds per microbatch of the slowest stage, if a device has at most so many bytes.
 
-    Three arguments: the stages share all work and the transfers between them; a stage holds the largest layer; and
-    some stage holds its share, rounded up, of those layers that are large. How large a share follows from what
-    memory lets stages hold, so it is the same for all architectures; what it takes is the least time of so many
-    large layers in a row.
+    By the number of stages: they share all work and the transfers between them, and one holds the largest layer.
+    By the number of wide ones: they share the work of the layers that need wide stages; and one holds its share,
+    rounded up, of those among them that are large. How large a share follows from what memory lets stages hold,
+    so it is the same for all architectures; what it takes is the least time of so many large layers in a row.
     """
 
     def __init__(
@@ -30,48 +30,60 @@ class LoadBound:
         deepest = width.memory.deepest(np.array([capacity_bytes]))[..., 0]
         self._fewest_stages = fewest_stages(deepest, self._depth)
         plain_s = forward_s + backward_s
-        self._large = np.flatnonzero(plain_s >= plain_s.mean() / 2)
+        self._wide = np.flatnonzero(~width.devices.narrow[0])
+        self._large = self._wide[plain_s[self._wide] >= plain_s[self._wide].mean() / 2]
         longer = 1 + forward_s.sum() / plain_s.sum() if self._recompute and plain_s.any() else 1.0
         self._inner_share, self._last_share = self._shares(deepest, longer)
 
-    def loads(self, forward_s: FloatArray, backward_s: FloatArray) -> FloatArray:
-        """Bounds (depth, A) for latencies (L, A); infinite where memory admits no plan."""
+    def loads(self, forward_s: FloatArray, backward_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bounds for so many stages, and for so many wide ones (depth, A), infinite where memory admits no plan.
+
+        The latencies are (L, A).
+        """
         plain = forward_s + backward_s
         inner = plain + forward_s if self._recompute else plain
-        shared = inner.sum(axis=0) + np.arange(self._depth)[:, None] * self._cut_s
+        numbers = np.arange(1, self._depth + 1)[:, None]
         # The last stage recomputes nothing, which saves at most this part of its load.
-        saved = _largest_part(forward_s, plain) if self._recompute else np.zeros(1)
-        bounds: FloatArray = shared / (np.arange(1, self._depth + 1)[:, None] + saved)
-        np.maximum(bounds, plain.max(axis=0), out=bounds)
-        np.maximum(bounds[1:], self._of_shares(plain, inner), out=bounds[1:])
-        bounds[0] = plain.sum(axis=0)
-        bounds[: self._fewest_stages - 1] = np.inf
-        return bounds
+        divisor = numbers + (_largest_part(forward_s, plain) if self._recompute else 0.0)
+        of_all: FloatArray = (inner.sum(axis=0) + (numbers - 1) * self._cut_s) / divisor
+        of_wide: FloatArray = inner[self._wide].sum(axis=0) / divisor
+        np.maximum(of_all, plain.max(axis=0), out=of_all)
+        np.maximum(of_wide[1:], self._of_shares(plain, inner), out=of_wide[1:])
+        of_all[0], of_wide[0] = plain.sum(axis=0), plain[self._wide].sum(axis=0)
+        of_all[: self._fewest_stages - 1] = np.inf
+        return of_all, of_wide
 
     def _shares(self, deepest: IntArray, longer: float) -> tuple[IntArray, IntArray]:
-        """(k, l), both (depth - 1,): of S > 1 stages, one inner holds k large layers, or the last one l.
+        """(k, l), both (depth - 1,): of w > 1 wide stages, one inner holds k large layers, or the last one l.
 
         A count that no stage holds is given as one more than there are. The k is the least with which k layers per
         inner stage and `longer` times as many in the last, but no more than fit, make all of them.
         """
-        large = self._large.size
-        before = np.zeros(2 * self._layers, dtype=np.int64)
-        before[1 : self._layers + 1] = np.bincount(self._large, minlength=self._layers).cumsum()
-        before[self._layers + 1 :] = large
-        held = np.lib.stride_tricks.sliding_window_view(before[1:], self._layers) - before[: self._layers]
-        ends = np.arange(self._layers)
-        in_last = held[ends[::-1], ends][deepest[ends[::-1], ends] >= 1].max(initial=0)
-        # The deepest index at which some stage holds so many or more; the last stage is not an inner one.
-        deep = np.zeros(large + 1, dtype=np.int64)
-        inner = np.add.outer(ends, ends) < self._layers - 1
-        np.maximum.at(deep, held[inner], deepest[inner])
-        deep = np.maximum.accumulate(deep[::-1])[::-1]
-        most = np.searchsorted(-deep[1:], -np.arange(2, self._depth + 1), side="right")
-        together = np.cumsum(np.minimum(np.arange(large + 1)[:, None], most), axis=1)
-        short = together + np.minimum(np.floor(longer * np.arange(large + 1)), in_last)[:, None] < large
-        share = np.count_nonzero(short, axis=0)
-        left = large - together[np.maximum(share - 1, 0), np.arange(self._depth - 1)]
+        large, wide = self._large.size, np.arange(self._depth - 1)
+        in_last, inner = self._most_large(deepest)
+        counts = np.arange(large + 1)[:, None]
+        together = np.cumsum(np.minimum(counts, inner[:-1]), axis=1)
+        # If the last stage is narrow, there is one more inner stage among the wide ones.
+        one_more = np.minimum(counts, inner[1:] if self._wide.size < self._layers else 0)
+        last = np.minimum(np.floor(longer * counts), in_last)
+        share = np.count_nonzero(together + np.maximum(last, one_more) < large, axis=0)
+        left = large - together[share - 1, wide]
         return share, np.where(left <= in_last, left, large + 1)
+
+    def _most_large(self, deepest: IntArray) -> tuple[int, IntArray]:
+        """Most large layers in a last stage, and in inner ones of index 2..depth + 1 from the end (depth,)."""
+        before = np.zeros(2 * self._layers, dtype=np.int64)
+        before[1:] = np.searchsorted(self._large, np.arange(2 * self._layers - 1), side="right")
+        held = np.lib.stride_tricks.sliding_window_view(before[1:], self._layers) - before[: self._layers]
+        starts = np.arange(self._layers)
+        ends = np.add.outer(starts, starts)
+        last, inner = ends == self._layers - 1, ends < self._layers - 1
+        deep = np.zeros(self._large.size + 1, dtype=np.int64)
+        np.maximum.at(deep, held[inner], deepest[inner])
+        # The deepest index at which some stage holds so many or more.
+        deep = np.maximum.accumulate(deep[::-1])[::-1]
+        most = np.searchsorted(-deep[1:], -np.arange(2, self._depth + 2), side="right")
+        return int(held[last][deepest[last] >= 1].max(initial=0)), most
 
     def _of_shares(self, plain: FloatArray, inner: FloatArray) -> FloatArray:
         """Load of the stage that holds its share (depth - 1, A)."""
@@ -92,11 +104,12 @@ class LoadBound:
 def _prefix(values: FloatArray) -> FloatArray:
     """Running sums along the first axis, with a leading zero."""
     sums = np.zeros((len(values) + 1, values.shape[1]))
-    np.cumsum(values, axis=0, out=sums[1:])
+    for row, value in enumerate(values):  # cumsum along the first axis would jump through memory
+        np.add(sums[row], value, out=sums[row + 1])
     return sums
 
 
 def _largest_part(part: FloatArray, whole: FloatArray) -> FloatArray:
     """Largest quotient of the sums over any last layers (A,)."""
-    parts, wholes = np.cumsum(part[::-1], axis=0), np.cumsum(whole[::-1], axis=0)
+    parts, wholes = _prefix(part[::-1]), _prefix(whole[::-1])
     return np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0).max(axis=0)

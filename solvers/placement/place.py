@@ -71,10 +71,10 @@ def _solve(
 
     A guess at the optimum cuts most of the search; it is raised until a plan attains it.
     """
-    widths = [(bound, _from_so_many_on(bound.candidates(rows, most_bytes))) for bound in bounds]
+    widths = [(bound, bound.candidates(rows, most_bytes)) for bound in bounds]
     # The most promising width first, so that its time cuts the others short.
-    widths.sort(key=lambda width: float(np.minimum(width[1].bound_s[0], 1e300).sum()))
-    least_s = np.min([candidates.bound_s[0] for _, candidates in widths], axis=0, initial=np.inf)
+    widths.sort(key=lambda width: float(np.minimum(width[1].least_s, 1e300).sum()))
+    least_s = np.min([candidates.least_s for _, candidates in widths], axis=0, initial=np.inf)
     best_s = np.full(rows.size, np.inf)
     left = np.flatnonzero(np.isfinite(least_s))
     for factor in _GUESSES:
@@ -83,10 +83,10 @@ def _solve(
         guess_s = np.minimum(best_s, np.where(least_s > 0, least_s * factor, np.inf))
         searches = []
         for bound, candidates in widths:
-            chosen = left[candidates.bound_s[0, left] <= np.minimum(guess_s, best_s)[left]]
+            chosen = left[candidates.least_s[left] <= np.minimum(guess_s, best_s)[left]]
             if chosen.size:
                 incumbent_s = np.minimum(guess_s, best_s)[chosen]
-                search = WidthSearch(bound.width, bound.time, candidates[chosen], incumbent_s)
+                search = WidthSearch(bound.width, bound.times, candidates[chosen], incumbent_s)
                 best_s[chosen] = np.minimum(best_s[chosen], search.found_s)
                 searches.append((search, chosen))
         solved = best_s <= guess_s
@@ -94,11 +94,6 @@ def _solve(
             if np.isfinite(best_s[row]):
                 yield int(rows[row]), _preferred(searches, row, float(best_s[row])), float(best_s[row])
         left = left[~solved[left]]
-
-
-def _from_so_many_on(candidates: Candidates) -> Candidates:
-    """The same with bounds of plans of S stages or more."""
-    return replace(candidates, bound_s=np.minimum.accumulate(candidates.bound_s[::-1])[::-1])
 
 
 def _preferred(searches: list[tuple[WidthSearch, IntArray]], row: int, best_s: float) -> _Found:

@@ -15,45 +15,59 @@ SLACK = 1e-9
 
 
 class TimeBound:
-    """Seconds per batch that plans of one width take at least, given their largest load."""
+    """Seconds per batch of plans of one width in which so many stages, a range, are narrow."""
 
-    def __init__(self, width: Width) -> None:
+    def __init__(self, width: Width, narrow: range) -> None:
         """Find the fewest microbatches per pipeline for every number of stages."""
         problem, degrees = width.problem, width.degrees
-        fitting = [degrees.admitting(width.devices.fewest(stages)) for stages in range(1, width.depth + 1)]
-        self._stages = np.arange(1.0, width.depth + 1)[:, None]
-        self._fewest: FloatArray = degrees.microbatches[np.array(fitting) - 1][:, None].astype(np.float64)
-        self._total = problem.microbatches_per_batch
+        self._fewest_narrow = narrow[0]
+        most = [min(narrow[-1], limit) for limit in width.devices.most_narrow[1 : width.depth + 1]]
+        fitting = np.array(
+            [
+                degrees.admitting(width.devices.of(stages, count)) if count >= narrow[0] else 0
+                for stages, count in enumerate(most, start=1)
+            ]
+        )
+        total = problem.microbatches_per_batch
+        fewest = np.where(fitting > 0, degrees.microbatches[fitting - 1], np.inf)[:, None]
+        self._filling = np.arange(width.depth, dtype=np.float64)[:, None]
+        self._most_steps, self._fewest_steps = total + self._filling, fewest + self._filling
         reduced = np.full((width.depth, 1), width.first_bytes[0])
-        reduced[:1] = width.first_bytes[-1]
-        reduce_s = 4 * reduced / problem.link_bandwidth_bytes_per_s
+        reduced[0] = width.first_bytes[-1]
         # d >= m / q, hence 1 - 1/d >= 1 - q/m.
-        self._reduce_s = reduce_s * (1 - self._fewest / self._total)
-        self._devices = problem.num_devices
-        wide = np.array(width.model.is_tensor_parallel)
-        self._per_layer = np.where(wide, width.devices.wide, 1.0)[:, None]
+        unshared = np.where(fitting[:, None] > 0, 1 - fewest / total, 1.0)
+        self._reduce_s = 4 * reduced / problem.link_bandwidth_bytes_per_s * unshared
+        self._limit_steps, self._limit_reduce_s = _least_from(self._fewest_steps), _least_from(self._reduce_s)
 
-    def device_time(self, forward_s: FloatArray, backward_s: FloatArray) -> FloatArray:
-        """Seconds (A,) that all microbatches keep all devices busy: x * q is no less, whatever the degree."""
-        work: FloatArray = (self._per_layer * (forward_s + backward_s)).sum(axis=0)
-        return work * self._total / self._devices
+    def times(self, of_all_s: FloatArray, of_wide_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
+        """Bounds (depth, A) for largest loads by numbers of all stages and of wide ones (depth, A).
 
-    def times(self, load_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
-        """Bounds (depth, A) for largest loads (depth, A).
-
-        The all-reduce grows by less than C/m with each microbatch less per pipeline, so that either all of
-        them pass one pipeline or as few as can be.
+        `device_time_s` (A,): seconds that all microbatches keep all devices busy. The all-reduce grows by less
+        than C/m with each microbatch less per pipeline, so that either all of them pass one pipeline or as few as
+        can be.
         """
-        steps = np.minimum(load_s * self._total, load_s * self._fewest + self._reduce_s)
-        filling = np.zeros_like(load_s)
-        filling[1:] = load_s[1:] * (self._stages[1:] - 1)
-        bound: FloatArray = filling + np.maximum(steps, device_time_s)
-        return bound * (1 - SLACK)
+        depth, load_s = len(of_all_s), np.full_like(of_all_s, np.inf)
+        wide = slice(self._fewest_narrow, depth)
+        np.maximum(of_all_s[wide], of_wide_s[: depth - self._fewest_narrow], out=load_s[wide])
+        with np.errstate(invalid="ignore"):
+            time_s = load_s * self._fewest_steps
+            time_s += self._reduce_s
+            np.fmin(time_s, load_s * self._most_steps, out=time_s)
+            load_s *= self._filling
+        load_s += device_time_s
+        np.fmax(time_s, load_s, out=time_s)
+        time_s *= 1 - SLACK
+        return time_s
 
     def load_limit(self, stages: int, time_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
-        """Loads (A,) above which plans of S > 1 stages or more take longer than `time_s` (A,)."""
-        time_s = time_s * (1 + SLACK)
-        filling, reduce_s = stages - 1, self._reduce_s[stages - 1, 0]
-        steps = float(self._fewest[stages - 1, 0]) + filling
-        limit = np.maximum(time_s / (self._total + filling), (time_s - reduce_s) / steps)
-        return np.minimum(limit, (time_s - device_time_s) / filling)
+        """Loads (A,) above which plans of S > 1 stages or more, if any, take longer than `time_s` (A,)."""
+        time_s, row = time_s * (1 + SLACK), stages - 1
+        with np.errstate(invalid="ignore"):
+            limit = (time_s - self._limit_reduce_s[row]) / self._limit_steps[row]
+        limit = np.fmax(time_s / self._most_steps[row], limit)
+        return np.minimum(limit, (time_s - device_time_s) / self._filling[row])
+
+
+def _least_from(values: FloatArray) -> FloatArray:
+    """The least of values[i], values[i + 1], ... at [i]."""
+    return np.minimum.accumulate(values[::-1])[::-1]

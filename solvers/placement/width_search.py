@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from phaze.solvers.placement.bounds import Candidates
 from phaze.solvers.placement.dp import SuffixTables
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray, prefix_sums, stage_loads
+from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, prefix_sums, stage_loads
 from phaze.solvers.placement.time_bound import SLACK, TimeBound
 from phaze.solvers.placement.width import Width
 
 # Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
 RELATIVE_TIE = 1e-13
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, order=True)
@@ -34,9 +35,11 @@ class WidthSearch:
     The incumbents need not be attained by any plan: they only cut what cannot tie with them.
     """
 
-    def __init__(self, width: Width, bound: TimeBound, candidates: Candidates, incumbent_s: FloatArray) -> None:
+    def __init__(self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: FloatArray) -> None:
         """Search plans of more and more stages until none can tie with the incumbents (R,)."""
-        self._width, self._bound, self._candidates = width, bound, candidates
+        self._width, self._bounds, self._candidates = width, bounds, candidates
+        # The least of S stages or more, (n, depth, R) for the ranges of narrow stages.
+        self._bound_s = np.minimum.accumulate(candidates.bound_s[:, ::-1], axis=1)[:, ::-1]
         self._recompute = width.problem.activation_recomputation
         forward_s, plain_s = candidates.forward_s, candidates.forward_s + candidates.backward_s
         self._work_s = prefix_sums(plain_s.T).T
@@ -85,15 +88,22 @@ class WidthSearch:
     def _search(self, last_s: FloatArray) -> None:
         self._add_times(1, last_s[None, :1], self._width.first_bytes[-1:])
         for stages in range(2, self._width.depth + 1):
-            promising = (self._candidates.bound_s[stages - 1 :] <= self._incumbent_s).sum(axis=0)
-            if not promising.any():
+            promising = self._bound_s[:, stages - 1 :] <= np.minimum(self._incumbent_s, _LARGEST)
+            if not promising[:, 0].any():
                 break
             if stages > 2:
-                limit_s = self._bound.load_limit(stages, self._incumbent_s, self._candidates.device_time_s)
-                if not self._suffixes.extend(limit_s, self._useful_starts(stages - 1, limit_s, promising)):
+                limit_s = self._load_limit(stages, promising[:, 0])
+                further = promising.any(axis=0).sum(axis=0)
+                if not self._suffixes.extend(limit_s, self._useful_starts(stages - 1, limit_s, further)):
                     break
             loads = self._suffixes.first_stage()
             self._add_times(stages, loads, self._width.first_bytes[: loads.shape[1]])
+
+    def _load_limit(self, stages: int, promising: BoolArray) -> FloatArray:
+        """Loads (R,) above which no plan of so many stages or more ties; `promising` (n, R) ranges of narrow ones."""
+        device_time_s = self._candidates.device_time_s
+        limits = [bound.load_limit(stages, self._incumbent_s, device_time_s) for bound in self._bounds]
+        return np.where(promising, limits, 0.0).max(axis=0)
 
     def _useful_starts(self, stages: int, limit_s: FloatArray, further: IntArray) -> slice:
         """First layers of suffixes of so many stages that overload neither them nor the `further` ones at most."""
