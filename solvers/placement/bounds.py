@@ -17,7 +17,7 @@ _MEMORIES = 8
 # Plans are bounded apart by their narrow stages: with none, with one, ..., with so many or more.
 _NARROW_RANGES = 4
 # Architectures bounded at once: their arrays stay in the cache.
-_BLOCK = 256
+_BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class WidthBound:
         self._loads: dict[float, LoadBound] = {}
         wide = np.array(width.model.is_tensor_parallel)
         devices = np.where(wide, width.devices.wide, 1.0)
-        self._share = devices[:, None] * (width.problem.microbatches_per_batch / width.problem.num_devices)
+        self._share = devices * (width.problem.microbatches_per_batch / width.problem.num_devices)
 
     def candidates(self, rows: IntArray, most_bytes: float) -> Candidates:
         """Bounds of some architectures, none of which has more than so much memory."""
@@ -75,7 +75,7 @@ class WidthBound:
             np.ascontiguousarray(latency[rows].T) for latency in (self._forward_s, self._backward_s)
         )
         # x * q is no less, whatever the degree.
-        device_time_s = (self._share * (forward_s + backward_s)).sum(axis=0)
+        device_time_s = self._share @ (forward_s + backward_s)
         loads = self._loads[most_bytes].loads(forward_s, backward_s)
         bound_s = np.stack([bound.times(*loads, device_time_s) for bound in self.times])
         memory_bytes = np.unique(self._memory_bytes[rows])

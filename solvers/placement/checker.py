@@ -12,6 +12,17 @@ class PlanError(ValueError):
     """The plan breaks a rule of the instance."""
 
 
+class _Edges:
+    """The edges by end: (source, bytes) into each layer and (target, bytes) out of it."""
+
+    def __init__(self, model: WidthModel) -> None:
+        self.into: list[list[tuple[int, float]]] = [[] for _ in model.forward_s]
+        self.out_of: list[list[tuple[int, float]]] = [[] for _ in model.forward_s]
+        for source, target, size in model.edges:
+            self.into[target].append((source, size))
+            self.out_of[source].append((target, size))
+
+
 def plan_time(
     problem: PlacementProblem, tensor_parallel: int, data_parallel: int, stages: Sequence[Stage]
 ) -> float:
@@ -26,10 +37,11 @@ def plan_time(
     if tuple(layer for stage in stages for layer in stage.layers) != problem.layer_ids:
         raise PlanError("the stages do not hold every layer once, in order")
     _check_devices(problem, models[0], data_parallel, stages)
+    edges = _Edges(models[0])
     worst, first = 0.0, 0
     for number, stage in enumerate(stages):
         last = first + len(stage.layers) - 1
-        worst = max(worst, _load(problem, models[0], first, last, len(stages) - number))
+        worst = max(worst, _load(problem, models[0], edges, first, last, len(stages) - number))
         first = last + 1
     microbatches = -(-problem.microbatches_per_batch // data_parallel)
     reduced = sum(models[0].parameter_bytes[: len(stages[0].layers)])
@@ -54,30 +66,34 @@ def _check_devices(
         raise PlanError("the plan needs more devices than there are")
 
 
-def _load(problem: PlacementProblem, model: WidthModel, first: int, last: int, depth: int) -> float:
+def _load(
+    problem: PlacementProblem, model: WidthModel, edges: _Edges, first: int, last: int, depth: int
+) -> float:
     """Seconds per microbatch of the stage first..last, `depth` counted from the end."""
-    _check_memory(problem, model, first, last, depth)
+    _check_memory(problem, model, edges, first, last, depth)
     bandwidth = problem.link_bandwidth_bytes_per_s
     recompute = problem.activation_recomputation and depth > 1
     forward: dict[int, float] = {}
     for v in range(first, last + 1):
-        arrivals = [forward.get(u, size / bandwidth) for u, w, size in model.edges if w == v]
+        arrivals = [forward.get(u, size / bandwidth) for u, size in edges.into[v]]
         forward[v] = max(arrivals, default=0.0) + model.forward_s[v]
     release = sum(model.forward_s[first : last + 1]) if recompute else 0.0
     backward: dict[int, float] = {}
     for v in range(last, first - 1, -1):
-        arrivals = [backward.get(w, size / bandwidth) for u, w, size in model.edges if u == v]
+        arrivals = [backward.get(w, size / bandwidth) for w, size in edges.out_of[v]]
         backward[v] = max([release, *arrivals]) + model.backward_s[v]
     return forward[last] + backward[first]
 
 
-def _check_memory(problem: PlacementProblem, model: WidthModel, first: int, last: int, depth: int) -> None:
+def _check_memory(
+    problem: PlacementProblem, model: WidthModel, edges: _Edges, first: int, last: int, depth: int
+) -> None:
     parameters = sum(model.parameter_bytes[first : last + 1])
     activations = sum(model.activation_bytes[first : last + 1])
     held = 2 * parameters + (parameters if problem.optimizer is Optimizer.ADAM else 0) + activations
     stash = activations
     if problem.activation_recomputation:
-        stash = sum(size for u, w, size in model.edges if u < first <= w <= last)
+        stash = sum(size for v in range(first, last + 1) for u, size in edges.into[v] if u < first)
     needed = held + (depth - 1) * stash
     # The search divides where this multiplies: allow for the last bit.
     if needed > problem.device_memory_bytes * (1 + 1e-12):

@@ -22,9 +22,9 @@ class Degrees:
     devices_per_pipeline: IntArray
     resync_s_per_byte: FloatArray
 
-    def admitting(self, devices: int) -> int:
-        """How many of the degrees, the first ones, leave a pipeline so many devices."""
-        return int(np.searchsorted(-self.devices_per_pipeline, -devices, side="right"))
+    def admitting(self, devices: IntArray | int) -> IntArray:
+        """How many of the degrees, the first ones, leave a pipeline so many devices (n,)."""
+        return np.asarray(np.searchsorted(-self.devices_per_pipeline, -np.asarray(devices), side="right"))
 
 
 def data_parallel_degrees(problem: PlacementProblem) -> Degrees:

@@ -30,8 +30,9 @@ class LoadBound:
         deepest = width.memory.deepest(np.array([capacity_bytes]))[..., 0]
         self._fewest_stages = fewest_stages(deepest, self._depth)
         plain_s = forward_s + backward_s
-        self._wide = np.flatnonzero(~width.devices.narrow[0])
-        self._large = self._wide[plain_s[self._wide] >= plain_s[self._wide].mean() / 2]
+        self._is_wide = np.where(width.devices.narrow[0], 0.0, 1.0)
+        wide = np.flatnonzero(self._is_wide)
+        self._large = wide[plain_s[wide] >= plain_s[wide].mean() / 2]
         longer = 1 + forward_s.sum() / plain_s.sum() if self._recompute and plain_s.any() else 1.0
         self._inner_share, self._last_share = self._shares(deepest, longer)
 
@@ -41,15 +42,18 @@ class LoadBound:
         The latencies are (L, A).
         """
         plain = forward_s + backward_s
-        inner = plain + forward_s if self._recompute else plain
+        last, recomputed = _suffix_sums(plain), _suffix_sums(forward_s) if self._recompute else 0.0
+        inner = last + recomputed
         numbers = np.arange(1, self._depth + 1)[:, None]
         # The last stage recomputes nothing, which saves at most this part of its load.
-        divisor = numbers + (_largest_part(forward_s, plain) if self._recompute else 0.0)
-        of_all: FloatArray = (inner.sum(axis=0) + (numbers - 1) * self._cut_s) / divisor
-        of_wide: FloatArray = inner[self._wide].sum(axis=0) / divisor
+        saved = np.divide(recomputed, last, out=np.zeros_like(last), where=last > 0).max(axis=0)
+        of_all: FloatArray = inner[0] + (numbers - 1) * self._cut_s
+        wide = self._is_wide @ plain
+        of_wide: FloatArray = (wide + self._is_wide @ forward_s if self._recompute else wide) / (numbers + saved)
+        of_all /= numbers + saved
         np.maximum(of_all, plain.max(axis=0), out=of_all)
-        np.maximum(of_wide[1:], self._of_shares(plain, inner), out=of_wide[1:])
-        of_all[0], of_wide[0] = plain.sum(axis=0), plain[self._wide].sum(axis=0)
+        np.maximum(of_wide[1:], self._of_shares(last, inner), out=of_wide[1:])
+        of_all[0], of_wide[0] = last[0], wide
         of_all[: self._fewest_stages - 1] = np.inf
         return of_all, of_wide
 
@@ -64,7 +68,7 @@ class LoadBound:
         counts = np.arange(large + 1)[:, None]
         together = np.cumsum(np.minimum(counts, inner[:-1]), axis=1)
         # If the last stage is narrow, there is one more inner stage among the wide ones.
-        one_more = np.minimum(counts, inner[1:] if self._wide.size < self._layers else 0)
+        one_more = np.minimum(counts, inner[1:] if not self._is_wide.all() else 0)
         last = np.minimum(np.floor(longer * counts), in_last)
         share = np.count_nonzero(together + np.maximum(last, one_more) < large, axis=0)
         left = large - together[share - 1, wide]
@@ -85,31 +89,23 @@ class LoadBound:
         most = np.searchsorted(-deep[1:], -np.arange(2, self._depth + 2), side="right")
         return int(held[last][deepest[last] >= 1].max(initial=0)), most
 
-    def _of_shares(self, plain: FloatArray, inner: FloatArray) -> FloatArray:
-        """Load of the stage that holds its share (depth - 1, A)."""
+    def _of_shares(self, last: FloatArray, inner: FloatArray) -> FloatArray:
+        """Load of the stage that holds its share (depth - 1, A), from sums over the layers from each one on."""
         large = self._large.size
         counts, which = np.unique(self._inner_share, return_inverse=True)
-        sums, starts, ends = _prefix(inner), self._large, self._large + 1
-        runs = np.full((counts.size, plain.shape[1]), np.inf)
+        starts, behind = inner[self._large], inner[self._large + 1]
+        runs = np.full((counts.size, inner.shape[1]), np.inf)
         for row, count in enumerate(counts[counts <= large]):
-            runs[row] = (sums[ends[count - 1 :]] - sums[starts[: large - count + 1]]).min(axis=0)
-        suffix = _prefix(plain[::-1])
-        last = np.full((self._depth - 1, plain.shape[1]), np.inf)
+            runs[row] = (starts[: large - count + 1] - behind[count - 1 :]).min(axis=0)
+        shares: FloatArray = runs[which]
         fits = self._last_share <= large
-        last[fits] = suffix[self._layers - self._large[large - self._last_share[fits]]]
-        shares: FloatArray = np.minimum(runs[which], last)
+        shares[fits] = np.minimum(shares[fits], last[self._large[large - self._last_share[fits]]])
         return shares
 
 
-def _prefix(values: FloatArray) -> FloatArray:
-    """Running sums along the first axis, with a leading zero."""
+def _suffix_sums(values: FloatArray) -> FloatArray:
+    """Sums of values[i], values[i + 1], ... at [i], with a zero at the end."""
     sums = np.zeros((len(values) + 1, values.shape[1]))
-    for row, value in enumerate(values):  # cumsum along the first axis would jump through memory
-        np.add(sums[row], value, out=sums[row + 1])
+    for row in range(len(values) - 1, -1, -1):  # cumsum along the first axis would jump through memory
+        np.add(sums[row + 1], values[row], out=sums[row])
     return sums
-
-
-def _largest_part(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """Largest quotient of the sums over any last layers (A,)."""
-    parts, wholes = _prefix(part[::-1]), _prefix(whole[::-1])
-    return np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes > 0).max(axis=0)

@@ -15,22 +15,18 @@ from phaze.solvers.placement.stage_costs import BoolArray, IntArray
 class StageDevices:
     """`narrow` (L, L): whether the stage at [length - 1, first layer] is narrow where that makes a difference.
 
-    `wide`: devices of any other stage; `most_narrow`: most narrow stages among S, at [S], from S = 0 on;
-    `most_narrow_behind`: the same without the first layer.
+    `wide`: devices of any other stage; `most_narrow` (S + 1,): most narrow stages among S, at [S];
+    `most_narrow_behind` (S + 1,): the same without the first layer.
     """
 
     narrow: BoolArray
     wide: int
-    most_narrow: tuple[int, ...]
-    most_narrow_behind: tuple[int, ...]
+    most_narrow: IntArray
+    most_narrow_behind: IntArray
 
-    def of(self, stages: int, narrow: int) -> int:
-        """Devices of so many stages, some of them narrow."""
-        return self.wide * (stages - narrow) + narrow
-
-    def fewest(self, stages: int) -> int:
-        """Devices of so many stages, as many of them narrow as there can be."""
-        return self.of(stages, self.most_narrow[stages])
+    def of(self, stages: IntArray | int, narrow: IntArray | int) -> IntArray:
+        """Devices of so many stages, some of them narrow (n,)."""
+        return np.asarray(self.wide * (stages - narrow) + narrow)
 
 
 def stage_devices(model: WidthModel, most_stages: int) -> StageDevices:
@@ -40,7 +36,8 @@ def stage_devices(model: WidthModel, most_stages: int) -> StageDevices:
     narrow = np.zeros((layers, layers), dtype=np.bool_)
     if model.tensor_parallel == 1 or sharded.all() or not sharded.any():
         wide = model.tensor_parallel if sharded.any() else 1
-        return StageDevices(narrow, wide, (0,) * (most_stages + 1), (0,) * (most_stages + 1))
+        none = np.zeros(most_stages + 1, dtype=np.int64)
+        return StageDevices(narrow, wide, none, none)
     narrow[:] = np.arange(layers)[:, None] < _run_lengths(sharded)
     most, behind = (_most_narrow(model.is_tensor_parallel[first:], most_stages) for first in (0, 1))
     return StageDevices(narrow, model.tensor_parallel, most, behind)
@@ -53,7 +50,7 @@ def _run_lengths(sharded: BoolArray) -> IntArray:
     return ahead
 
 
-def _most_narrow(is_tensor_parallel: Sequence[bool], most_stages: int) -> tuple[int, ...]:
+def _most_narrow(is_tensor_parallel: Sequence[bool], most_stages: int) -> IntArray:
     """Narrow stages lie in runs of layers that are not tensor-parallel; w wide stages leave w + 1 runs apart."""
     runs = sorted(
         (len(list(run)) for sharded, run in groupby(is_tensor_parallel) if not sharded), reverse=True
@@ -64,4 +61,4 @@ def _most_narrow(is_tensor_parallel: Sequence[bool], most_stages: int) -> tuple[
         # One stage more makes room for one narrow stage more, or none.
         wide = stages - most[-1] - 1
         most.append(most[-1] + (most[-1] < longest[min(wide + 1, len(runs))]))
-    return tuple(most)
+    return np.array(most)

@@ -35,17 +35,18 @@ def stage_memory(problem: PlacementProblem, model: WidthModel) -> StageMemory:
     activations = sums_by_length(np.array(model.activation_bytes))
     held = 2 * parameters + (parameters if problem.optimizer is Optimizer.ADAM else 0.0) + activations
     stash = _entering(model, layers) if problem.activation_recomputation else activations
-    held[sums_by_length(np.ones(layers)) == 0] = np.inf  # beyond the last layer
+    held[np.add.outer(np.arange(layers), np.arange(layers)) >= layers] = np.inf  # beyond the last layer
     return StageMemory(held, stash, problem.num_devices)
 
 
 def _entering(model: WidthModel, layers: int) -> FloatArray:
     """Bytes of all edges from outside into a stage."""
     into = crossing(model.edges, layers, np.add)
-    entering = np.zeros((layers, layers))
+    entering, running = np.zeros((layers, layers)), np.zeros(layers)
     for place in range(layers):
-        entering[place, : layers - place] = into[place, place:]
-    return np.cumsum(entering, axis=0)
+        running = running[: layers - place] + into[place, place:]
+        entering[place, : layers - place] = running
+    return entering
 
 
 def fewest_stages(deepest: IntArray, most: int) -> int:

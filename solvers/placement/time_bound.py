@@ -21,13 +21,9 @@ class TimeBound:
         """Find the fewest microbatches per pipeline for every number of stages."""
         problem, degrees = width.problem, width.degrees
         self._fewest_narrow = narrow[0]
-        most = [min(narrow[-1], limit) for limit in width.devices.most_narrow[1 : width.depth + 1]]
-        fitting = np.array(
-            [
-                degrees.admitting(width.devices.of(stages, count)) if count >= narrow[0] else 0
-                for stages, count in enumerate(most, start=1)
-            ]
-        )
+        stages = np.arange(1, width.depth + 1)
+        count = np.minimum(width.devices.most_narrow[1 : width.depth + 1], narrow[-1])
+        fitting = np.where(count >= narrow[0], degrees.admitting(width.devices.of(stages, count)), 0)
         total = problem.microbatches_per_batch
         fewest = np.where(fitting > 0, degrees.microbatches[fitting - 1], np.inf)[:, None]
         self._filling = np.arange(width.depth, dtype=np.float64)[:, None]
@@ -46,17 +42,19 @@ class TimeBound:
         than C/m with each microbatch less per pipeline, so that either all of them pass one pipeline or as few as
         can be.
         """
-        depth, load_s = len(of_all_s), np.full_like(of_all_s, np.inf)
-        wide = slice(self._fewest_narrow, depth)
-        np.maximum(of_all_s[wide], of_wide_s[: depth - self._fewest_narrow], out=load_s[wide])
+        # Row S - 1 of all stages meets row S - n - 1 of wide ones; the first rows may admit no plan.
+        first = max(self._fewest_narrow, np.count_nonzero(np.isinf(of_all_s[:, 0])))
+        rows, wide = slice(first, None), slice(first - self._fewest_narrow, len(of_all_s) - self._fewest_narrow)
+        time_s = np.full_like(of_all_s, np.inf)
+        load_s = np.maximum(of_all_s[rows], of_wide_s[wide])
         with np.errstate(invalid="ignore"):
-            time_s = load_s * self._fewest_steps
-            time_s += self._reduce_s
-            np.fmin(time_s, load_s * self._most_steps, out=time_s)
-            load_s *= self._filling
+            found_s = np.multiply(load_s, self._fewest_steps[rows], out=time_s[rows])
+            found_s += self._reduce_s[rows]
+            np.fmin(found_s, load_s * self._most_steps[rows], out=found_s)
+            load_s *= self._filling[rows]
         load_s += device_time_s
-        np.fmax(time_s, load_s, out=time_s)
-        time_s *= 1 - SLACK
+        np.fmax(found_s, load_s, out=found_s)
+        found_s *= 1 - SLACK
         return time_s
 
     def load_limit(self, stages: int, time_s: FloatArray, device_time_s: FloatArray) -> FloatArray:

@@ -41,12 +41,13 @@ def widths(problem: PlacementProblem) -> list[Width]:
     layers, found = len(problem.layer_ids), []
     for index, model in enumerate(problem.models):
         devices = stage_devices(model, layers)
-        fits = [devices.fewest(stages) <= problem.num_devices for stages in range(1, layers + 1)]
-        if not fits[0]:
+        fewest = devices.of(np.arange(layers + 1), devices.most_narrow)
+        depth = np.count_nonzero(fewest[1:] <= problem.num_devices)
+        if not depth:
             continue
         moved = transfers(model.edges, layers, problem.link_bandwidth_bytes_per_s)
         memory, first_bytes = stage_memory(problem, model), np.cumsum(model.parameter_bytes)
         found.append(
-            Width(problem, index, model, degrees, moved, memory, devices, first_bytes, fits.count(True))
+            Width(problem, index, model, degrees, moved, memory, devices, first_bytes, depth)
         )
     return found

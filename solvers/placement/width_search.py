@@ -62,8 +62,8 @@ class WidthSearch:
         cutoff, degrees = time_s * (1 + RELATIVE_TIE), self._width.degrees
         for stages, best_s in enumerate(self._best_s, start=1):
             for narrow in np.flatnonzero(best_s[:, row] <= cutoff).tolist():
-                devices = self._width.devices.of(stages, narrow)
-                count = degrees.admitting(devices)
+                devices = int(self._width.devices.of(stages, narrow))
+                count = int(degrees.admitting(devices))
                 loads = self._through(stages, narrow, 0, row)
                 resync_s = degrees.resync_s_per_byte[:count, None] * self._width.first_bytes
                 times = loads * (degrees.microbatches[:count, None] + stages - 1) + resync_s
@@ -116,8 +116,9 @@ class WidthSearch:
     def _add_times(self, stages: int, loads_s: FloatArray, reduced_bytes: FloatArray) -> None:
         """Note the best times for largest loads (planes, ends, R) of which the first stage reduces bytes (ends,)."""
         best_s = np.full((len(loads_s), loads_s.shape[2]), np.inf)
-        for narrow, plane_s in enumerate(loads_s):
-            count = self._width.degrees.admitting(self._width.devices.of(stages, narrow))
+        devices = self._width.devices.of(stages, np.arange(len(loads_s)))
+        for narrow, count in enumerate(self._width.degrees.admitting(devices)):
+            plane_s = loads_s[narrow]
             steps = self._width.degrees.microbatches[:count, None] + stages - 1
             resync = self._width.degrees.resync_s_per_byte[:count, None]
             least_s = plane_s.min(axis=0, initial=np.inf) * steps + resync * reduced_bytes.min(initial=np.inf)
