@@ -86,24 +86,29 @@ class WidthSearch:
         return found
 
     def _search(self, last_s: FloatArray) -> None:
-        self._add_times(1, last_s[None, :1], self._width.first_bytes[-1:])
+        everything = np.full(last_s.shape[1], np.inf)
+        self._add_times(1, last_s[None, :1], self._width.first_bytes[-1:], everything)
         for stages in range(2, self._width.depth + 1):
             promising = self._bound_s[:, stages - 1 :] <= np.minimum(self._incumbent_s, _LARGEST)
             if not promising[:, 0].any():
                 break
+            limit_s = self._load_limit(stages, promising[:, 0])
             if stages > 2:
-                limit_s = self._load_limit(stages, promising[:, 0])
                 further = promising.any(axis=0).sum(axis=0)
                 if not self._suffixes.extend(limit_s, self._useful_starts(stages - 1, limit_s, further)):
                     break
-            loads = self._suffixes.first_stage()
-            self._add_times(stages, loads, self._width.first_bytes[: loads.shape[1]])
+            loads_s = self._suffixes.first_stage()
+            self._add_times(stages, loads_s, self._width.first_bytes[: loads_s.shape[1]], limit_s)
 
     def _load_limit(self, stages: int, promising: BoolArray) -> FloatArray:
         """Loads (R,) above which no plan of so many stages or more ties; `promising` (n, R) ranges of narrow ones."""
         device_time_s = self._candidates.device_time_s
-        limits = [bound.load_limit(stages, self._incumbent_s, device_time_s) for bound in self._bounds]
-        return np.where(promising, limits, 0.0).max(axis=0)
+        limit_s = np.zeros_like(self._incumbent_s)
+        for bound, rows in zip(self._bounds, promising, strict=True):
+            if rows.any():
+                found_s = bound.load_limit(stages, self._incumbent_s, device_time_s)
+                np.maximum(limit_s, found_s, where=rows, out=limit_s)
+        return limit_s
 
     def _useful_starts(self, stages: int, limit_s: FloatArray, further: IntArray) -> slice:
         """First layers of suffixes of so many stages that overload neither them nor the `further` ones at most."""
@@ -113,18 +118,24 @@ class WidthSearch:
         high = np.count_nonzero(self._inner_work_s <= further * limit_s + slack_s, axis=0)
         return slice(max(1, int(low.min())), min(int(high.max()), self._width.layers))
 
-    def _add_times(self, stages: int, loads_s: FloatArray, reduced_bytes: FloatArray) -> None:
+    def _add_times(
+        self, stages: int, loads_s: FloatArray, reduced_bytes: FloatArray, limit_s: FloatArray
+    ) -> None:
         """Note the best times for largest loads (planes, ends, R) of which the first stage reduces bytes (ends,)."""
-        best_s = np.full((len(loads_s), loads_s.shape[2]), np.inf)
-        devices = self._width.devices.of(stages, np.arange(len(loads_s)))
-        for narrow, count in enumerate(self._width.degrees.admitting(devices)):
-            plane_s = loads_s[narrow]
-            steps = self._width.degrees.microbatches[:count, None] + stages - 1
-            resync = self._width.degrees.resync_s_per_byte[:count, None]
-            least_s = plane_s.min(axis=0, initial=np.inf) * steps + resync * reduced_bytes.min(initial=np.inf)
-            degree, row = np.nonzero(least_s <= self._incumbent_s * (1 + SLACK))
-            times = plane_s[:, row] * steps[degree, 0] + resync[degree, 0] * reduced_bytes[:, None]
-            np.minimum.at(best_s[narrow], row, times.min(axis=0, initial=np.inf))
+        least_s = loads_s.min(axis=1)
+        best_s = np.full_like(least_s, np.inf)
+        degrees, devices = self._width.degrees, self._width.devices.of(stages, np.arange(len(loads_s)))
+        for narrow, count in enumerate(degrees.admitting(devices).tolist()):
+            chosen = np.flatnonzero(np.isfinite(least_s[narrow]) & (least_s[narrow] <= limit_s))
+            if not count or not chosen.size:
+                continue
+            steps = degrees.microbatches[:count, None] + stages - 1
+            resync = degrees.resync_s_per_byte[:count, None]
+            possible_s = least_s[narrow, chosen] * steps + resync * reduced_bytes[0]
+            degree, column = np.nonzero(possible_s <= self._incumbent_s[chosen] * (1 + SLACK))
+            row = chosen[column]
+            times = loads_s[narrow][:, row] * steps[degree, 0] + resync[degree, 0] * reduced_bytes[:, None]
+            np.minimum.at(best_s[narrow], row, times.min(axis=0))
         self._best_s.append(best_s)
         np.minimum(self._incumbent_s, best_s.min(axis=0), out=self._incumbent_s)
 
