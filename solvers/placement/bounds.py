@@ -55,13 +55,13 @@ class WidthBound:
     def __init__(self, batch: PlacementBatch, width: Width) -> None:
         """Prepare what all architectures share."""
         self.width = width
-        most = max(width.devices.most_narrow)
+        most = int(width.devices.most_narrow[width.depth])
         ranges = [range(count, count + 1) for count in range(min(most + 1, _NARROW_RANGES))]
         ranges[-1] = range(ranges[-1][0], most + 1)
         self.times = [TimeBound(width, narrow) for narrow in ranges]
         self._forward_s, self._backward_s = batch.forward_s[:, width.index], batch.backward_s[:, width.index]
         self._memory_bytes = batch.device_memory_bytes
-        self._typical_s = self._forward_s.mean(axis=0), self._backward_s.mean(axis=0)
+        self._typical_s = self._forward_s.sum(axis=0), self._backward_s.sum(axis=0)
         self._loads: dict[float, LoadBound] = {}
         wide = np.array(width.model.is_tensor_parallel)
         devices = np.where(wide, width.devices.wide, 1.0)

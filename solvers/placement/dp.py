@@ -9,7 +9,7 @@ in its parameters.
 from __future__ import annotations
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
+from phaze.solvers.placement.stage_costs import DepthArray, FloatArray
 from phaze.solvers.placement.width import Width
 
 # Numbers handled at once: they stay in the cache.
@@ -22,7 +22,7 @@ class SuffixTables:
     `tables[s]` (planes, L + 1, R); what lies behind the last layer is infinite.
     """
 
-    def __init__(self, width: Width, inner_s: FloatArray, last_s: FloatArray, deepest: IntArray) -> None:
+    def __init__(self, width: Width, inner_s: FloatArray, last_s: FloatArray, deepest: DepthArray) -> None:
         """Start with one stage.
 
         `inner_s` (L, L, R), `last_s` (L, R): loads, the last one infinite where it does not fit; `deepest`
@@ -36,10 +36,10 @@ class SuffixTables:
         # Lengths of stages that may fit the load limit, to be lowered with it.
         self._lengths = layers - 1
         self._least_s: FloatArray = self._loads.min(axis=1)
-        runs = width.devices.narrow & (np.add.outer(np.arange(layers), np.arange(layers)) < layers - 1)
+        runs = width.devices.narrow & (np.arange(layers)[:, None] + np.arange(layers) < layers - 1)
         runs[:, 0] = False
         self._narrow_starts = [np.flatnonzero(row) for row in runs if row.any()]
-        planes = max(width.devices.most_narrow_behind) + 1
+        planes = int(width.devices.most_narrow_behind[width.depth]) + 1
         self._behind: FloatArray = np.full((planes, 2 * layers, architectures), np.inf)
         windows = np.lib.stride_tricks.sliding_window_view(self._behind[:, 1:], layers, axis=1)
         self._windows: FloatArray = windows.transpose(0, 3, 1, 2)
@@ -77,7 +77,7 @@ class SuffixTables:
         self._any_stage(after[: len(before)], starts)
         self._narrow_stage(after, min(len(before), len(after) - 1))
         self.tables.append(after)
-        return self._lengths > 0
+        return bool(within.any())
 
     def _any_stage(self, after: FloatArray, starts: slice) -> None:
         rows = starts.stop - starts.start

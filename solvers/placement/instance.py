@@ -11,6 +11,8 @@ from itertools import pairwise
 from phaze.solvers.placement.reading import InstanceError, Node, edge_ends, layers_by_id
 
 FORMAT = "dse-placement/1"
+# Stages are tabulated by first and last layer.
+MOST_LAYERS = 4096
 Edge = tuple[int, int, float]
 
 
@@ -64,6 +66,8 @@ def read_problem(document: object) -> PlacementProblem:
     if not models:
         raise root["models"].fail("a list of at least one model")
     layer_ids = _topological_order(models[0])
+    if len(layer_ids) > MOST_LAYERS:
+        raise InstanceError(f"$.models[0].layers: must be at most {MOST_LAYERS}, got {len(layer_ids)} layers")
     problem = PlacementProblem(
         num_devices=root["num_devices"].integer(1),
         device_memory_bytes=root["device_memory_bytes"].number(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
+from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, IntArray
 from phaze.solvers.placement.stage_memory import fewest_stages
 from phaze.solvers.placement.width import Width
 
@@ -49,7 +49,9 @@ class LoadBound:
         saved = np.divide(recomputed, last, out=np.zeros_like(last), where=last > 0).max(axis=0)
         of_all: FloatArray = inner[0] + (numbers - 1) * self._cut_s
         wide = self._is_wide @ plain
-        of_wide: FloatArray = (wide + self._is_wide @ forward_s if self._recompute else wide) / (numbers + saved)
+        of_wide: FloatArray = (wide + self._is_wide @ forward_s if self._recompute else wide) / (
+            numbers + saved
+        )
         of_all /= numbers + saved
         np.maximum(of_all, plain.max(axis=0), out=of_all)
         np.maximum(of_wide[1:], self._of_shares(last, inner), out=of_wide[1:])
@@ -57,7 +59,7 @@ class LoadBound:
         of_all[: self._fewest_stages - 1] = np.inf
         return of_all, of_wide
 
-    def _shares(self, deepest: IntArray, longer: float) -> tuple[IntArray, IntArray]:
+    def _shares(self, deepest: DepthArray, longer: float) -> tuple[IntArray, IntArray]:
         """(k, l), both (depth - 1,): of w > 1 wide stages, one inner holds k large layers, or the last one l.
 
         A count that no stage holds is given as one more than there are. The k is the least with which k layers per
@@ -74,13 +76,13 @@ class LoadBound:
         left = large - together[share - 1, wide]
         return share, np.where(left <= in_last, left, large + 1)
 
-    def _most_large(self, deepest: IntArray) -> tuple[int, IntArray]:
+    def _most_large(self, deepest: DepthArray) -> tuple[int, IntArray]:
         """Most large layers in a last stage, and in inner ones of index 2..depth + 1 from the end (depth,)."""
         before = np.zeros(2 * self._layers, dtype=np.int64)
         before[1:] = np.searchsorted(self._large, np.arange(2 * self._layers - 1), side="right")
         held = np.lib.stride_tricks.sliding_window_view(before[1:], self._layers) - before[: self._layers]
         starts = np.arange(self._layers)
-        ends = np.add.outer(starts, starts)
+        ends = starts[:, None] + starts
         last, inner = ends == self._layers - 1, ends < self._layers - 1
         deep = np.zeros(self._large.size + 1, dtype=np.int64)
         np.maximum.at(deep, held[inner], deepest[inner])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 Choice = TypeVar("Choice", bound=StrEnum)
+
+# Far beyond any instance, and sums and products of some thousands of them still are finite.
+LARGEST_COUNT = 2**31 - 1
+LARGEST = 1e100
 
 
 class InstanceError(ValueError):
@@ -41,26 +44,24 @@ class Node:
         return [Node(value, f"{self.path}[{i}]") for i, value in enumerate(self.value)]
 
     def integer(self, minimum: int | None = None) -> int:
-        """A whole number."""
-        kind = "an integer" if minimum is None else f"an integer of at least {minimum}"
+        """A whole number; one with a minimum is a count, which has a maximum too."""
+        kind = "an integer" if minimum is None else f"an integer of {minimum} to {LARGEST_COUNT}"
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.fail(kind)
-        if minimum is not None and self.value < minimum:
+        if minimum is not None and not minimum <= self.value <= LARGEST_COUNT:
             raise self.fail(kind)
         return self.value
 
     def number(self, *, positive: bool = False) -> float:
-        """A finite number of at least 0."""
-        kind = "a finite number above 0" if positive else "a finite number of at least 0"
+        """A number of a size that sums and quotients can handle."""
+        least = 1 / LARGEST if positive else 0.0
+        kind = f"a finite number of {least:g} to {LARGEST:g}"
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
             raise self.fail(kind)
-        try:
-            number = float(self.value)
-        except OverflowError as error:
-            raise self.fail(kind) from error
-        if not math.isfinite(number) or number < 0 or (positive and number == 0):
+        # Comparing, unlike converting, takes integers of any size; NaN fails it.
+        if not least <= self.value <= LARGEST:
             raise self.fail(kind)
-        return number
+        return float(self.value)
 
     def boolean(self) -> bool:
         """True or false."""

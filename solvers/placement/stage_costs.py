@@ -16,6 +16,8 @@ from phaze.solvers.placement.instance import Edge
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+# Indices of stages.
+DepthArray = NDArray[np.int16]
 
 
 @dataclass(frozen=True)

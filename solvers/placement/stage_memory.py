@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from phaze.solvers.placement.instance import Optimizer, PlacementProblem, WidthModel
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray, crossing, sums_by_length
+from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, crossing, sums_by_length
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,15 @@ class StageMemory:
     stash_bytes: FloatArray
     num_devices: int
 
-    def deepest(self, capacity_bytes: FloatArray) -> IntArray:
-        """Largest index from the end at which each stage fits (L, L, n) under n capacities; 0 if nowhere."""
+    def deepest(self, capacity_bytes: FloatArray) -> DepthArray:
+        """Largest index from the end, at most L, at which a stage fits (L, L, n) under n capacities; or 0."""
         held, stash = self.held_bytes[..., None], self.stash_bytes[..., None]
         room = capacity_bytes - held
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             steps = np.minimum(1.0 + np.floor(room / stash), self.num_devices)
         unlimited = held + (self.num_devices - 1) * stash <= capacity_bytes
         deepest = np.where(room < 0, 0.0, np.where(unlimited, self.num_devices, steps))
-        return deepest.astype(np.int64)
+        return np.minimum(deepest, len(held)).astype(np.int16)
 
 
 def stage_memory(problem: PlacementProblem, model: WidthModel) -> StageMemory:
@@ -35,7 +35,7 @@ def stage_memory(problem: PlacementProblem, model: WidthModel) -> StageMemory:
     activations = sums_by_length(np.array(model.activation_bytes))
     held = 2 * parameters + (parameters if problem.optimizer is Optimizer.ADAM else 0.0) + activations
     stash = _entering(model, layers) if problem.activation_recomputation else activations
-    held[np.add.outer(np.arange(layers), np.arange(layers)) >= layers] = np.inf  # beyond the last layer
+    held[np.arange(layers)[:, None] + np.arange(layers) >= layers] = np.inf  # beyond the last layer
     return StageMemory(held, stash, problem.num_devices)
 
 
@@ -49,7 +49,7 @@ def _entering(model: WidthModel, layers: int) -> FloatArray:
     return entering
 
 
-def fewest_stages(deepest: IntArray, most: int) -> int:
+def fewest_stages(deepest: DepthArray, most: int) -> int:
     """Fewest stages that fit under limits (L, L); one more than `most` if so many do not."""
     layers = len(deepest)
     starts = np.zeros(2 * layers + 1, dtype=np.bool_)  # where a suffix in so many stages may start
@@ -59,7 +59,7 @@ def fewest_stages(deepest: IntArray, most: int) -> int:
     for stages in range(1, most + 1):
         lengths = int(np.flatnonzero(longest >= stages).max(initial=-1)) + 1
         fits = (deepest[:lengths] >= stages) & behind[:lengths]
-        found = fits.any(axis=0)
+        found = np.asarray(fits.any(axis=0))
         starts[:layers], starts[layers] = found, False
         if found[0]:
             return stages

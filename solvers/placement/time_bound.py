@@ -43,8 +43,9 @@ class TimeBound:
         can be.
         """
         # Row S - 1 of all stages meets row S - n - 1 of wide ones; the first rows may admit no plan.
-        first = max(self._fewest_narrow, np.count_nonzero(np.isinf(of_all_s[:, 0])))
-        rows, wide = slice(first, None), slice(first - self._fewest_narrow, len(of_all_s) - self._fewest_narrow)
+        first = max(self._fewest_narrow, int(np.count_nonzero(np.isinf(of_all_s[:, 0]))))
+        rows = slice(first, None)
+        wide = slice(first - self._fewest_narrow, len(of_all_s) - self._fewest_narrow)
         time_s = np.full_like(of_all_s, np.inf)
         load_s = np.maximum(of_all_s[rows], of_wide_s[wide])
         with np.errstate(invalid="ignore"):
@@ -63,7 +64,7 @@ class TimeBound:
         with np.errstate(invalid="ignore"):
             limit = (time_s - self._limit_reduce_s[row]) / self._limit_steps[row]
         limit = np.fmax(time_s / self._most_steps[row], limit)
-        return np.minimum(limit, (time_s - device_time_s) / self._filling[row])
+        return np.asarray(np.minimum(limit, (time_s - device_time_s) / self._filling[row]))
 
 
 def _least_from(values: FloatArray) -> FloatArray:

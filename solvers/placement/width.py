@@ -42,12 +42,10 @@ def widths(problem: PlacementProblem) -> list[Width]:
     for index, model in enumerate(problem.models):
         devices = stage_devices(model, layers)
         fewest = devices.of(np.arange(layers + 1), devices.most_narrow)
-        depth = np.count_nonzero(fewest[1:] <= problem.num_devices)
+        depth = int(np.count_nonzero(fewest[1:] <= problem.num_devices))
         if not depth:
             continue
         moved = transfers(model.edges, layers, problem.link_bandwidth_bytes_per_s)
         memory, first_bytes = stage_memory(problem, model), np.cumsum(model.parameter_bytes)
-        found.append(
-            Width(problem, index, model, degrees, moved, memory, devices, first_bytes, depth)
-        )
+        found.append(Width(problem, index, model, degrees, moved, memory, devices, first_bytes, depth))
     return found

@@ -35,7 +35,9 @@ class WidthSearch:
     The incumbents need not be attained by any plan: they only cut what cannot tie with them.
     """
 
-    def __init__(self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: FloatArray) -> None:
+    def __init__(
+        self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: FloatArray
+    ) -> None:
         """Search plans of more and more stages until none can tie with the incumbents (R,)."""
         self._width, self._bounds, self._candidates = width, bounds, candidates
         # The least of S stages or more, (n, depth, R) for the ranges of narrow stages.
@@ -47,8 +49,7 @@ class WidthSearch:
         self._inner_s, last_s = stage_loads(
             width.transfers, forward_s, candidates.backward_s, recompute=self._recompute
         )
-        deepest = width.memory.deepest(candidates.memory_bytes)
-        self._deepest = deepest.clip(max=width.layers).astype(np.int16)
+        self._deepest = width.memory.deepest(candidates.memory_bytes)
         starts = np.arange(width.layers)
         last_s = np.where(self._deepest[starts[::-1], starts] >= 1, last_s, np.inf)
         self._suffixes = SuffixTables(width, self._inner_s, last_s, self._deepest)

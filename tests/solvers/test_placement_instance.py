@@ -4,7 +4,9 @@ import copy
 import math
 
 import pytest
-from phaze.solvers.placement import InstanceError, read_problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from phaze.solvers.placement import InstanceError, PlacementStatus, place, read_problem
 
 
 def layer(identity):
@@ -54,6 +56,12 @@ def test_only_the_edges_define_the_order():
         (["num_devices"], 0, "$.num_devices"),
         (["num_devices"], 2.5, "$.num_devices"),
         (["num_devices"], True, "$.num_devices"),
+        (["num_devices"], 2**70, "$.num_devices"),
+        (["num_devices"], 10**400, "$.num_devices"),
+        (["microbatches_per_batch"], 2**63, "$.microbatches_per_batch"),
+        (["models", 0, "tensor_parallel_width"], 2**64, "$.models[0].tensor_parallel_width"),
+        (["link_bandwidth_bytes_per_s"], 1e-320, "$.link_bandwidth_bytes_per_s"),
+        (["models", 0, "layers", 0, "forward_latency_s"], 1e308, "$.models[0].layers[0].forward_latency_s"),
         (["device_memory_bytes"], math.nan, "$.device_memory_bytes"),
         (["device_memory_bytes"], 10**400, "$.device_memory_bytes"),
         (["link_bandwidth_bytes_per_s"], 0, "$.link_bandwidth_bytes_per_s"),
@@ -112,3 +120,57 @@ def test_missing_field(name):
 def test_not_an_object(value):
     with pytest.raises(InstanceError, match="must be an object"):
         read_problem(value)
+
+
+def test_too_many_layers_to_tabulate():
+    long, count = document(), 5000
+    for model in long["models"]:
+        model["layers"] = [layer(i) for i in range(count)]
+        model["edges"] = [edge(i, i + 1) for i in range(count - 1)]
+    with pytest.raises(InstanceError, match=r"^\$\.models\[0\]\.layers: must be at most 4096, got 5000"):
+        read_problem(long)
+
+
+VALUES = [
+    10**400,
+    -1,
+    -(10**400),
+    1e-320,
+    1e308,
+    2**70,
+    2**31 - 1,
+    0,
+    0.5,
+    math.nan,
+    -math.inf,
+    "",
+    "7",
+    [],
+    {},
+]
+VALUES += [None, True, [[]], [0, 1], 1e100, 1e-100]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_change_is_refused_with_a_path_or_solved(data):
+    changed = document()
+    places = list(_places(changed))
+    for _ in range(data.draw(st.integers(1, 2))):
+        parent, key = data.draw(st.sampled_from(places))
+        parent[key] = data.draw(st.sampled_from(VALUES))
+    try:
+        problem = read_problem(changed)
+    except InstanceError as error:
+        assert str(error).startswith("$")
+    else:
+        result = place(problem)
+        assert (result.status is PlacementStatus.OPTIMAL) == (result.time_per_batch_s is not None)
+
+
+def _places(node):
+    """Every (container, key) of a document."""
+    for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+        yield node, key
+        if isinstance(value, dict | list):
+            yield from _places(value)
