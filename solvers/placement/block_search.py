@@ -1,20 +1,18 @@
-"""The best plans of a block of architectures: all widths searched under growing guesses at the optimum."""
+"""The best plans of a block of architectures over all widths."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 from phaze.solvers.placement.batch import PlacementBatch
 from phaze.solvers.placement.bounds import WidthBound
 from phaze.solvers.placement.stage_costs import IntArray
+from phaze.solvers.placement.time_bound import LONGEST_S
 from phaze.solvers.placement.width_search import Plan, WidthSearch
 
-# Guesses at the optimum as multiples of a lower bound on it; the last one cuts nothing.
-GUESSES = (1.02, 1.1, 1.4, 3.0, math.inf)
 # Stage loads of one width handled at once.
-BLOCK = 300_000
+BLOCK = 1_000_000
 
 # A plan and its stages, as (first layer, last layer, devices).
 Found = tuple[Plan, list[tuple[int, int, int]]]
@@ -31,33 +29,19 @@ def blocks(batch: PlacementBatch) -> Iterator[IntArray]:
 def best_plans(
     bounds: list[WidthBound], rows: IntArray, most_bytes: float
 ) -> Iterator[tuple[int, Found, float]]:
-    """(architecture, its best plan, seconds per batch) of those for which a plan fits.
-
-    A guess at the optimum cuts most of the search; it is raised until a plan attains it.
-    """
+    """(architecture, its best plan, seconds per batch) of those for which a plan fits."""
     widths = [(bound, bound.candidates(rows, most_bytes)) for bound in bounds]
     # The most promising width first, so that its time cuts the others short.
-    widths.sort(key=lambda width: float(np.minimum(width[1].least_s, 1e300).sum()))
-    least_s = np.min([candidates.least_s for _, candidates in widths], axis=0, initial=np.inf)
-    best_s = np.full(rows.size, np.inf)
-    left = np.flatnonzero(np.isfinite(least_s))
-    for factor in GUESSES:
-        if not left.size:
-            break
-        guess_s = np.minimum(best_s, np.where(least_s > 0, least_s * factor, np.inf))
-        searches = []
-        for bound, candidates in widths:
-            chosen = left[candidates.least_s[left] <= np.minimum(guess_s, best_s)[left]]
-            if chosen.size:
-                incumbent_s = np.minimum(guess_s, best_s)[chosen]
-                search = WidthSearch(bound.width, bound.times, candidates[chosen], incumbent_s)
-                best_s[chosen] = np.minimum(best_s[chosen], search.found_s)
-                searches.append((search, chosen))
-        solved = best_s <= guess_s
-        for row in left[solved[left]]:
-            if np.isfinite(best_s[row]):
-                yield int(rows[row]), _preferred(searches, row, float(best_s[row])), float(best_s[row])
-        left = left[~solved[left]]
+    widths.sort(key=lambda width: float(np.minimum(width[1].least_s, LONGEST_S).sum()))
+    best_s, searches = np.full(rows.size, np.inf), []
+    for bound, candidates in widths:
+        chosen = np.flatnonzero(candidates.least_s <= np.minimum(best_s, LONGEST_S))
+        if chosen.size:
+            search = WidthSearch(bound.width, bound.times, candidates[chosen], best_s[chosen])
+            best_s[chosen] = np.minimum(best_s[chosen], search.found_s)
+            searches.append((search, chosen))
+    for row in np.flatnonzero(np.isfinite(best_s)).tolist():
+        yield int(rows[row]), _preferred(searches, row, float(best_s[row])), float(best_s[row])
 
 
 def _preferred(searches: list[tuple[WidthSearch, IntArray]], row: int, best_s: float) -> Found:

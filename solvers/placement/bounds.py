@@ -13,7 +13,7 @@ from phaze.solvers.placement.time_bound import TimeBound
 from phaze.solvers.placement.width import Width, widths
 
 # Memories of a batch are rounded up to so many different ones, for each of which stages are counted.
-_MEMORIES = 8
+_MEMORIES = 4
 # Plans are bounded apart by their narrow stages: with none, with one, ..., with so many or more.
 _NARROW_RANGES = 4
 # Architectures bounded at once: their arrays stay in the cache.

@@ -81,15 +81,14 @@ class LoadBound:
         before = np.zeros(2 * self._layers, dtype=np.int64)
         before[1:] = np.searchsorted(self._large, np.arange(2 * self._layers - 1), side="right")
         held = np.lib.stride_tricks.sliding_window_view(before[1:], self._layers) - before[: self._layers]
-        starts = np.arange(self._layers)
-        ends = starts[:, None] + starts
-        last, inner = ends == self._layers - 1, ends < self._layers - 1
-        deep = np.zeros(self._large.size + 1, dtype=np.int64)
-        np.maximum.at(deep, held[inner], deepest[inner])
-        # The deepest index at which some stage holds so many or more.
-        deep = np.maximum.accumulate(deep[::-1])[::-1]
-        most = np.searchsorted(-deep[1:], -np.arange(2, self._depth + 2), side="right")
-        return int(held[last][deepest[last] >= 1].max(initial=0)), most
+        ends = np.arange(self._layers)[:, None] + np.arange(self._layers)
+        last = held[(ends == self._layers - 1) & (deepest >= 1)].max(initial=0)
+        # Which counts of large layers there are in stages that fit at most at each index.
+        index = np.where(ends < self._layers - 1, deepest, 0).astype(np.int64)
+        counts = np.arange(self._large.size + 1)
+        found = np.bincount((index * counts.size + held).ravel(), minlength=(self._layers + 2) * counts.size)
+        most = np.where(found.reshape(-1, counts.size) > 0, counts, 0).max(axis=1)
+        return int(last), np.maximum.accumulate(most[::-1])[::-1][2 : self._depth + 2]
 
     def _of_shares(self, last: FloatArray, inner: FloatArray) -> FloatArray:
         """Load of the stage that holds its share (depth - 1, A), from sums over the layers from each one on."""

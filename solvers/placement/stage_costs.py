@@ -82,13 +82,12 @@ def stage_loads(
 
 
 def sums_by_length(values: FloatArray) -> FloatArray:
-    """Sum of values[i], ..., values[i + n - 1] at [n - 1, i], added from left to right (L, L).
-
-    Beyond the last layer sums stay as they are.
-    """
-    padded = np.concatenate([values, np.zeros(values.size - 1)])
-    runs = np.lib.stride_tricks.sliding_window_view(padded, values.size)
-    return np.ascontiguousarray(np.cumsum(runs, axis=1).T)
+    """Sum of values[i], ..., values[i + n - 1] at [n - 1, i], added from left to right; 0 beyond the end (L, L)."""
+    sums, running = np.zeros((values.size, values.size)), np.zeros(values.size)
+    for place in range(values.size):
+        running = running[: values.size - place] + values[place:]
+        sums[place, : running.size] = running
+    return sums
 
 
 def interval_sums(values: ArrayLike) -> FloatArray:

@@ -12,6 +12,8 @@ from phaze.solvers.placement.width import Width
 
 # Hides the rounding of sums of many terms, so that a bound is one in floating point too.
 SLACK = 1e-9
+# More than the time of any plan, and sums of many are finite.
+LONGEST_S = 1e300
 
 
 class TimeBound:

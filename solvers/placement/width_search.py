@@ -9,12 +9,11 @@ import numpy as np
 from phaze.solvers.placement.bounds import Candidates
 from phaze.solvers.placement.dp import SuffixTables
 from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, prefix_sums, stage_loads
-from phaze.solvers.placement.time_bound import SLACK, TimeBound
+from phaze.solvers.placement.time_bound import LONGEST_S, SLACK, TimeBound
 from phaze.solvers.placement.width import Width
 
 # Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
 RELATIVE_TIE = 1e-13
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, order=True)
@@ -30,10 +29,7 @@ class Plan:
 
 
 class WidthSearch:
-    """Search of one width; `found_s` (R,): best times that tie with the incumbents or beat them, else larger ones.
-
-    The incumbents need not be attained by any plan: they only cut what cannot tie with them.
-    """
+    """Search of one width; `found_s` (R,): best times that tie with the incumbents or beat them, else larger ones."""
 
     def __init__(
         self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: FloatArray
@@ -90,7 +86,7 @@ class WidthSearch:
         everything = np.full(last_s.shape[1], np.inf)
         self._add_times(1, last_s[None, :1], self._width.first_bytes[-1:], everything)
         for stages in range(2, self._width.depth + 1):
-            promising = self._bound_s[:, stages - 1 :] <= np.minimum(self._incumbent_s, _LARGEST)
+            promising = self._bound_s[:, stages - 1 :] <= np.minimum(self._incumbent_s, LONGEST_S)
             if not promising[:, 0].any():
                 break
             limit_s = self._load_limit(stages, promising[:, 0])
