@@ -42,17 +42,17 @@ class LoadBound:
         The latencies are (L, A).
         """
         plain = forward_s + backward_s
-        last, recomputed = _suffix_sums(plain), _suffix_sums(forward_s) if self._recompute else 0.0
-        inner = last + recomputed
-        numbers = np.arange(1, self._depth + 1)[:, None]
-        # The last stage recomputes nothing, which saves at most this part of its load.
-        saved = np.divide(recomputed, last, out=np.zeros_like(last), where=last > 0).max(axis=0)
-        of_all: FloatArray = inner[0] + (numbers - 1) * self._cut_s
-        wide = self._is_wide @ plain
-        of_wide: FloatArray = (wide + self._is_wide @ forward_s if self._recompute else wide) / (
-            numbers + saved
-        )
-        of_all /= numbers + saved
+        last, wide = _suffix_sums(plain), self._is_wide @ plain
+        inner, inner_wide = last, wide
+        stages = divisor = np.arange(1, self._depth + 1)[:, None]
+        if self._recompute:
+            recomputed = _suffix_sums(forward_s)
+            inner, inner_wide = last + recomputed, wide + self._is_wide @ forward_s
+            # The last stage recomputes nothing, which saves at most this part of its load.
+            saved = np.divide(recomputed, last, out=np.zeros_like(last), where=last > 0).max(axis=0)
+            divisor = stages + saved
+        of_all: FloatArray = (inner[0] + (stages - 1) * self._cut_s) / divisor
+        of_wide: FloatArray = inner_wide / divisor
         np.maximum(of_all, plain.max(axis=0), out=of_all)
         np.maximum(of_wide[1:], self._of_shares(last, inner), out=of_wide[1:])
         of_all[0], of_wide[0] = last[0], wide

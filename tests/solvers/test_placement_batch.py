@@ -12,6 +12,7 @@ from phaze.solvers.placement import (
     PlacementBatch,
     PlacementStatus,
     block_search,
+    dp,
     lower_bound,
     place,
     place_batch,
@@ -118,3 +119,17 @@ def test_arrays_that_do_not_fit_the_problem(change, message):
     arrays = {"forward_s": np.ones((2, 1, 6)), "backward_s": np.ones((2, 1, 6))}
     with pytest.raises(ValueError, match=message):
         PlacementBatch(problem, **{**arrays, **change})
+
+
+def test_bounds_leave_little_to_search(monkeypatch):
+    """Stage counts tabulated for GPT-3 on 1024 devices: 4 widths x 98 without bounds."""
+    steps = []
+    extend = dp.SuffixTables.extend
+    monkeypatch.setattr(dp.SuffixTables, "extend", lambda *arguments: steps.append(1) or extend(*arguments))
+    path = next(path for path in FILES if path.stem == "public-25-gpt3-175b-L98-D512")
+    problem = replace(read_problem(json.loads(path.read_text())), num_devices=1024)
+    place(problem)
+    alone = len(steps)
+    assert alone < 100
+    place_batch(vary(problem, 50, 0))
+    assert len(steps) - alone < 200
