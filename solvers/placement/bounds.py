@@ -77,7 +77,9 @@ class WidthBound:
         # x * q is no less, whatever the degree.
         device_time_s = self._share @ (forward_s + backward_s)
         loads = self._loads[most_bytes].loads(forward_s, backward_s)
-        bound_s = np.stack([bound.times(*loads, device_time_s) for bound in self.times])
+        bound_s = np.empty((len(self.times), *loads[0].shape))
+        for bound, out in zip(self.times, bound_s, strict=True):
+            bound.times(*loads, device_time_s, out)
         memory_bytes = np.unique(self._memory_bytes[rows])
         if memory_bytes.size > 1:
             memory_bytes = self._memory_bytes[rows]

@@ -37,8 +37,10 @@ class TimeBound:
         self._reduce_s = 4 * reduced / problem.link_bandwidth_bytes_per_s * unshared
         self._limit_steps, self._limit_reduce_s = _least_from(self._fewest_steps), _least_from(self._reduce_s)
 
-    def times(self, of_all_s: FloatArray, of_wide_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
-        """Bounds (depth, A) for largest loads by numbers of all stages and of wide ones (depth, A).
+    def times(
+        self, of_all_s: FloatArray, of_wide_s: FloatArray, device_time_s: FloatArray, out: FloatArray
+    ) -> None:
+        """Write bounds (depth, A) for largest loads by numbers of all stages and of wide ones (depth, A).
 
         `device_time_s` (A,): seconds that all microbatches keep all devices busy. The all-reduce grows by less
         than C/m with each microbatch less per pipeline, so that either all of them pass one pipeline or as few as
@@ -48,17 +50,16 @@ class TimeBound:
         first = max(self._fewest_narrow, int(np.count_nonzero(np.isinf(of_all_s[:, 0]))))
         rows = slice(first, None)
         wide = slice(first - self._fewest_narrow, len(of_all_s) - self._fewest_narrow)
-        time_s = np.full_like(of_all_s, np.inf)
+        out[:first] = np.inf
         load_s = np.maximum(of_all_s[rows], of_wide_s[wide])
         with np.errstate(invalid="ignore"):
-            found_s = np.multiply(load_s, self._fewest_steps[rows], out=time_s[rows])
+            found_s = np.multiply(load_s, self._fewest_steps[rows], out=out[rows])
             found_s += self._reduce_s[rows]
             np.fmin(found_s, load_s * self._most_steps[rows], out=found_s)
             load_s *= self._filling[rows]
         load_s += device_time_s
         np.fmax(found_s, load_s, out=found_s)
         found_s *= 1 - SLACK
-        return time_s
 
     def load_limit(self, stages: int, time_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
         """Loads (A,) above which plans of S > 1 stages or more, if any, take longer than `time_s` (A,)."""
