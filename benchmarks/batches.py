@@ -1,4 +1,4 @@
-"""Work on many architectures at once: stage partitions and operator costs."""
+"""Work on many architectures at once: placements, stage partitions and operator costs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+from phaze.solvers.placement import read_problem
+from phaze.solvers.placement.batch import PlacementBatch
 from phaze.solvers.placement.partition import PartitionProblem, bottlenecks, stage_limits
+from phaze.solvers.placement.place import place_batch
+from placement_instances import transformer_chain
 
 from phaze.cost.model import CostModel
 from phaze.hardware.network import load_network
@@ -28,6 +32,18 @@ def partition(architectures: int) -> Callable[[], object]:
     limits = stage_limits(**figures, memory_bytes=1e9, recompute=False, inflight_limit=None)
     problem = PartitionProblem(plain, plain, boundary, limits, np.arange(LAYERS))
     return lambda: bottlenecks(problem, STAGES)
+
+
+def placements(architectures: int) -> Callable[[], object]:
+    """Exact placement of GPT-3, 98 layers, 1024 devices, four widths, for so many architectures.
+
+    They differ by up to a third in how fast each layer runs in each width.
+    """
+    problem = read_problem(transformer_chain(98, 1024))
+    passes = np.array([(model.forward_s, model.backward_s) for model in problem.models])
+    faster = np.random.default_rng(0).uniform(0.75, 1.0, (architectures, *passes[:, 0].shape))
+    batch = PlacementBatch(problem, passes[:, 0] * faster, passes[:, 1] * faster)
+    return lambda: place_batch(batch)
 
 
 def costs(architectures: int) -> Callable[[], object]:

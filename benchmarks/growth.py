@@ -73,7 +73,11 @@ def devices() -> Iterable[Point]:
 
 def architectures() -> Iterable[Point]:
     """What the search does with many architectures at once."""
-    series = {"96 layers, 1 to 16 stages": batches.partition, "operator costs of GPT-3": batches.costs}
+    series = {
+        "placement, 98 layers, 1024 devices, 4 widths": batches.placements,
+        "partition, 96 layers, 1 to 16 stages": batches.partition,
+        "operator costs of GPT-3": batches.costs,
+    }
     for name, prepare in series.items():
         for size in ARCHITECTURES:
             yield Point("architectures", name, size, median_s(prepare(size)))

@@ -6,11 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import batches
 from phaze.solvers.placement import place, read_problem
 from placement_instances import transformer_chain
 from report import Report
 from tables import duration, spread, table
 from timing import median_s, seconds
+
+ARCHITECTURES = 1000
+"""In the batch of placements."""
 
 
 def report(folder: Path | None) -> Report:
@@ -37,7 +41,10 @@ def _files(folder: Path | None) -> Iterator[dict[str, object]]:
 
 
 def _gpt3() -> Iterator[dict[str, object]]:
-    """One architecture at the size of the published reference's hardest case."""
+    """The size of the published reference's hardest case, for one architecture and for many."""
     problem = read_problem(transformer_chain(98, 1024))
     taken = median_s(lambda: place(problem))
-    yield {"set": "gpt3", "name": "GPT-3, 98 layers, 1024 devices, 4 widths", "seconds": taken}
+    name = "GPT-3, 98 layers, 1024 devices, 4 widths"
+    yield {"set": "gpt3", "name": name, "seconds": taken}
+    taken = seconds(batches.placements(ARCHITECTURES))[1]
+    yield {"set": "gpt3", "name": f"the same for {ARCHITECTURES} architectures at once", "seconds": taken}
