@@ -4,7 +4,9 @@ from .batch import BatchBounds, batch_bounds, batch_critical_path
 from .batch_graph import BatchGraph
 from .checker import ScheduleError, check_schedule
 from .critical_path import CriticalPath, critical_path
-from .instance import InstanceError, read_instance
+from .instance import read_instance
+from .instance_fields import InstanceError
+from .moldable import moldable_modes
 from .operators import Mode, Operator
 from .problem import ProblemError, ScheduleProblem
 from .result import Method, ScheduleResult, Status
@@ -27,6 +29,7 @@ __all__ = [
     "batch_critical_path",
     "check_schedule",
     "critical_path",
+    "moldable_modes",
     "read_instance",
     "schedule",
 ]

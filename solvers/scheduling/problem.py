@@ -84,7 +84,13 @@ class ScheduleProblem:
         return ", ".join(repr(op.id) for i, op in enumerate(self.operators) if i not in ordered)
 
     def _check_capacity(self) -> None:
+        if not self.capacity:
+            raise ProblemError("capacity", "needs at least one unit")
         for unit, count in self.capacity.items():
+            for cut in range(len(unit)):
+                if unit[cut:].isdecimal() and unit[:cut] in self.capacity:
+                    reason = f"its cores would be named like those of {unit[:cut]!r}"
+                    raise ProblemError(f"capacity.{unit}", reason)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise ProblemError(f"capacity.{unit}", f"needs at least one core, got {count!r}")
 

@@ -18,6 +18,29 @@ SCHEDULE = {
     ],
     "edges": [[0, 1]],
 }
+MODES = {
+    "format": "dse-schedule/2",
+    "units": {"TC": 2, "VC": 1, "LINK": 1},
+    "unblocked": ["LINK"],
+    "core_pairing": False,
+    "bandwidth_bytes_per_s": 1e12,
+    "ops": [
+        {
+            "id": i,
+            "units": ["TC"],
+            "modes": [
+                {"cores": 1, "latency_s": 3.0, "bandwidth_bytes_per_s": 5e11},
+                {"cores": 2, "latency_s": 2.0, "bandwidth_bytes_per_s": 1e12},
+            ],
+        }
+        for i in range(2)
+    ]
+    + [
+        {"id": 2, "units": ["TC", "VC"], "latency_s": 3.0, "parallel_latency_s": 1.0},
+        {"id": 3, "units": ["LINK"], "latency_s": 1.0, "parallel_latency_s": None},
+    ],
+    "edges": [[0, 2], [1, 2], [0, 3]],
+}
 # placement.md's worked example: three layers, four devices, the answer is 53.25 s on two stages with d = 2.
 PLACEMENT = {
     "format": "dse-placement/1",
@@ -111,6 +134,17 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(write, tmp_
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.svg", "instance.json"]
+
+
+@pytest.mark.parametrize("method", ["exact", "ilp", "critical-path"])
+def test_schedule_with_modes(write, method):
+    done = dse("schedule", write(MODES), "--method", method, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    # Side by side the first two take 3 s, one after the other 4 s; then 1 s on all cores, beside the link.
+    assert answer["makespan_s"] == pytest.approx(4.0)
+    assert sorted(answer["cores"]["0"] + answer["cores"]["1"]) == ["TC0", "TC1"]
+    assert answer["parallel"] == ["2"]
 
 
 def test_placement(write):

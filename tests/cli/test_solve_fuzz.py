@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_solve import PLACEMENT, SCHEDULE
+from test_solve import MODES, PLACEMENT, SCHEDULE
 from typer.testing import CliRunner
 
 from phaze.cli import solve
@@ -84,6 +84,12 @@ FUZZ = settings(
 @FUZZ
 @given(document=mutated(SCHEDULE))
 def test_schedule(document, file):
+    check("schedule", json.dumps(document), file)
+
+
+@FUZZ
+@given(document=mutated(MODES))
+def test_schedule_with_modes(document, file):
     check("schedule", json.dumps(document), file)
 
 

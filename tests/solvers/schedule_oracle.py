@@ -1,14 +1,20 @@
-"""Random small problems, and their optimum by exhaustion: every mode, every order, every core."""
+"""Random small problems, and their optimum by exhaustion."""
 
 from __future__ import annotations
 
-from itertools import product
-
 from hypothesis import strategies as st
-from phaze.solvers.scheduling import Operator, ScheduleProblem
+from phaze.solvers.scheduling import Mode, Operator, ScheduleProblem
+from schedule_exhaustion import Exhaustion
 
 LATENCIES = [1.0, 2.0, 3.0, 5.0, 7.0, 7.5]
 SPEEDUPS = [None, 0.2, 0.4, 0.55, 0.7, 1.0, 1.5]
+BANDWIDTH = 8e9
+DRAWS = [0.0, 1e9, 2e9, BANDWIDTH / 3, 4e9, 5e9, BANDWIDTH]
+
+
+def optimum(problem):
+    """Smallest makespan, s."""
+    return Exhaustion(problem).solve()
 
 
 @st.composite
@@ -22,57 +28,41 @@ def problems(draw, most=6, pairing=None, link=True):
         latency = draw(st.sampled_from(LATENCIES))
         factor = None if units == ("LINK",) else draw(st.sampled_from(SPEEDUPS))
         operators.append(Operator(f"o{i}", units, latency, None if factor is None else latency * factor))
-    pairs = [(i, j) for j in range(size) for i in range(j)]
-    edges = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=size)) if pairs else []
     capacity = {"TC": draw(st.integers(1, 3)), "VC": draw(st.integers(1, 3)), "LINK": 1}
     paired = draw(st.booleans()) if pairing is None else pairing
-    named = tuple((f"o{i}", f"o{j}") for i, j in edges)
-    return ScheduleProblem(tuple(operators), named, capacity, paired, frozenset({"LINK"}))
+    edges = draw(_edges(size))
+    return ScheduleProblem(tuple(operators), edges, capacity, paired, frozenset({"LINK"}))
 
 
-def optimum(problem):
-    """Smallest makespan: operators are placed in every topological order, in every mode, on every core.
-
-    Each starts as early as its predecessors and everything placed before that conflicts with it allow, which
-    reaches every schedule in which nothing can be shifted to the left.
-    """
-    best = [float("inf")]
-    _place(problem, {}, best)
-    return best[0]
-
-
-def _place(problem, placed, best):
-    if placed and max(end for _, end, _, _ in placed.values()) >= best[0]:
-        return
-    if len(placed) == len(problem.operators):
-        best[0] = max(end for _, end, _, _ in placed.values())
-        return
-    for operator in problem.operators:
-        before = {a for a, b in problem.edges if b == operator.id}
-        if operator.id in placed or not before <= placed.keys():
-            continue
-        ready = max((placed[name][1] for name in before), default=0.0)
-        for parallel, cores in _ways(problem, operator):
-            start = ready
-            for name, (_, end, whole, held) in placed.items():
-                if _conflict(
-                    problem, operator, parallel, cores, other=name, other_parallel=whole, other_cores=held
-                ):
-                    start = max(start, end)
-            duration = operator.parallel_latency_s if parallel else operator.latency_s
-            _place(problem, {**placed, operator.id: (start, start + duration, parallel, cores)}, best)
+@st.composite
+def moldable_problems(draw, most=7):
+    """Problems of up to `most` operators, most of them moldable, that share a bandwidth."""
+    size = draw(st.integers(1, most))
+    capacity = {"TC": draw(st.integers(1, 4)), "VC": draw(st.integers(1, 3)), "LINK": draw(st.integers(1, 2))}
+    unblocked = draw(st.sampled_from([frozenset(), frozenset({"LINK"})]))
+    operators = tuple(draw(_operator(f"o{i}", capacity, unblocked)) for i in range(size))
+    edges = draw(_edges(size))
+    return ScheduleProblem(operators, edges, capacity, unblocked=unblocked, bandwidth=BANDWIDTH)
 
 
-def _ways(problem, operator):
-    if operator.parallel_latency_s is not None:
-        yield True, frozenset()
-    for numbers in product(*(range(problem.capacity[unit]) for unit in operator.units)):
-        if problem.pairing and set(operator.units) == {"TC", "VC"} and len(set(numbers)) > 1:
-            continue
-        yield False, frozenset(zip(operator.units, numbers, strict=True))
+@st.composite
+def _operator(draw, name, capacity, unblocked):
+    """An operator with zero to three moldable modes, of which further cores take less time."""
+    units = draw(st.sampled_from([("TC",), ("TC",), ("VC",), ("TC", "VC"), ("LINK",)]))
+    latency = draw(st.sampled_from([*LATENCIES, 0.0]))
+    modes = draw(st.lists(_mode(latency, min(capacity[unit] for unit in units)), max_size=3))
+    one = draw(st.sampled_from([latency, None])) if modes else latency
+    factor = None if unblocked & set(units) else draw(st.sampled_from(SPEEDUPS))
+    return Operator(name, units, one, None if factor is None else latency * factor, tuple(modes))
 
 
-def _conflict(problem, operator, parallel, cores, *, other, other_parallel, other_cores):
-    units = next(o.units for o in problem.operators if o.id == other)
-    both_blocked = set(operator.units) - problem.unblocked and set(units) - problem.unblocked
-    return bool(cores & other_cores) or ((parallel or other_parallel) and bool(both_blocked))
+@st.composite
+def _mode(draw, latency, most):
+    cores = draw(st.integers(1, most))
+    return Mode(cores, latency * draw(st.sampled_from([0.5, 0.9, 1.3])) / cores, draw(st.sampled_from(DRAWS)))
+
+
+@st.composite
+def _edges(draw, size):
+    pairs = [(f"o{i}", f"o{j}") for j in range(size) for i in range(j)]
+    return tuple(draw(st.lists(st.sampled_from(pairs), unique=True, max_size=size)) if pairs else [])

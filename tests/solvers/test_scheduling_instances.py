@@ -7,7 +7,16 @@ import json
 from pathlib import Path
 
 import pytest
-from phaze.solvers.scheduling import InstanceError, Method, Status, read_instance, schedule
+from phaze.solvers.scheduling import (
+    InstanceError,
+    Method,
+    Mode,
+    Operator,
+    ScheduleProblem,
+    Status,
+    read_instance,
+    schedule,
+)
 
 FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
 SMALL = sorted(FOLDER.glob("small-*.json"))
@@ -103,6 +112,113 @@ def test_malformed_instance_names_the_place(change, path):
         read_instance(document)
     assert caught.value.path == path
     assert str(caught.value).startswith(path)
+
+
+MODES = {
+    "format": "dse-schedule/2",
+    "units": {"TC": 4, "VC": 2, "LINK": 1},
+    "unblocked": ["LINK"],
+    "bandwidth_bytes_per_s": 8e9,
+    "ops": [
+        {"id": "a", "units": ["TC", "VC"], "latency_s": 3.0, "parallel_latency_s": None},
+        {
+            "id": "b",
+            "units": ["TC"],
+            "parallel_latency_s": 1.0,
+            "modes": [
+                {"cores": 2, "latency_s": 2.0, "bandwidth_bytes_per_s": 4e9},
+                {"cores": 4, "latency_s": 1.5},
+            ],
+        },
+        {"id": 3, "units": ["LINK"], "latency_s": 1.0},
+    ],
+    "edges": [["a", 3]],
+}
+
+
+def test_format_2_says_everything():
+    assert read_instance(MODES) == ScheduleProblem(
+        operators=(
+            Operator("a", ("TC", "VC"), 3.0),
+            Operator("b", ("TC",), None, 1.0, (Mode(2, 2.0, 4e9), Mode(4, 1.5))),
+            Operator("3", ("LINK",), 1.0),
+        ),
+        edges=(("a", "3"),),
+        capacity={"TC": 4, "VC": 2, "LINK": 1},
+        unblocked=frozenset({"LINK"}),
+        bandwidth=8e9,
+    )
+
+
+@pytest.mark.parametrize("path", SMALL[::4], ids=lambda path: path.stem)
+def test_format_2_without_modes_means_what_format_1_means(path):
+    document = load(path)
+    ops = [{**op, "units": op["unit"].split("+")} for op in document["ops"]]
+    for op in ops:
+        del op["unit"]
+    again = {
+        "format": "dse-schedule/2",
+        "units": {"TC": document["num_tensor_cores"], "VC": document["num_vector_cores"]},
+        "core_pairing": document["core_pairing"],
+        "ops": ops,
+        "edges": document["edges"],
+    }
+    assert read_instance(again) == read_instance(document)
+
+
+MODES_FAULTS = [
+    (_set("units", "TC", 0), "units.TC"),
+    (_set("units", "TC", 2**70), "units.TC"),
+    (_set("units", "VC", True), "units.VC"),
+    (_set("units", "TC7", 1), "units.TC7"),
+    (_set("units", {}), "unblocked[0]"),
+    (_delete("units"), "units"),
+    (_set("units", [4, 2]), "units"),
+    (_set("unblocked", ["LINK", "HBM"]), "unblocked[1]"),
+    (_set("unblocked", "LINK"), "unblocked"),
+    (_set("unblocked", ["LINK", "TC"]), "ops[1].parallel_latency_s"),
+    (_set("bandwidth_bytes_per_s", -1.0), "bandwidth_bytes_per_s"),
+    (_set("bandwidth_bytes_per_s", float("nan")), "bandwidth_bytes_per_s"),
+    (_set("bandwidth_bytes_per_s", None), "ops[1].modes[0].bandwidth_bytes_per_s"),
+    (_set("bandwidth_bytes_per_s", 3e9), "ops[1].modes[0].bandwidth_bytes_per_s"),
+    (_set("core_pairing", True), "ops[1].modes"),
+    (_set("core_pairing", 1), "core_pairing"),
+    (_set("ops", 0, "units", ["TC", "GPU"]), "ops[0].units"),
+    (_set("ops", 0, "units", ["TC", 1]), "ops[0].units[1]"),
+    (_set("ops", 0, "units", []), "ops[0].units"),
+    (_set("ops", 0, "latency_s", None), "ops[0]"),
+    (_set("ops", 0, "latency_s", True), "ops[0].latency_s"),
+    (_set("ops", 0, "latency_s", float("inf")), "ops[0].latency_s"),
+    (_set("ops", 0, "latency", 1.0), "ops[0].latency"),
+    (_set("ops", 1, "id", "a"), "ops[1].id"),
+    (_set("ops", 1, "modes", {}), "ops[1].modes"),
+    (_set("ops", 1, "modes", 0, 7), "ops[1].modes[0]"),
+    (_set("ops", 1, "modes", 0, "cores", 5), "ops[1].modes[0].cores"),
+    (_set("ops", 1, "modes", 0, "cores", 0), "ops[1].modes[0].cores"),
+    (_set("ops", 1, "modes", 0, "cores", None), "ops[1].modes[0].cores"),
+    (_delete("ops", 1, "modes", 1, "latency_s"), "ops[1].modes[1].latency_s"),
+    (_set("ops", 1, "modes", 1, "latency_s", -0.5), "ops[1].modes[1].latency_s"),
+    (_set("ops", 1, "modes", 1, "bandwidth", 1.0), "ops[1].modes[1].bandwidth"),
+    (_set("edges", 0, ["a", "c"]), "edges[0][1]"),
+    (_set("edges", [["a", "b"], ["b", "a"]]), "edges"),
+    (_set("time_limit", 3), "time_limit"),
+]
+
+
+@pytest.mark.parametrize(("change", "path"), MODES_FAULTS)
+def test_malformed_format_2_names_the_place(change, path):
+    document = copy.deepcopy(MODES)
+    change(document)
+    with pytest.raises(InstanceError) as caught:
+        read_instance(document)
+    assert caught.value.path == path
+    assert "\n" not in str(caught.value)
+
+
+def test_format_2_pairs_only_units_that_exist():
+    document = {**MODES, "core_pairing": True, "units": {"TC": 1}, "unblocked": [], "ops": [], "edges": []}
+    with pytest.raises(InstanceError, match="core_pairing: pairs cores of the units TC and VC"):
+        read_instance(document)
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 3])

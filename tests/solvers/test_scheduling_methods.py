@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from phaze.solvers.scheduling import (
     Method,
+    Mode,
     Operator,
     ProblemError,
     ScheduleError,
@@ -21,16 +22,16 @@ from phaze.solvers.scheduling import (
 from schedule_oracle import optimum, problems
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
-@given(problems(most=5))
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(problems(most=7, pairing=False))
 def test_exact_agrees_with_exhaustion(problem):
     result = schedule(problem)
     assert result.optimal
     assert result.makespan_s == pytest.approx(optimum(problem), rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(problems(most=5, pairing=True, link=False))
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(problems(most=7, pairing=True, link=False))
 def test_exact_agrees_with_exhaustion_where_cores_are_paired(problem):
     assert schedule(problem).makespan_s == pytest.approx(optimum(problem), rel=1e-9)
 
@@ -185,6 +186,10 @@ def test_checker_rejects_a_bound_above_the_makespan(checked):
         check_schedule(problem, replace(result, lower_bound_s=result.makespan_s * 1.1))
 
 
+def _moldable(*modes):
+    return Operator("a", ("TC",), 1.0, None, modes)
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
@@ -196,6 +201,15 @@ def test_checker_rejects_a_bound_above_the_makespan(checked):
         ({"edges": (("a", "a"),)}, "edges"),
         ({"edges": (("a", "z"),)}, "edges[0][1]"),
         ({"capacity": {"TC": 0, "LINK": 1}}, "capacity.TC"),
+        ({"capacity": {}}, "capacity"),
+        ({"capacity": {"TC": 1, "LINK": 1, "TC1": 1}}, "capacity.TC1"),
+        ({"operators": (Operator("a", ("TC",), None),)}, "operators[0]"),
+        ({"operators": (_moldable(Mode(2, 1.0)),)}, "operators[0].moldable[0].cores"),
+        ({"operators": (_moldable(Mode(0, 1.0)),)}, "operators[0].moldable[0].cores"),
+        ({"operators": (_moldable(Mode(1, -1.0)),)}, "operators[0].moldable[0].latency_s"),
+        ({"operators": (_moldable(Mode(1, 1.0), Mode(1, 1.0, 2.0)),)}, "operators[0].moldable[1].bandwidth"),
+        ({"operators": (_moldable(Mode(1, 1.0)),), "pairing": True}, "operators[0].moldable"),
+        ({"bandwidth": float("nan")}, "bandwidth"),
     ],
 )
 def test_problem_names_the_fault(fields, path):
