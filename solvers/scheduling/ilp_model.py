@@ -54,7 +54,9 @@ class OrderModel:
             for u in range(len(ix.capacity))
         ]
         short = [
-            row for row, count in zip(most, ix.capacity, strict=True) if ix.pair is not None or sum(row) > count
+            row
+            for row, count in zip(most, ix.capacity, strict=True)
+            if ix.pair is not None or sum(row) > count
         ]
         for i, j in combinations(range(ix.size), 2):
             ordered = (ix.ancestors[i] | ix.descendants[i]) >> j & 1

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .instance_fields import InstanceError, count, edges, flag, listing, mapping, name, number, place, required
+from .instance_fields import (
+    InstanceError,
+    count,
+    edges,
+    flag,
+    listing,
+    mapping,
+    name,
+    number,
+    place,
+    required,
+)
 from .operators import Mode, Operator
 from .problem import ProblemError, ScheduleProblem
 

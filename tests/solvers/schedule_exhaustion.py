@@ -17,10 +17,11 @@ ROUNDING = 7
 
 
 class Way(NamedTuple):
-    """One way to run an operator: ticks, what it holds of every resource, whether it is core-parallel."""
+    """One way to run an operator: ticks, what it holds of every resource and keeps from others, core-parallel."""
 
     ticks: int
     held: tuple[int, ...]
+    kept: tuple[int, ...]
     blocks: bool
 
 
@@ -49,10 +50,12 @@ class Exhaustion:
         self.before = [{position[a] for a, b in problem.edges if position[b] == i} for i in range(len(ops))]
         self.tails = [self._tail(i) for i in range(len(ops))]
         self.work = [
-            [min(way.ticks * way.held[u] for way in ways) for u in range(len(self.capacity))]
+            [min(way.ticks * way.kept[u] for way in ways) for u in range(len(self.capacity))]
             for ways in self.ways
         ]
-        self.pairs = min(problem.capacity.get("TC", 0), problem.capacity.get("VC", 0)) if problem.pairing else 0
+        self.pairs = (
+            min(problem.capacity.get("TC", 0), problem.capacity.get("VC", 0)) if problem.pairing else 0
+        )
         self.best = sum(self.shortest)
         self.seen = {}
 
@@ -62,11 +65,15 @@ class Exhaustion:
         return self.best / self.scale
 
     def _way(self, op, mode):
-        held = [mode.cores if unit in op.units else 0 for unit in self.units]
-        if mode.cores is None:
-            held = [0] * len(held)
+        ticks = round(mode.latency_s * self.scale)
         drawn = round(mode.bandwidth / self.problem.bandwidth * BANDWIDTH) if mode.bandwidth else 0
-        return Way(round(mode.latency_s * self.scale), (*held, drawn), mode.cores is None)
+        if mode.cores is None:
+            kept = [
+                0 if unit in self.problem.unblocked else self.problem.capacity[unit] for unit in self.units
+            ]
+            return Way(ticks, (*(0 for _ in kept), drawn), (*kept, drawn), True)
+        held = (*(mode.cores if unit in op.units else 0 for unit in self.units), drawn)
+        return Way(ticks, held, held, False)
 
     def _tail(self, i):
         after = [j for j, before in enumerate(self.before) if i in before]
@@ -112,8 +119,8 @@ class Exhaustion:
         path = max((run.end + self.tails[run.i] for run in running), default=now)
         left = [0] * len(self.capacity)
         for run in running:
-            for u, held in enumerate(run.way.held):
-                left[u] += held * (run.end - now)
+            for u, kept in enumerate(run.way.kept):
+                left[u] += kept * (run.end - now)
         started = {run.i for run in running}
         for i, work in enumerate(self.work):
             if i not in done and i not in started:

@@ -21,7 +21,7 @@ def optimum(problem):
 def problems(draw, most=6, pairing=None, link=True):
     """Problems of up to `most` operators on tensor cores, vector cores and a link."""
     kinds = [("TC",), ("VC",), ("TC", "VC")] + ([("LINK",)] if link else [])
-    size = draw(st.integers(1, most))
+    size = draw(_sizes(most))
     operators = []
     for i in range(size):
         units = draw(st.sampled_from(kinds))
@@ -37,7 +37,7 @@ def problems(draw, most=6, pairing=None, link=True):
 @st.composite
 def moldable_problems(draw, most=7):
     """Problems of up to `most` operators, most of them moldable, that share a bandwidth."""
-    size = draw(st.integers(1, most))
+    size = draw(_sizes(most))
     capacity = {"TC": draw(st.integers(1, 4)), "VC": draw(st.integers(1, 3)), "LINK": draw(st.integers(1, 2))}
     unblocked = draw(st.sampled_from([frozenset(), frozenset({"LINK"})]))
     operators = tuple(draw(_operator(f"o{i}", capacity, unblocked)) for i in range(size))
@@ -49,8 +49,8 @@ def moldable_problems(draw, most=7):
 def _operator(draw, name, capacity, unblocked):
     """An operator with zero to three moldable modes, of which further cores take less time."""
     units = draw(st.sampled_from([("TC",), ("TC",), ("VC",), ("TC", "VC"), ("LINK",)]))
-    latency = draw(st.sampled_from([*LATENCIES, 0.0]))
-    modes = draw(st.lists(_mode(latency, min(capacity[unit] for unit in units)), max_size=3))
+    latency = draw(st.sampled_from([*LATENCIES, *LATENCIES, 0.0]))
+    modes = draw(st.lists(_mode(latency, min(capacity[unit] for unit in units)), max_size=3, unique=True))
     one = draw(st.sampled_from([latency, None])) if modes else latency
     factor = None if unblocked & set(units) else draw(st.sampled_from(SPEEDUPS))
     return Operator(name, units, one, None if factor is None else latency * factor, tuple(modes))
@@ -60,6 +60,11 @@ def _operator(draw, name, capacity, unblocked):
 def _mode(draw, latency, most):
     cores = draw(st.integers(1, most))
     return Mode(cores, latency * draw(st.sampled_from([0.5, 0.9, 1.3])) / cores, draw(st.sampled_from(DRAWS)))
+
+
+def _sizes(most):
+    """One to `most`, mostly large: small problems are solved before any search."""
+    return st.lists(st.integers(1, most), min_size=3, max_size=3).map(max)
 
 
 @st.composite

@@ -36,7 +36,7 @@ def test_exact_agrees_with_exhaustion(problem):
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(moldable_problems(most=6))
+@given(moldable_problems())
 def test_ilp_agrees_with_exhaustion(problem):
     result, best = schedule(problem, Method.ILP), optimum(problem)
     assert result.optimal
