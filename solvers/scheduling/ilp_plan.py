@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import comb
 
 from .indexed import Core, IndexedProblem
 from .plan import Plan, assign_cores, replay
+
+MOST_GROUPS = 1000
+"""Groups looked through at most to foresee an overflow: a thousand rows still cost HiGHS little."""
 
 
 def follow(ix: IndexedProblem, modes: list[int], cores: list[tuple[Core, ...]], before: list[int]) -> Plan:
@@ -31,21 +35,32 @@ def with_cores(ix: IndexedProblem, plan: Plan) -> Plan:
 
 
 def crowded(ix: IndexedProblem, plan: Plan) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-    """Resource and a least group of (operator, mode) that overflows it at one moment, each group once.
+    """Resource and least groups of (operator, mode) that overflow it at one moment, each group once.
 
+    Where a resource overflows and operators alike hold it, all groups that ever could overflow it, if they are few.
     Operators that take the whole chip are ordered against all others already.
     """
     ends = _ends(ix, plan)
-    seen = set()
-    for u in range(len(ix.capacity)):
+    for u, capacity in enumerate(ix.capacity):
         held = [ix.modes[i][m].demand[u] for i, m in enumerate(plan.modes)]
         users = [i for i in range(ix.size) if held[i] and not ix.whole[i][plan.modes[i]]]
+        groups: dict[tuple[int, ...], None] = {}
         for moment in sorted({plan.starts[i] for i in users}):
             running = [i for i in users if plan.starts[i] <= moment < ends[i]]
-            for group in _covers(running, held, ix.capacity[u]):
-                if (u, group) not in seen:
-                    seen.add((u, group))
-                    yield u, tuple((i, plan.modes[i]) for i in group)
+            groups.update(dict.fromkeys(_covers(running, held, capacity)))
+        if groups and len({held[i] for i in users}) == 1:
+            groups.update(dict.fromkeys(_unordered(ix, users, capacity // held[users[0]] + 1)))
+        for group in groups:
+            yield u, tuple((i, plan.modes[i]) for i in group)
+
+
+def _unordered(ix: IndexedProblem, users: list[int], size: int) -> list[tuple[int, ...]]:
+    """Groups of a size without precedence inside; none if they are many."""
+    if comb(len(users), size) > MOST_GROUPS:
+        return []
+    related = [ix.ancestors[i] | ix.descendants[i] for i in range(ix.size)]
+    groups = combinations(users, size)
+    return [g for g in groups if not any(related[i] >> j & 1 for i, j in combinations(g, 2))]
 
 
 def _covers(running: list[int], held: list[int], capacity: int) -> Iterator[tuple[int, ...]]:
