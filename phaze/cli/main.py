@@ -5,6 +5,7 @@ Nothing heavy is imported here or at the top of a verb's module: `dse --help` an
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -68,6 +69,10 @@ for _module in (solve, workloads, archs, spaces, networks):
 
 def main() -> NoReturn:
     """Run the command line and leave with the exit code of what happened."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names from user files may hold what the terminal cannot show.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(_guarded())
 
 

@@ -53,6 +53,7 @@ def schedule(
         "gap": _finite(result.gap),
         "runtime_s": result.runtime_s,
         "starts_s": dict(result.starts_s),
+        "ends_s": dict(result.ends_s),
         "parallel": list(result.parallel),
         "cores": {name: list(cores) for name, cores in result.cores.items()},
     }

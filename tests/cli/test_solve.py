@@ -99,11 +99,19 @@ def test_schedule(write, method):
     # Operator 2 runs beside operator 1: 2 s + 3 s.
     assert answer["makespan_s"] == pytest.approx(5.0)
     assert answer["lower_bound_s"] <= answer["makespan_s"] * (1 + 1e-9)
-    assert set(answer["starts_s"]) == {"0", "1", "2"}
+    assert set(answer["starts_s"]) == set(answer["ends_s"]) == {"0", "1", "2"}
+    assert max(answer["ends_s"].values()) == answer["makespan_s"]
     assert answer["cores"]["1"] == ["VC0"]
     assert answer["parallel"] == []
     if method != "critical-path":
         assert (answer["status"], answer["optimal"]) == ("optimal", True)
+
+
+def test_a_name_that_no_terminal_can_show(write):
+    operator = {"id": "\ud800", "unit": "TC", "latency_s": 1.0, "parallel_latency_s": 1.0}
+    done = dse("schedule", write(SCHEDULE | {"ops": [operator], "edges": []}))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\ud800" in done.stdout
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".html", ".SVG"])
