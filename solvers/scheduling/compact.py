@@ -1,0 +1,172 @@
+"""The compact search from outside: memory that grows, limits, and the schedule that a path of states means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf
+from time import monotonic
+
+import numpy as np
+
+from . import kernel
+from .bounds import Bounds
+from .indexed import IndexedProblem
+from .kernel_arrays import (
+    ALL_MODES,
+    BEST,
+    BOUND,
+    CHOSEN,
+    CODE_BITS,
+    COUNT,
+    CUTOFF,
+    DEAD,
+    FIRST,
+    HASH,
+    HEAPED,
+    LABEL,
+    LEVEL,
+    MODE_BITS,
+    NEXT,
+    NOW,
+    PARENT,
+    PER_WORD,
+    READY,
+    SPENT,
+    STACK,
+    STEPS,
+    UPPER,
+    Floats,
+    Memory,
+    problem_arrays,
+    search_memory,
+)
+from .plan import Plan, assign_cores, replay
+from .search import StateSpace
+
+MOST_BYTES = 1 << 30
+"""Memory at which a search stops as if out of time."""
+
+CHILDREN = 1 << 12
+"""About the most children made at once; of more ready operators only some are chosen from."""
+
+SLICE_S = 0.02
+"""Time between two looks at the clock."""
+
+
+class CompactSearch:
+    """States of an unpaired problem that can beat a schedule of `upper_s`; ask with `beam` or `best_first`."""
+
+    def __init__(self, ix: IndexedProblem, bounds: Bounds, upper_s: float, rows: Floats | None) -> None:
+        """`rows` are further weightings of work: (K, O, M) work per tick of every operator and mode."""
+        self._ix = ix
+        self._space = StateSpace(ix, bounds, upper_s)
+        self._order, self._arrays = problem_arrays(ix, self._space, rows)
+        self._window = max(1, int(np.log(CHILDREN) / np.log(self._arrays.mode.shape[1] + 1)))
+        self._margin = 2 * (self._arrays.mode.shape[1] + 1) ** self._window + 2
+        self._memory = search_memory(self._arrays, 2 * self._margin)
+
+    @property
+    def states(self) -> int:
+        """Expanded so far."""
+        return int(self._memory.count[SPENT])
+
+    @property
+    def lower_s(self) -> float:
+        """What best-first search has proven so far, s; the incumbent where nothing is left to expand."""
+        count = self._memory.count
+        least = int(self._memory.heap[0, 0]) >> 8 if count[HEAPED] else int(count[UPPER])
+        return min(least, int(count[UPPER])) / self._space.scale
+
+    def beam(self, width: int, states: float, deadline: float) -> None:
+        """Expand only so many states per number of ended operators."""
+        self._memory.count[LEVEL] = 0
+        self._run(width, states, deadline)
+
+    def best_first(self, states: float, deadline: float, cutoff_s: float) -> None:
+        """Expand the state with the least bound until all is proven, `lower_s` is at the cutoff or a limit is
+        reached."""
+        count = self._memory.count
+        count[LEVEL] = -1
+        if cutoff_s < inf:
+            count[CUTOFF] = min(int(count[CUTOFF]), ceil(cutoff_s * self._space.scale))
+        self._run(0, states, deadline)
+
+    def _run(self, width: int, states: float, deadline: float) -> None:
+        """In slices, so that the clock is looked at; they change nothing else."""
+        slice_, found = 16, kernel.BUDGET
+        while found != kernel.DONE and self.states < states and monotonic() < deadline:
+            if found == kernel.ROOM and not self._grow():
+                return
+            began = monotonic()
+            budget = int(min(states, self.states + slice_))
+            found = kernel.search(self._arrays, self._memory, self._window, width, budget)
+            slice_ = 2 * slice_ if monotonic() - began < SLICE_S / 2 else max(1, slice_ // 2)
+
+    def _grow(self) -> bool:
+        """Twice the room, unless that is too much."""
+        old = self._memory
+        if 2 * (old.pool.nbytes + old.heap.nbytes + old.heads.nbytes) > MOST_BYTES:
+            return False
+        records = 2 * len(old.pool)
+        pool = np.empty((records, old.pool.shape[1]), dtype=np.int64)
+        heap = np.empty((records, 2), dtype=np.int64)
+        heads = np.full(2 * len(old.heads), -1, dtype=np.int64)
+        pool[: len(old.pool)], heap[: len(old.heap)] = old.pool, old.heap
+        known = pool[: old.count[COUNT]]
+        slots = known[:, HASH] & (len(heads) - 1)
+        order = np.argsort(slots, kind="stable")
+        same = slots[order[1:]] == slots[order[:-1]]
+        known[order[:1], NEXT] = -1
+        known[order[1:], NEXT] = np.where(same, order[:-1], -1)
+        heads[slots[order]] = order
+        self._memory = old._replace(pool=pool, heap=heap, heads=heads)
+        return True
+
+    def plan(self) -> Plan | None:
+        """The best schedule found, replayed in seconds; None if none beats the incumbent."""
+        memory, ix = self._memory, self._ix
+        row = int(memory.count[BEST])
+        if row < 0:
+            return None
+        path = [row]
+        while (row := int(memory.pool[row, PARENT])) >= 0:
+            path.append(row)
+        starts, ends, modes = [0] * ix.size, [0] * ix.size, [0] * ix.size
+        sequence, names = [], np.array(self._order)
+        for parent, child in zip(path[:0:-1], path[-2::-1], strict=True):
+            now = int(memory.pool[parent, NOW])
+            codes = _steps(memory, child)
+            for code in codes:
+                i, mode = int(names[code >> MODE_BITS]), code & ALL_MODES
+                starts[i], ends[i], modes[i] = now, now + self._space.latency[i][mode], mode
+                sequence.append(i)
+            if child != path[0]:
+                names = names[self._labels(parent, child, codes)]
+        return replay(ix, sequence, modes, assign_cores(ix, starts, ends, modes))
+
+    def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
+        """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
+        arrays, memory = self._arrays, self._memory
+        upper = int(memory.count[UPPER])
+        memory.count[UPPER] = DEAD
+        ready = kernel.unpack(arrays, memory, parent)
+        memory.mine[LABEL] = np.arange(self._ix.size)
+        for d, code in enumerate(codes):
+            i, mode = code >> MODE_BITS, code & ALL_MODES
+            memory.mine[STACK, d] = code
+            memory.mine[CHOSEN, memory.mine[READY, :ready].tolist().index(i)] = 1
+            memory.free[0] -= arrays.mode[i, mode, 1:]
+        kernel.close(arrays, memory, parent, ready, len(codes), int(memory.pool[child, FIRST]))
+        memory.count[UPPER] = upper
+        return memory.mine[LABEL].tolist()
+
+
+def _steps(memory: Memory, row: int) -> list[int]:
+    """The operators, with modes, that were started on the way to a state."""
+    codes, left = [], int(memory.pool[row, STEPS])
+    words = memory.pool[row, ::-1].tolist()
+    for word in words[: -(-left // PER_WORD)]:
+        here = min(left, PER_WORD)
+        codes.extend(word >> CODE_BITS * (here - 1 - d) & (1 << CODE_BITS) - 1 for d in range(here))
+        left -= here
+    return codes
