@@ -14,12 +14,10 @@ from .indexed import IndexedProblem
 from .kernel_arrays import (
     ALL_MODES,
     BEST,
-    BOUND,
     CHOSEN,
     CODE_BITS,
     COUNT,
     CUTOFF,
-    DEAD,
     FIRST,
     HASH,
     HEAPED,
@@ -41,7 +39,7 @@ from .kernel_arrays import (
     search_memory,
 )
 from .plan import Plan, assign_cores, replay
-from .search import StateSpace
+from .search import NEVER, StateSpace
 
 MOST_BYTES = 1 << 30
 """Memory at which a search stops as if out of time."""
@@ -148,7 +146,7 @@ class CompactSearch:
         """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
         upper = int(memory.count[UPPER])
-        memory.count[UPPER] = DEAD
+        memory.count[UPPER] = NEVER  # the parent may have become dominated since
         ready = kernel.unpack(arrays, memory, parent)
         memory.mine[LABEL] = np.arange(self._ix.size)
         for d, code in enumerate(codes):

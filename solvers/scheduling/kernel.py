@@ -198,7 +198,7 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
     depth, k, mode, fresh = 0, start, 0, True
     while True:
         if fresh:
-            idle = depth == 0 and (first or m.pool[row, RUNS] == 0)
+            idle = 1 if depth == 0 and (first > 0 or m.pool[row, RUNS] == 0) else 0
             for kind in range(idle, 2):
                 if kind == 0 or later:
                     close(p, m, row, ready, depth, kind * later)
