@@ -18,6 +18,7 @@ from .kernel_arrays import (
     CODE_BITS,
     COUNT,
     CUTOFF,
+    DEPTH,
     FIRST,
     HASH,
     HEAPED,
@@ -154,7 +155,8 @@ class CompactSearch:
             memory.mine[STACK, d] = code
             memory.mine[CHOSEN, memory.mine[READY, :ready].tolist().index(i)] = 1
             memory.free[0] -= arrays.mode[i, mode, 1:]
-        kernel.close(arrays, memory, parent, ready, len(codes), int(memory.pool[child, FIRST]))
+        memory.count[DEPTH] = len(codes)
+        kernel.close(arrays, memory, parent, ready, int(memory.pool[child, FIRST]))
         memory.count[UPPER] = upper
         return memory.mine[LABEL].tolist()
 

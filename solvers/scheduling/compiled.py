@@ -47,3 +47,11 @@ def _user_cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+
+
+def packable(ix: object) -> bool:
+    return True
+
+
+def compiled_in_time(deadline: float) -> bool:
+    return True

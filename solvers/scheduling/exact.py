@@ -8,14 +8,16 @@ from math import inf
 from time import monotonic
 
 from .bounds import Bounds, critical_path_s, lower_bounds
+from .compiled import compiled_in_time, packable
 from .critical_path import incumbent
 from .indexed import Core, IndexedProblem
 from .plan import Plan, assign_cores, replay
 from .search import State, StateSpace
 
-FEW_STATES = 500
+FEW_STATES = 100
 """States expanded before beam search is worth its time: problems of a dozen operators rarely need more."""
 
+COMPACT_WIDTHS = (10, 100, 1000)
 BEAM_WIDTHS = (10, 100)
 """States kept per number of finished operators; the second only pays where the first left a gap."""
 
@@ -57,13 +59,51 @@ def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
         return outcome
     few = FEW_STATES if limits.states is None else min(FEW_STATES, limits.states)
     _best_first(ix, _tighten(ix, outcome), outcome, replace(limits, states=few))
+    if ix.pair is None and packable(ix):
+        _compact(ix, outcome, limits)
+    else:
+        _plain(ix, outcome, limits)
+    return outcome
+
+
+def _compact(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """The compiled search: beams while they pay, then best-first."""
+    if _over(outcome, limits) or not compiled_in_time(limits.deadline):
+        return
+    for width in (*COMPACT_WIDTHS, 0):
+        if _over(outcome, limits):
+            return
+        _compact_stage(ix, outcome, limits, width)
+
+
+def _compact_stage(ix: IndexedProblem, outcome: Outcome, limits: Limits, width: int) -> None:
+    """One beam, or with a width of 0 best-first search, adopted into the outcome."""
+    from .compact import CompactSearch
+
+    bounds = _tighten(ix, outcome)
+    if outcome.proven:
+        return
+    search = CompactSearch(ix, bounds, outcome.plan.makespan_s, None)
+    states = inf if limits.states is None else limits.states - outcome.work["states"]
+    if width:
+        search.beam(width, states, limits.deadline)
+    else:
+        search.best_first(states, limits.deadline, limits.cutoff_s)
+        outcome.lower_s = max(outcome.lower_s, search.lower_s * (1.0 - SAME))
+    outcome.work["states"] += search.states
+    plan = search.plan()
+    if plan is not None and plan.makespan_s < outcome.plan.makespan_s:
+        outcome.plan = plan
+
+
+def _plain(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """The same in plain Python, for problems in which core pairs matter."""
     for width in BEAM_WIDTHS:
         if _over(outcome, limits):
-            return outcome
+            return
         _beam(ix, _tighten(ix, outcome), outcome, width, limits)
     if not _over(outcome, limits):
         _best_first(ix, _tighten(ix, outcome), outcome, limits)
-    return outcome
 
 
 def _over(outcome: Outcome, limits: Limits) -> bool:

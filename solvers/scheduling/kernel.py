@@ -16,6 +16,7 @@ from .kernel_arrays import (
     CODE_BITS,
     COUNT,
     CUTOFF,
+    DEPTH,
     ENDS,
     FAMILY,
     FIRST,
@@ -60,8 +61,10 @@ def unpack(p: Arrays, m: Memory, row: int) -> int:
     size, modes = p.mode.shape[0], p.mode.shape[1]
     words = (size + WORD - 1) // WORD
     late, first = HEAD + words, HEAD + words * (1 + modes)
-    m.free[0] = p.capacity
-    m.left[0] = 0
+    for r in range(p.capacity.shape[0]):
+        m.free[0, r] = p.capacity[r]
+    for r in range(p.work.shape[0]):
+        m.left[0, r] = 0
     for i in range(size):
         w, b = i // WORD, i % WORD
         val[i] = 0
@@ -89,17 +92,19 @@ def unpack(p: Arrays, m: Memory, row: int) -> int:
                 k -= 1
             m.mine[READY, count], m.mine[NEED, count], m.mine[CHOSEN, count] = i, k, 0
             count += 1
+    m.count[DEPTH] = 0
     return count
 
 
 @compiled
-def start_chosen(p: Arrays, m: Memory, row: int, depth: int) -> int:
+def start_chosen(p: Arrays, m: Memory, row: int) -> int:
     """Running (by end) and work left once the chosen operators have started; how many run."""
     runs, n = m.runs, m.pool[row, RUNS]
     for k in range(n):
         runs[ENDS + 1, k], runs[CODES + 1, k] = runs[ENDS, k], runs[CODES, k]
-    m.left[1] = m.left[0]
-    for d in range(depth):
+    for r in range(p.work.shape[0]):
+        m.left[1, r] = m.left[0, r]
+    for d in range(m.count[DEPTH]):
         i, mode, at = m.mine[STACK, d] >> MODE_BITS, m.mine[STACK, d] & ALL_MODES, n
         end = m.pool[row, NOW] + p.mode[i, mode, 0]
         while at > 0 and runs[ENDS + 1, at - 1] > end:
@@ -134,17 +139,19 @@ def shifted(p: Arrays, m: Memory, now: int, then: int, ready: int) -> bool:
 
 
 @compiled
-def close(p: Arrays, m: Memory, row: int, ready: int, depth: int, first: int) -> None:
+def close(p: Arrays, m: Memory, row: int, ready: int, first: int) -> None:
     """Make the child of the operators chosen so far: at the next end, or where `first` is an operator from which
     on more of them may be chosen, still at the same moment."""
     val, pool, count = m.mine[CHILD], m.pool, m.count
     now = pool[row, NOW]
-    n = start_chosen(p, m, row, depth)
+    n, depth = start_chosen(p, m, row), count[DEPTH]
     then = now if first else m.runs[ENDS + 1, 0]
-    val[:] = m.mine[VAL]
+    for i in range(p.op.shape[0]):
+        val[i] = m.mine[VAL, i]
     if then > now and shifted(p, m, now, then, ready):
         return
-    m.free[1] = m.free[0]
+    for r in range(p.capacity.shape[0]):
+        m.free[1, r] = m.free[0, r]
     gone = started = ended = 0
     for k in range(n):
         end, code = m.runs[ENDS + 1, k], m.runs[CODES + 1, k]
@@ -195,19 +202,21 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
         start += 1
     stop = min(ready, start + window)
     later = m.mine[READY, stop] if stop < ready else 0
-    depth, k, mode, fresh = 0, start, 0, True
+    k, mode, fresh = start, 0, True
     while True:
+        depth = m.count[DEPTH]
         if fresh:
             idle = 1 if depth == 0 and (first > 0 or m.pool[row, RUNS] == 0) else 0
             for kind in range(idle, 2):
                 if kind == 0 or later:
-                    close(p, m, row, ready, depth, kind * later)
+                    close(p, m, row, ready, kind * later)
             fresh = False
         if k == stop:
             if depth == 0:
                 return
-            depth -= 1
-            i, mode, k = m.mine[STACK, depth] >> MODE_BITS, m.mine[STACK, depth] & ALL_MODES, m.mine[PLACE, depth]
+            m.count[DEPTH] = depth - 1
+            i, mode = m.mine[STACK, depth - 1] >> MODE_BITS, m.mine[STACK, depth - 1] & ALL_MODES
+            k = m.mine[PLACE, depth - 1]
             m.mine[CHOSEN, k] = 0
             for r in range(p.capacity.shape[0]):
                 m.free[0, r] += p.mode[i, mode, 1 + r]
@@ -222,9 +231,10 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
             and now + p.mode[i, mode, 0] + p.op[i, TAIL] < m.count[UPPER]
         ):
             m.mine[STACK, depth], m.mine[PLACE, depth], m.mine[CHOSEN, k] = i << MODE_BITS | mode, k, 1
+            m.count[DEPTH] = depth + 1
             for r in range(p.capacity.shape[0]):
                 m.free[0, r] -= p.mode[i, mode, 1 + r]
-            depth, k, mode, fresh = depth + 1, k + 1, 0, True
+            k, mode, fresh = k + 1, 0, True
         else:
             mode += 1
 

@@ -33,7 +33,7 @@ TAIL, CORE_TAIL, PLAIN, FORCED, BLOCKS, HASTY, FAMILY, FIRST_PRED, LAST_PRED = r
 BOUND, NOW, PARENT, NEXT, HASH, RUNS, FIRST, STEPS, LINK, HEAD = range(10)
 """Fields of a record; from HEAD on mask of the started, masks of the late per mode, the running, the steps."""
 
-COUNT, HEAPED, UPPER, CUTOFF, BEST, SPENT, LEVEL, TAKEN, COUNTERS = range(9)
+COUNT, HEAPED, UPPER, CUTOFF, BEST, SPENT, LEVEL, TAKEN, DEPTH, COUNTERS = range(10)
 """Entries of `Memory.count`."""
 
 VAL, CHILD, LABEL, ORDER, READY, NEED, CHOSEN, STACK, PLACE, MINE = range(10)
