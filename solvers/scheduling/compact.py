@@ -8,9 +8,10 @@ from time import monotonic
 
 import numpy as np
 
-from . import kernel
 from .bounds import Bounds
+from .compiled import Kernel, workshop
 from .indexed import IndexedProblem
+from .kernel import BUDGET, DONE, ROOM
 from .kernel_arrays import (
     ALL_MODES,
     BEST,
@@ -25,6 +26,8 @@ from .kernel_arrays import (
     LABEL,
     LEVEL,
     MODE_BITS,
+    MOST_MODES,
+    MOST_OPERATORS,
     NEXT,
     NOW,
     PARENT,
@@ -40,7 +43,7 @@ from .kernel_arrays import (
     search_memory,
 )
 from .plan import Plan, assign_cores, replay
-from .search import NEVER, StateSpace
+from .search import NEVER, TICKS, StateSpace
 
 MOST_BYTES = 1 << 30
 """Memory at which a search stops as if out of time."""
@@ -50,6 +53,11 @@ CHILDREN = 1 << 12
 
 SLICE_S = 0.02
 """Time between two looks at the clock."""
+
+
+def packable(ix: IndexedProblem) -> bool:
+    """Whether the compact search takes a problem: no core pairs, and numbers that its records have bits for."""
+    return ix.pair is None and ix.size < MOST_OPERATORS and max(map(len, ix.modes), default=0) < MOST_MODES
 
 
 class CompactSearch:
@@ -63,6 +71,7 @@ class CompactSearch:
         self._window = max(1, int(np.log(CHILDREN) / np.log(self._arrays.mode.shape[1] + 1)))
         self._margin = 2 * (self._arrays.mode.shape[1] + 1) ** self._window + 2
         self._memory = search_memory(self._arrays, 2 * self._margin)
+        self._exhausted = False
 
     @property
     def states(self) -> int:
@@ -71,10 +80,10 @@ class CompactSearch:
 
     @property
     def lower_s(self) -> float:
-        """What best-first search has proven so far, s; the incumbent where nothing is left to expand."""
+        """What best-first search has proven so far, s: inf if no schedule can be shorter than the best one."""
         count = self._memory.count
-        least = int(self._memory.heap[0, 0]) >> 8 if count[HEAPED] else int(count[UPPER])
-        return min(least, int(count[UPPER])) / self._space.scale
+        least = int(self._memory.heap[0, 0]) >> 8 if count[HEAPED] else TICKS
+        return inf if self._exhausted and least >= count[UPPER] else least / self._space.scale
 
     def beam(self, width: int, states: float, deadline: float) -> None:
         """Expand only so many states per number of ended operators."""
@@ -91,15 +100,25 @@ class CompactSearch:
         self._run(0, states, deadline)
 
     def _run(self, width: int, states: float, deadline: float) -> None:
-        """In slices, so that the clock is looked at; they change nothing else."""
-        slice_, found = 16, kernel.BUDGET
-        while found != kernel.DONE and self.states < states and monotonic() < deadline:
-            if found == kernel.ROOM and not self._grow():
+        """In slices, so that the clock is looked at and a faster kernel taken; they change nothing else."""
+        slice_, found = 16, BUDGET
+        while found != DONE and self.states < states and monotonic() < deadline:
+            if found == ROOM and not self._grow():
                 return
-            began = monotonic()
-            budget = int(min(states, self.states + slice_))
-            found = kernel.search(self._arrays, self._memory, self._window, width, budget)
+            began, before = monotonic(), self.states
+            budget = int(min(states, before + slice_))
+            found = workshop().kernel.search(self._arrays, self._memory, self._window, width, budget)
+            workshop().report(self.states - before, self._sample)
             slice_ = 2 * slice_ if monotonic() - began < SLICE_S / 2 else max(1, slice_ // 2)
+        self._exhausted = found == DONE
+
+    def _sample(self, kernel: Kernel) -> None:
+        """Call every function once, on arrays of its own."""
+        memory = search_memory(self._arrays, 2)
+        memory.count[HEAPED] = 0
+        kernel.search(self._arrays, memory, self._window, 0, 0)
+        memory.count[UPPER] = 0
+        kernel.close(self._arrays, memory, 0, kernel.unpack(self._arrays, memory, 0), 1)
 
     def _grow(self) -> bool:
         """Twice the room, unless that is too much."""
@@ -146,7 +165,7 @@ class CompactSearch:
     def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
         """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
-        upper = int(memory.count[UPPER])
+        kernel, upper = workshop().kernel, int(memory.count[UPPER])
         memory.count[UPPER] = NEVER  # the parent may have become dominated since
         ready = kernel.unpack(arrays, memory, parent)
         memory.mine[LABEL] = np.arange(self._ix.size)

@@ -1,43 +1,104 @@
-"""Compilation of the inner loop: numba where it is there, the plain functions where it is not."""
+"""The inner loop as machine code: built by numba in the background once enough states ask for it.
+
+Plain and compiled functions do the same to the same arrays, so it does not matter for any answer when one
+takes over from the other, or whether numba is there at all.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from types import FunctionType
+from typing import Any, NamedTuple
 
-Function = TypeVar("Function", bound=Callable[..., object])
+from . import kernel, kernel_states
+from .kernel_arrays import Arrays, Memory
+
+WORTH = 200
+"""States expanded by plain functions in this process (0.4 ms each) from which on numba is worth its start-up."""
 
 
-def compiled(function: Function) -> Function:
-    """The function compiled at its first call, or as it is without numba.
+class Kernel(NamedTuple):
+    """What the search calls; see `kernel` for what each does."""
 
-    Builds are kept in the user's cache folder (in numba's own, if NUMBA_CACHE_DIR names one) under a digest
-    of this package's sources, because numba itself only looks at the file of the function; where the folder
-    cannot be written, every process compiles anew.
+    search: Callable[[Arrays, Memory, int, int, int], int]
+    unpack: Callable[[Arrays, Memory, int], int]
+    close: Callable[[Arrays, Memory, int, int, int], None]
+
+
+PLAIN = Kernel(kernel.search, kernel.unpack, kernel.close)
+
+
+class Workshop:
+    """The fastest kernel at hand, and the build of a faster one."""
+
+    def __init__(self) -> None:
+        """Nothing is built before there is reason to."""
+        self._states = 0
+        self._build: Future[Kernel] | None = None
+
+    @property
+    def kernel(self) -> Kernel:
+        """Compiled if the build is finished and went well."""
+        built = self._build is not None and self._build.done() and self._build.exception() is None
+        return self._build.result() if built and self._build is not None else PLAIN
+
+    def report(self, states: int, sample: Callable[[Kernel], None]) -> None:
+        """Count expanded states; the first time that they are many, start the build, with a call to compile for."""
+        self._states += states
+        if self._build is None and self._states >= WORTH:
+            workers = ThreadPoolExecutor(1, thread_name_prefix="kernel")
+            self._build = workers.submit(_compile, sample)
+            workers.shutdown(wait=False)
+
+
+@cache
+def workshop() -> Workshop:
+    """The one of this process."""
+    return Workshop()
+
+
+def _compile(sample: Callable[[Kernel], None]) -> Kernel:
+    """All functions compiled, for the types in `sample`; raises what numba raises."""
+    import numba
+
+    parts = (kernel_states, kernel)
+    scope: dict[str, Any] = {name: value for part in parts for name, value in vars(part).items()}
+    own = [f for part in parts for f in vars(part).values() if isinstance(f, FunctionType)]
+    for function in dict.fromkeys(own):
+        copy = FunctionType(function.__code__, scope, function.__name__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        scope[function.__name__] = _jit(numba, copy)
+    built = Kernel(scope["search"], scope["unpack"], scope["close"])
+    sample(built)
+    return built
+
+
+def _jit(numba: Any, function: FunctionType) -> Any:
+    """Compiled at its first call; kept in the user's cache folder, or nowhere if that cannot be written.
+
+    NUMBA_CACHE_DIR names another folder. Ours carries a digest of the sources, because numba only looks at
+    the file of the function itself.
     """
-    try:
-        import numba
-    except ImportError:
-        return function
     given = numba.config.CACHE_DIR
-    with suppress(RuntimeError):  # no folder to keep builds in
+    with suppress(RuntimeError):
         try:
-            numba.config.CACHE_DIR = given or str(_folder())
-            return numba.njit(cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+            numba.config.CACHE_DIR = given or str(_folder([Path(f.__file__) for f in (kernel, kernel_states)]))
+            return numba.njit(cache=True, error_model="numpy")(function)
         finally:
             numba.config.CACHE_DIR = given
-    return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
+    return numba.njit(error_model="numpy")(function)
 
 
-def _folder() -> Path:
+def _folder(sources: Sequence[Path]) -> Path:
     """Where builds of these very sources are kept."""
-    here = Path(__file__).parent
-    digest = sha256(b"".join(path.read_bytes() for path in sorted(here.glob("kernel*.py"))))
+    digest = sha256(b"".join(path.read_bytes() for path in sources))
     return _user_cache() / "phaze" / f"kernel-{digest.hexdigest()[:16]}"
 
 
@@ -47,11 +108,3 @@ def _user_cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-
-
-def packable(ix: object) -> bool:
-    return True
-
-
-def compiled_in_time(deadline: float) -> bool:
-    return True

@@ -5,7 +5,6 @@ Plain arrays, scalars and loops. The same functions run uncompiled, only slower,
 
 from __future__ import annotations
 
-from .compiled import compiled
 from .kernel_arrays import (
     ALL_MODES,
     BEST,
@@ -53,7 +52,6 @@ DONE, BUDGET, ROOM = range(3)
 """Why a search returns: nothing left to expand, states spent, or no room for the children of one more."""
 
 
-@compiled
 def unpack(p: Arrays, m: Memory, row: int) -> int:
     """Set what is known of the state at `row`: progress, running by end, free resources, work left, and who is
     ready to start, which is counted. Of interchangeable ones each needs the one before it."""
@@ -96,7 +94,6 @@ def unpack(p: Arrays, m: Memory, row: int) -> int:
     return count
 
 
-@compiled
 def start_chosen(p: Arrays, m: Memory, row: int) -> int:
     """Running (by end) and work left once the chosen operators have started; how many run."""
     runs, n = m.runs, m.pool[row, RUNS]
@@ -117,7 +114,6 @@ def start_chosen(p: Arrays, m: Memory, row: int) -> int:
     return n
 
 
-@compiled
 def shifted(p: Arrays, m: Memory, now: int, then: int, ready: int) -> bool:
     """Note in the child which modes could have started before and therefore need not start `then`.
 
@@ -138,7 +134,6 @@ def shifted(p: Arrays, m: Memory, now: int, then: int, ready: int) -> bool:
     return False
 
 
-@compiled
 def close(p: Arrays, m: Memory, row: int, ready: int, first: int) -> None:
     """Make the child of the operators chosen so far: at the next end, or where `first` is an operator from which
     on more of them may be chosen, still at the same moment."""
@@ -193,7 +188,6 @@ def close(p: Arrays, m: Memory, row: int, ready: int, first: int) -> None:
             pool[new, LINK], m.level[ended] = m.level[ended], new
 
 
-@compiled
 def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
     """Make every child of a state; of many ready operators, only some are chosen from at once."""
     ready, now, first = unpack(p, m, row), m.pool[row, NOW], m.pool[row, FIRST]
@@ -239,7 +233,6 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
             mode += 1
 
 
-@compiled
 def search(p: Arrays, m: Memory, window: int, width: int, budget: int) -> int:
     """Expand states until `SPENT` reaches `budget`: those with the least bound, until none is below `UPPER` and
     `CUTOFF`; or with a `width`, only so many for every number of ended operators."""

@@ -9,7 +9,6 @@ operators sort by progress, and among the waiting the more restricted come first
 
 from __future__ import annotations
 
-from .compiled import compiled
 from .kernel_arrays import (
     ALL_MODES,
     BLOCKS,
@@ -49,14 +48,12 @@ from .kernel_arrays import (
 _MASK = (1 << 31) - 1
 
 
-@compiled
 def mix(h: int, word: int) -> int:
     """One step of a hash; nothing overflows, so that compiled and plain code agree."""
     h = ((h ^ word ^ (word >> 32)) & _MASK) * 0x5BD1E995
     return h ^ (h >> 29)
 
 
-@compiled
 def push(m: Memory, key: int, row: int) -> None:
     """Add an entry to the heap; equal keys leave it in the order of rows."""
     heap, at = m.heap, m.count[HEAPED]
@@ -70,7 +67,6 @@ def push(m: Memory, key: int, row: int) -> None:
     heap[at, 0], heap[at, 1] = key, row
 
 
-@compiled
 def pop(m: Memory) -> int:
     """Take the row with the least key off the heap."""
     heap = m.heap
@@ -91,7 +87,6 @@ def pop(m: Memory) -> int:
     return top
 
 
-@compiled
 def released(p: Arrays, val: Ints, i: int) -> bool:
     """Whether every predecessor has ended."""
     for e in range(p.op[i, FIRST_PRED], p.op[i, LAST_PRED]):
@@ -100,7 +95,6 @@ def released(p: Arrays, val: Ints, i: int) -> bool:
     return True
 
 
-@compiled
 def canonical(p: Arrays, m: Memory) -> None:
     """Sort interchangeable branches whose first operator is released by progress; labels move along."""
     val, label, order = m.mine[CHILD], m.mine[LABEL], m.mine[ORDER]
@@ -126,7 +120,6 @@ def canonical(p: Arrays, m: Memory) -> None:
             count += 1
 
 
-@compiled
 def fits(p: Arrays, m: Memory, i: int, mode: int) -> bool:
     """Whether a mode that is not struck out finds all it demands free."""
     if p.mode[i, mode, 0] == NEVER:
@@ -137,7 +130,6 @@ def fits(p: Arrays, m: Memory, i: int, mode: int) -> bool:
     return True
 
 
-@compiled
 def earliest_end(p: Arrays, m: Memory, i: int, begin: int, n: int) -> int:
     """Least end over the modes of an operator that may start from `begin` on, if nothing else starts."""
     best = NEVER
@@ -157,7 +149,6 @@ def earliest_end(p: Arrays, m: Memory, i: int, begin: int, n: int) -> int:
     return best
 
 
-@compiled
 def estimate(p: Arrays, m: Memory, now: int, n: int) -> int:
     """Least makespan of any completion of the child, which has n running: work, then paths.
 
@@ -195,7 +186,6 @@ def estimate(p: Arrays, m: Memory, now: int, n: int) -> int:
     return max(best, core + serial) if core >= 0 else best
 
 
-@compiled
 def pack(p: Arrays, m: Memory, row: int, first: int) -> None:
     """Write what the child's `val` says, and its hash, into a record."""
     pool, val = m.pool, m.mine[CHILD]
@@ -223,7 +213,6 @@ def pack(p: Arrays, m: Memory, row: int, first: int) -> None:
     pool[row, HASH], pool[row, RUNS], pool[row, FIRST] = h, n, first
 
 
-@compiled
 def compare(p: Arrays, m: Memory, a: int, b: int) -> int:
     """Of two states: 1 if a reaches everything that b does, no later; else 2 if b does of a; else 0."""
     pool = m.pool
@@ -246,7 +235,6 @@ def compare(p: Arrays, m: Memory, a: int, b: int) -> int:
     return 1 if better else 2 * worse
 
 
-@compiled
 def dominated(p: Arrays, m: Memory, row: int) -> bool:
     """Whether a state met before makes the one at `row` needless; if not, links it in instead of worse ones."""
     pool = m.pool
