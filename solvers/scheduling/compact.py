@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil, inf
 from time import monotonic
 
@@ -76,27 +75,27 @@ class CompactSearch:
     @property
     def states(self) -> int:
         """Expanded so far."""
-        return int(self._memory.count[SPENT])
+        return int(self._memory.tally[SPENT])
 
     @property
     def lower_s(self) -> float:
         """What best-first search has proven so far, s: inf if no schedule can be shorter than the best one."""
-        count = self._memory.count
-        least = int(self._memory.heap[0, 0]) >> 8 if count[HEAPED] else TICKS
-        return inf if self._exhausted and least >= count[UPPER] else least / self._space.scale
+        tally = self._memory.tally
+        least = int(self._memory.heap[0, 0]) >> 8 if tally[HEAPED] else TICKS
+        return inf if self._exhausted and least >= tally[UPPER] else least / self._space.scale
 
     def beam(self, width: int, states: float, deadline: float) -> None:
         """Expand only so many states per number of ended operators."""
-        self._memory.count[LEVEL] = 0
+        self._memory.tally[LEVEL] = 0
         self._run(width, states, deadline)
 
     def best_first(self, states: float, deadline: float, cutoff_s: float) -> None:
         """Expand the state with the least bound until all is proven, `lower_s` is at the cutoff or a limit is
         reached."""
-        count = self._memory.count
-        count[LEVEL] = -1
+        tally = self._memory.tally
+        tally[LEVEL] = -1
         if cutoff_s < inf:
-            count[CUTOFF] = min(int(count[CUTOFF]), ceil(cutoff_s * self._space.scale))
+            tally[CUTOFF] = min(int(tally[CUTOFF]), ceil(cutoff_s * self._space.scale))
         self._run(0, states, deadline)
 
     def _run(self, width: int, states: float, deadline: float) -> None:
@@ -115,9 +114,9 @@ class CompactSearch:
     def _sample(self, kernel: Kernel) -> None:
         """Call every function once, on arrays of its own."""
         memory = search_memory(self._arrays, 2)
-        memory.count[HEAPED] = 0
+        memory.tally[HEAPED] = 0
         kernel.search(self._arrays, memory, self._window, 0, 0)
-        memory.count[UPPER] = 0
+        memory.tally[UPPER] = 0
         kernel.close(self._arrays, memory, 0, kernel.unpack(self._arrays, memory, 0), 1)
 
     def _grow(self) -> bool:
@@ -130,7 +129,7 @@ class CompactSearch:
         heap = np.empty((records, 2), dtype=np.int64)
         heads = np.full(2 * len(old.heads), -1, dtype=np.int64)
         pool[: len(old.pool)], heap[: len(old.heap)] = old.pool, old.heap
-        known = pool[: old.count[COUNT]]
+        known = pool[: old.tally[COUNT]]
         slots = known[:, HASH] & (len(heads) - 1)
         order = np.argsort(slots, kind="stable")
         same = slots[order[1:]] == slots[order[:-1]]
@@ -143,7 +142,7 @@ class CompactSearch:
     def plan(self) -> Plan | None:
         """The best schedule found, replayed in seconds; None if none beats the incumbent."""
         memory, ix = self._memory, self._ix
-        row = int(memory.count[BEST])
+        row = int(memory.tally[BEST])
         if row < 0:
             return None
         path = [row]
@@ -165,8 +164,8 @@ class CompactSearch:
     def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
         """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
-        kernel, upper = workshop().kernel, int(memory.count[UPPER])
-        memory.count[UPPER] = NEVER  # the parent may have become dominated since
+        kernel, upper = workshop().kernel, int(memory.tally[UPPER])
+        memory.tally[UPPER] = NEVER  # the parent may have become dominated since
         ready = kernel.unpack(arrays, memory, parent)
         memory.mine[LABEL] = np.arange(self._ix.size)
         for d, code in enumerate(codes):
@@ -174,15 +173,16 @@ class CompactSearch:
             memory.mine[STACK, d] = code
             memory.mine[CHOSEN, memory.mine[READY, :ready].tolist().index(i)] = 1
             memory.free[0] -= arrays.mode[i, mode, 1:]
-        memory.count[DEPTH] = len(codes)
+        memory.tally[DEPTH] = len(codes)
         kernel.close(arrays, memory, parent, ready, int(memory.pool[child, FIRST]))
-        memory.count[UPPER] = upper
-        return memory.mine[LABEL].tolist()
+        memory.tally[UPPER] = upper
+        return [int(label) for label in memory.mine[LABEL]]
 
 
 def _steps(memory: Memory, row: int) -> list[int]:
     """The operators, with modes, that were started on the way to a state."""
-    codes, left = [], int(memory.pool[row, STEPS])
+    codes: list[int] = []
+    left = int(memory.pool[row, STEPS])
     words = memory.pool[row, ::-1].tolist()
     for word in words[: -(-left // PER_WORD)]:
         here = min(left, PER_WORD)

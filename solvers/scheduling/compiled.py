@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from . import kernel, kernel_states
@@ -80,7 +80,7 @@ def _compile(sample: Callable[[Kernel], None]) -> Kernel:
     return built
 
 
-def _jit(numba: Any, function: FunctionType) -> Any:
+def _jit(numba: ModuleType, function: FunctionType) -> Callable[..., Any]:
     """Compiled at its first call; kept in the user's cache folder, or nowhere if that cannot be written.
 
     NUMBA_CACHE_DIR names another folder. Ours carries a digest of the sources, because numba only looks at
@@ -89,16 +89,18 @@ def _jit(numba: Any, function: FunctionType) -> Any:
     given = numba.config.CACHE_DIR
     with suppress(RuntimeError):
         try:
-            numba.config.CACHE_DIR = given or str(_folder([Path(f.__file__) for f in (kernel, kernel_states)]))
-            return numba.njit(cache=True, error_model="numpy")(function)
+            numba.config.CACHE_DIR = given or str(_folder(kernel.__file__, kernel_states.__file__))
+            kept: Callable[..., Any] = numba.njit(cache=True, error_model="numpy")(function)
+            return kept
         finally:
             numba.config.CACHE_DIR = given
-    return numba.njit(error_model="numpy")(function)
+    unkept: Callable[..., Any] = numba.njit(error_model="numpy")(function)
+    return unkept
 
 
-def _folder(sources: Sequence[Path]) -> Path:
+def _folder(*sources: str) -> Path:
     """Where builds of these very sources are kept."""
-    digest = sha256(b"".join(path.read_bytes() for path in sources))
+    digest = sha256(b"".join(Path(source).read_bytes() for source in sources))
     return _user_cache() / "phaze" / f"kernel-{digest.hexdigest()[:16]}"
 
 

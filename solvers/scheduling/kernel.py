@@ -11,8 +11,8 @@ from .kernel_arrays import (
     BOUND,
     CHILD,
     CHOSEN,
-    CODES,
     CODE_BITS,
+    CODES,
     COUNT,
     CUTOFF,
     DEPTH,
@@ -90,18 +90,19 @@ def unpack(p: Arrays, m: Memory, row: int) -> int:
                 k -= 1
             m.mine[READY, count], m.mine[NEED, count], m.mine[CHOSEN, count] = i, k, 0
             count += 1
-    m.count[DEPTH] = 0
+    m.tally[DEPTH] = 0
     return count
 
 
 def start_chosen(p: Arrays, m: Memory, row: int) -> int:
     """Running (by end) and work left once the chosen operators have started; how many run."""
-    runs, n = m.runs, m.pool[row, RUNS]
+    runs = m.runs
+    n: int = m.pool[row, RUNS]
     for k in range(n):
         runs[ENDS + 1, k], runs[CODES + 1, k] = runs[ENDS, k], runs[CODES, k]
     for r in range(p.work.shape[0]):
         m.left[1, r] = m.left[0, r]
-    for d in range(m.count[DEPTH]):
+    for d in range(m.tally[DEPTH]):
         i, mode, at = m.mine[STACK, d] >> MODE_BITS, m.mine[STACK, d] & ALL_MODES, n
         end = m.pool[row, NOW] + p.mode[i, mode, 0]
         while at > 0 and runs[ENDS + 1, at - 1] > end:
@@ -134,58 +135,66 @@ def shifted(p: Arrays, m: Memory, now: int, then: int, ready: int) -> bool:
     return False
 
 
-def close(p: Arrays, m: Memory, row: int, ready: int, first: int) -> None:
-    """Make the child of the operators chosen so far: at the next end, or where `first` is an operator from which
-    on more of them may be chosen, still at the same moment."""
-    val, pool, count = m.mine[CHILD], m.pool, m.count
-    now = pool[row, NOW]
-    n, depth = start_chosen(p, m, row), count[DEPTH]
-    then = now if first else m.runs[ENDS + 1, 0]
-    for i in range(p.op.shape[0]):
-        val[i] = m.mine[VAL, i]
-    if then > now and shifted(p, m, now, then, ready):
-        return
+def settle(p: Arrays, m: Memory, then: int, n: int, at_once: bool) -> int:
+    """Of n running in the child, end (unless nothing is to end yet) those that do so `then`; how many go on."""
+    val, runs, gone = m.mine[CHILD], m.runs, 0
     for r in range(p.capacity.shape[0]):
         m.free[1, r] = m.free[0, r]
-    gone = started = ended = 0
     for k in range(n):
-        end, code = m.runs[ENDS + 1, k], m.runs[CODES + 1, k]
+        end, code = runs[ENDS + 1, k], runs[CODES + 1, k]
         i, mode = code >> MODE_BITS, code & ALL_MODES
-        if end <= then and not first:
+        if end <= then and not at_once:
             val[i] = 0
             gone += 1
             for r in range(p.capacity.shape[0]):
                 m.free[1, r] += p.mode[i, mode, 1 + r]
         else:
             val[i] = (mode + 1) << MODE | end
-            m.runs[ENDS + 1, k - gone], m.runs[CODES + 1, k - gone] = end, code
+            runs[ENDS + 1, k - gone], runs[CODES + 1, k - gone] = end, code
+    return n - gone
+
+
+def keep(p: Arrays, m: Memory, bound: int, then: int, row: int, first: int) -> None:
+    """Make a record of the child, unless it is dominated, and queue it."""
+    val, pool, tally = m.mine[CHILD], m.pool, m.tally
+    new, last, started, ended = tally[COUNT], pool.shape[1] - 1, 0, 0
+    pool[new, BOUND], pool[new, NOW], pool[new, PARENT], pool[new, STEPS] = bound, then, row, tally[DEPTH]
+    for d in range(tally[DEPTH]):
+        at = last - d // PER_WORD
+        pool[new, at] = (d % PER_WORD > 0) * pool[new, at] << CODE_BITS | m.mine[STACK, d]
     for i in range(p.op.shape[0]):
         started += val[i] < WAITING
         ended += val[i] == 0
-    full = ended == p.op.shape[0]
-    bound = then if full else max(pool[row, BOUND], estimate(p, m, then, n - gone))
-    if bound >= count[UPPER]:
-        return
-    new = count[COUNT]
-    pool[new, BOUND], pool[new, NOW], pool[new, PARENT], pool[new, STEPS] = bound, then, row, depth
-    at = pool.shape[1] - 1
-    for d in range(depth):
-        pool[new, at - d // PER_WORD] = (d % PER_WORD > 0) * pool[new, at - d // PER_WORD] << CODE_BITS
-        pool[new, at - d // PER_WORD] |= m.mine[STACK, d]
-    if full:
-        count[UPPER], count[BEST] = then, new
+    if ended == p.op.shape[0]:
+        tally[UPPER], tally[BEST] = then, new
         pool[new, HASH], pool[new, RUNS], pool[new, FIRST] = -1, -1, 0
-        count[COUNT] += 1
+        tally[COUNT] += 1
         return
-    if not first:
+    if first == 0:
         canonical(p, m)
     pack(p, m, new, first)
-    if not dominated(p, m, new):
-        count[COUNT] += 1
-        if ended == count[LEVEL] or count[LEVEL] < 0:
-            push(m, bound << 8 | (255 - min(started, 255)), new)
-        else:
-            pool[new, LINK], m.level[ended] = m.level[ended], new
+    if dominated(p, m, new):
+        return
+    tally[COUNT] += 1
+    if ended == tally[LEVEL] or tally[LEVEL] < 0:
+        push(m, bound << 8 | (255 - min(started, 255)), new)
+    else:
+        pool[new, LINK], m.level[ended] = m.level[ended], new
+
+
+def close(p: Arrays, m: Memory, row: int, ready: int, first: int) -> None:
+    """Make the child of the operators chosen so far: at the next end, or where `first` is an operator from which
+    on more of them may be chosen, still at the same moment."""
+    now, n = m.pool[row, NOW], start_chosen(p, m, row)
+    then = now if first else m.runs[ENDS + 1, 0]
+    for i in range(p.op.shape[0]):
+        m.mine[CHILD, i] = m.mine[VAL, i]
+    if then > now and shifted(p, m, now, then, ready):
+        return
+    n = settle(p, m, then, n, first > 0)
+    bound = max(m.pool[row, BOUND], estimate(p, m, then, n))
+    if bound < m.tally[UPPER]:
+        keep(p, m, bound, then, row, first)
 
 
 def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
@@ -198,7 +207,7 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
     later = m.mine[READY, stop] if stop < ready else 0
     k, mode, fresh = start, 0, True
     while True:
-        depth = m.count[DEPTH]
+        depth = m.tally[DEPTH]
         if fresh:
             idle = 1 if depth == 0 and (first > 0 or m.pool[row, RUNS] == 0) else 0
             for kind in range(idle, 2):
@@ -208,7 +217,7 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
         if k == stop:
             if depth == 0:
                 return
-            m.count[DEPTH] = depth - 1
+            m.tally[DEPTH] = depth - 1
             i, mode = m.mine[STACK, depth - 1] >> MODE_BITS, m.mine[STACK, depth - 1] & ALL_MODES
             k = m.mine[PLACE, depth - 1]
             m.mine[CHOSEN, k] = 0
@@ -222,10 +231,10 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
         elif (
             (m.mine[VAL, i] >> mode) & 1
             and fits(p, m, i, mode)
-            and now + p.mode[i, mode, 0] + p.op[i, TAIL] < m.count[UPPER]
+            and now + p.mode[i, mode, 0] + p.op[i, TAIL] < m.tally[UPPER]
         ):
             m.mine[STACK, depth], m.mine[PLACE, depth], m.mine[CHOSEN, k] = i << MODE_BITS | mode, k, 1
-            m.count[DEPTH] = depth + 1
+            m.tally[DEPTH] = depth + 1
             for r in range(p.capacity.shape[0]):
                 m.free[0, r] -= p.mode[i, mode, 1 + r]
             k, mode, fresh = k + 1, 0, True
@@ -236,27 +245,27 @@ def expand(p: Arrays, m: Memory, row: int, window: int) -> None:
 def search(p: Arrays, m: Memory, window: int, width: int, budget: int) -> int:
     """Expand states until `SPENT` reaches `budget`: those with the least bound, until none is below `UPPER` and
     `CUTOFF`; or with a `width`, only so many for every number of ended operators."""
-    count, pool = m.count, m.pool
+    tally, pool = m.tally, m.pool
     room = pool.shape[0] - 2 * (p.mode.shape[1] + 1) ** window - 1
     while True:
-        if count[HEAPED] == 0 or 0 < width == count[TAKEN]:
-            if width == 0 or count[LEVEL] == p.op.shape[0]:
+        if tally[HEAPED] == 0 or 0 < width == tally[TAKEN]:
+            if width == 0 or tally[LEVEL] == p.op.shape[0]:
                 return DONE
-            count[HEAPED] = count[TAKEN] = 0
-            row = m.level[count[LEVEL] + 1]
-            count[LEVEL] += 1
+            tally[HEAPED] = tally[TAKEN] = 0
+            row = m.level[tally[LEVEL] + 1]
+            tally[LEVEL] += 1
             while row >= 0:
                 push(m, pool[row, BOUND] << 8, row)
                 row = pool[row, LINK]
             continue
-        if width == 0 and m.heap[0, 0] >> 8 >= min(count[UPPER], count[CUTOFF]):
+        if width == 0 and m.heap[0, 0] >> 8 >= min(tally[UPPER], tally[CUTOFF]):
             return DONE
-        if count[COUNT] > room:
+        if tally[COUNT] > room:
             return ROOM
-        if count[SPENT] >= budget:
+        if tally[SPENT] >= budget:
             return BUDGET
         row = pop(m)
-        if pool[row, BOUND] < count[UPPER]:
-            count[SPENT] += 1
-            count[TAKEN] += width > 0
+        if pool[row, BOUND] < tally[UPPER]:
+            tally[SPENT] += 1
+            tally[TAKEN] += width > 0
             expand(p, m, row, window)

@@ -34,7 +34,7 @@ BOUND, NOW, PARENT, NEXT, HASH, RUNS, FIRST, STEPS, LINK, HEAD = range(10)
 """Fields of a record; from HEAD on mask of the started, masks of the late per mode, the running, the steps."""
 
 COUNT, HEAPED, UPPER, CUTOFF, BEST, SPENT, LEVEL, TAKEN, DEPTH, COUNTERS = range(10)
-"""Entries of `Memory.count`."""
+"""Entries of `Memory.tally`."""
 
 VAL, CHILD, LABEL, ORDER, READY, NEED, CHOSEN, STACK, PLACE, MINE = range(10)
 """Rows of `Memory.mine`."""
@@ -79,7 +79,7 @@ class Memory(NamedTuple):
     """(N, 2): key and record."""
     level: Ints
     """(O + 1,): last record with so many ended operators, -1 for none."""
-    count: Ints
+    tally: Ints
     mine: Ints
     """(9, O): one expansion's view of the operators."""
     runs: Ints
@@ -102,7 +102,8 @@ def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -
     mode = _modes(ix, space, order)
     branches = interchangeable([row.tobytes() for row in mode], preds, succs)
     family = list(range(ix.size))
-    classes, twins = [], []
+    classes: list[tuple[int, int, int]] = []
+    twins: list[int] = []
     for lists in sorted(branches, key=lambda lists: (len(lists[0]), lists)):
         classes.append((len(twins), len(lists), len(lists[0])))
         for branch in lists:
@@ -184,7 +185,7 @@ def search_memory(p: Arrays, records: int) -> Memory:
         heads=np.full(1 << (records - 1).bit_length(), -1, dtype=np.int64),
         heap=np.zeros((records, 2), dtype=np.int64),
         level=np.full(size + 1, -1, dtype=np.int64),
-        count=np.zeros(COUNTERS, dtype=np.int64),
+        tally=np.zeros(COUNTERS, dtype=np.int64),
         mine=np.zeros((MINE, size), dtype=np.int64),
         runs=np.zeros((4, most), dtype=np.int64),
         free=np.zeros((2, len(p.capacity)), dtype=np.int64),
@@ -192,6 +193,6 @@ def search_memory(p: Arrays, records: int) -> Memory:
     )
     memory.pool[0] = 0
     memory.pool[0, [PARENT, NEXT, LINK]] = -1
-    memory.count[[COUNT, HEAPED]] = 1
-    memory.count[[UPPER, CUTOFF, BEST]] = TICKS, TICKS, -1
+    memory.tally[[COUNT, HEAPED]] = 1
+    memory.tally[[UPPER, CUTOFF, BEST]] = TICKS, TICKS, -1
     return memory

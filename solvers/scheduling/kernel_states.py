@@ -14,8 +14,8 @@ from .kernel_arrays import (
     BLOCKS,
     BOUND,
     CHILD,
-    CODES,
     CODE_BITS,
+    CODES,
     CORE_TAIL,
     DEAD,
     END,
@@ -30,7 +30,6 @@ from .kernel_arrays import (
     LAST_PRED,
     MODE,
     MODE_BITS,
-    NEVER,
     NEXT,
     NOW,
     ORDER,
@@ -44,6 +43,7 @@ from .kernel_arrays import (
     Ints,
     Memory,
 )
+from .search import NEVER
 
 _MASK = (1 << 31) - 1
 
@@ -56,8 +56,8 @@ def mix(h: int, word: int) -> int:
 
 def push(m: Memory, key: int, row: int) -> None:
     """Add an entry to the heap; equal keys leave it in the order of rows."""
-    heap, at = m.heap, m.count[HEAPED]
-    m.count[HEAPED] += 1
+    heap, at = m.heap, m.tally[HEAPED]
+    m.tally[HEAPED] += 1
     while at > 0:
         up = (at - 1) >> 1
         if heap[up, 0] < key or (heap[up, 0] == key and heap[up, 1] < row):
@@ -70,9 +70,9 @@ def push(m: Memory, key: int, row: int) -> None:
 def pop(m: Memory) -> int:
     """Take the row with the least key off the heap."""
     heap = m.heap
-    top = heap[0, 1]
-    m.count[HEAPED] -= 1
-    n = m.count[HEAPED]
+    top: int = heap[0, 1]
+    m.tally[HEAPED] -= 1
+    n = m.tally[HEAPED]
     key, row = heap[n, 0], heap[n, 1]
     at, kid = 0, 1
     while kid < n:
@@ -154,7 +154,7 @@ def estimate(p: Arrays, m: Memory, now: int, n: int) -> int:
 
     Stops early where the incumbent is met.
     """
-    val, upper = m.mine[CHILD], m.count[UPPER]
+    val, upper = m.mine[CHILD], m.tally[UPPER]
     best, core, serial = now, -1, 0
     for r in range(p.work.shape[0]):
         total = 0.0

@@ -1,12 +1,13 @@
 """Weightings of cores and paths under which nothing works faster than the clock.
 
-Give every core unit a weight, and every chain of operators that need cores one too, 1 in total. A running
-operator then works at the weight of what it holds, as a share of its unit, plus the weights of the chains it is on; one that
-takes the whole chip stops every chain, so it works at rate 1. No set of operators that can run side by side
-works faster than 1, so the least work of all operators bounds the makespan. The best weights are a
-linear program: the dual of choosing (fractions of) modes such that neither a unit nor a path takes too long.
-Chains are priced in one by one, the longest path under the chosen modes; each restricted program is solved by
-a primal-dual interior-point method.
+Give every unit a weight, and every chain of operators that need cores one too, 1 in total. A running operator
+works at the weights of the units it holds, times its shares of their cores, plus the weights of the chains it
+is on; one that takes the whole chip stops every chain, so it works at rate 1. No set of operators that can run
+side by side works faster than 1, so the least work of all operators bounds the makespan.
+
+The best weights are a linear program, the dual of choosing (fractions of) modes such that neither a unit nor a
+path takes too long. Chains are priced in one by one, the longest path under the chosen modes; each restricted
+program is solved by a primal-dual interior-point method.
 """
 
 from __future__ import annotations
