@@ -8,7 +8,7 @@ from time import monotonic
 import numpy as np
 
 from .bounds import Bounds
-from .compiled import Kernel, workshop
+from .compiled import Kernel, Workshop, workshop
 from .indexed import IndexedProblem
 from .kernel import BUDGET, DONE, ROOM
 from .kernel_arrays import (
@@ -62,9 +62,20 @@ def packable(ix: IndexedProblem) -> bool:
 class CompactSearch:
     """States of an unpaired problem that can beat a schedule of `upper_s`; ask with `beam` or `best_first`."""
 
-    def __init__(self, ix: IndexedProblem, bounds: Bounds, upper_s: float, rows: Floats | None) -> None:
-        """`rows` are further weightings of work: (K, O, M) work per tick of every operator and mode."""
+    def __init__(
+        self,
+        ix: IndexedProblem,
+        bounds: Bounds,
+        upper_s: float,
+        rows: Floats | None,
+        shop: Workshop | None = None,
+    ) -> None:
+        """`rows` are further weightings of work: (K, O, M) work per tick of every operator and mode.
+
+        `shop` provides the kernel; None means the one of the process.
+        """
         self._ix = ix
+        self._shop = shop or workshop()
         self._space = StateSpace(ix, bounds, upper_s)
         self._order, self._arrays = problem_arrays(ix, self._space, rows)
         self._window = max(1, int(np.log(CHILDREN) / np.log(self._arrays.mode.shape[1] + 1)))
@@ -106,12 +117,12 @@ class CompactSearch:
                 return
             began, before = monotonic(), self.states
             budget = int(min(states, before + slice_))
-            found = workshop().kernel.search(self._arrays, self._memory, self._window, width, budget)
-            workshop().report(self.states - before, self._sample)
+            found = self._shop.kernel.search(self._arrays, self._memory, self._window, width, budget)
+            self._shop.report(self.states - before, self.sample)
             slice_ = 2 * slice_ if monotonic() - began < SLICE_S / 2 else max(1, slice_ // 2)
         self._exhausted = found == DONE
 
-    def _sample(self, kernel: Kernel) -> None:
+    def sample(self, kernel: Kernel) -> None:
         """Call every function once, on arrays of its own."""
         memory = search_memory(self._arrays, 2)
         memory.tally[HEAPED] = 0
@@ -164,7 +175,7 @@ class CompactSearch:
     def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
         """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
-        kernel, upper = workshop().kernel, int(memory.tally[UPPER])
+        kernel, upper = self._shop.kernel, int(memory.tally[UPPER])
         memory.tally[UPPER] = NEVER  # the parent may have become dominated since
         ready = kernel.unpack(arrays, memory, parent)
         memory.mine[LABEL] = np.arange(self._ix.size)

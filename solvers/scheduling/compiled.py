@@ -57,6 +57,11 @@ class Workshop:
             self._build = workers.submit(_compile, sample)
             workers.shutdown(wait=False)
 
+    def wait(self) -> None:
+        """Until a build that has begun has ended, well or not."""
+        if self._build is not None:
+            self._build.exception()
+
 
 @cache
 def workshop() -> Workshop:
