@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .indexed import IndexedProblem
 from .search import NEVER, TICKS, StateSpace
-from .symmetry import interchangeable
+from .symmetry import interchangeable, outermost
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -104,10 +104,12 @@ def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -
     family = list(range(ix.size))
     classes: list[tuple[int, int, int]] = []
     twins: list[int] = []
-    for lists in sorted(branches, key=lambda lists: (len(lists[0]), lists)):
-        classes.append((len(twins), len(lists), len(lists[0])))
+    for lists in branches:
         for branch in lists:
             family[branch[0]] = lists[0][0]
+    for lists in sorted(outermost(branches, succs), key=lambda lists: (len(lists[0]), lists)):
+        classes.append((len(twins), len(lists), len(lists[0])))
+        for branch in lists:
             twins.extend(branch)
     bounds = np.cumsum([0, *map(len, preds)])
     hasty = [space.uncontended >> i & 1 for i in range(ix.size)]

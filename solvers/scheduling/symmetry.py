@@ -32,6 +32,18 @@ def interchangeable(modes: Sequence[Hashable], preds: Lists, succs: Lists) -> li
     return [members for candidates in classes.values() for members in candidates if len(members) > 1]
 
 
+def outermost(classes: Sequence[Lists], succs: Lists) -> list[Lists]:
+    """Classes without those that another one implies: behind a chain, what ends the branches of another class
+    is sorted with them."""
+    implied = set()
+    for members in classes:
+        for k in range(1, len(members[0])):
+            if any(list(succs[branch[k - 1]]) != [branch[k]] for branch in members):
+                break
+            implied.add(frozenset(branch[k] for branch in members))
+    return [members for members in classes if frozenset(branch[0] for branch in members) not in implied]
+
+
 def _colors(modes: Sequence[Hashable], succs: Lists) -> list[int]:
     """Equal for operators whose modes and descendants look alike; not all such are interchangeable."""
     numbers: dict[Hashable, int] = {}

@@ -19,7 +19,7 @@ from phaze.solvers.scheduling.critical_path import list_schedule
 from phaze.solvers.scheduling.indexed import index_problem
 from phaze.solvers.scheduling.outcome import Limits, Outcome
 from phaze.solvers.scheduling.paired import search_paired
-from phaze.solvers.scheduling.symmetry import interchangeable
+from phaze.solvers.scheduling.symmetry import interchangeable, outermost
 from phaze.solvers.scheduling.weightings import weightings
 
 FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
@@ -176,6 +176,8 @@ def test_branches_that_look_and_lead_alike_are_interchangeable():
     preds = [[i for i, row in enumerate(succs) if j in row] for j in range(7)]
     assert interchangeable("xababyb", preds, succs) == [[[1, 2], [3, 4]], [[2], [4]]]
     assert interchangeable("xabcbyb", preds, succs) == [[[2], [4]]]
+    assert outermost([[[1, 2], [3, 4]], [[2], [4]]], succs) == [[[1, 2], [3, 4]]]
+    assert outermost([[[2], [4]]], succs) == [[[2], [4]]]
 
 
 def test_weightings_bound_the_makespan():
