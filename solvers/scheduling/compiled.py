@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from . import kernel, kernel_states
 from .kernel_arrays import Arrays, Memory
 
-WORTH = 200
+WORTH = 500
 """States expanded by plain functions in this process (0.4 ms each) from which on numba is worth its start-up."""
 
 
