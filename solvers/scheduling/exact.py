@@ -13,8 +13,8 @@ from .outcome import SAME, Limits, Outcome
 from .paired import search_paired
 from .weightings import Array, weightings
 
-FEW_STATES = 3_000
-"""States expanded before beams and linear programs are worth their time."""
+FEW_STATES, MORE_STATES = 300, 3_000
+"""States expanded before a narrow beam is worth its time, and before all else is."""
 
 BEAM_WIDTHS = (10, 100, 1_000)
 """States kept per number of ended operators; the next only pays where the last left a gap."""
@@ -28,17 +28,27 @@ WIDER = 10
 
 def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
     """Best plan and bound within the limits; the plan is optimal unless one of them is reached."""
-    plan, tried = incumbent(ix, critical_path_s(ix), limits.deadline)
+    plan, tried = incumbent(ix, critical_path_s(ix), deadline=0.0)
     outcome = Outcome(plan, critical_path_s(ix), {"list_schedules": tried, "states": 0})
-    if outcome.proven:
-        return outcome
-    (_search if packable(ix) else search_paired)(ix, outcome, limits)
+    if packable(ix):
+        _stage(ix, outcome, limits, states=FEW_STATES)
+        _stage(ix, outcome, limits, width=BEAM_WIDTHS[0])
+        _stage(ix, outcome, limits, states=MORE_STATES)
+    if not outcome.proven:
+        _improve(ix, outcome, limits)
+        (_search if packable(ix) else search_paired)(ix, outcome, limits)
     return outcome
 
 
+def _improve(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """List schedules around the best one: only for problems that some states do not settle."""
+    plan, tried = incumbent(ix, outcome.lower_s, limits.deadline)
+    outcome.work["list_schedules"] += tried
+    outcome.adopt(plan)
+
+
 def _search(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
-    """Best-first; where that is long, beams as wide as the limits allow, and best-first under stronger bounds."""
-    _stage(ix, outcome, limits, states=FEW_STATES)
+    """Beams as wide as the limits allow, then best-first search, under weightings of paths."""
     if outcome.over(limits):
         return
     rows = weightings(ix, lower_bounds(ix, outcome.plan.makespan_s))
@@ -68,8 +78,10 @@ def _stage(
     states: float = inf,
 ) -> None:
     """One beam, or with a width of 0 best-first search, adopted into the outcome."""
-    bounds = outcome.tighten(ix)
     if outcome.over(limits):
+        return
+    bounds = outcome.tighten(ix)
+    if outcome.proven:
         return
     search = CompactSearch(ix, bounds, outcome.plan.makespan_s, rows)
     if limits.states is not None:

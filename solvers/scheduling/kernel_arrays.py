@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -107,10 +108,9 @@ def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -
     for lists in branches:
         for branch in lists:
             family[branch[0]] = lists[0][0]
-    for lists in sorted(outermost(branches, succs), key=lambda lists: (len(lists[0]), lists)):
-        classes.append((len(twins), len(lists), len(lists[0])))
-        for branch in lists:
-            twins.extend(branch)
+    for members in sorted(outermost(branches, succs), key=lambda members: len(members[0])):
+        classes.append((len(twins), len(members), len(members[0])))
+        twins.extend(chain.from_iterable(members))
     bounds = np.cumsum([0, *map(len, preds)])
     hasty = [space.uncontended >> i & 1 for i in range(ix.size)]
     columns = (space.tails, space.core_tails, space.plain, space.forced, ix.core, hasty)
