@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, inf
+from math import ceil, inf, log
 from time import monotonic
 
 import numpy as np
@@ -47,8 +47,8 @@ from .search import NEVER, TICKS, StateSpace
 MOST_BYTES = 1 << 30
 """Memory at which a search stops as if out of time."""
 
-CHILDREN = 1 << 12
-"""About the most children made at once; of more ready operators only some are chosen from."""
+CHILDREN = 1 << 17
+"""About the most children made at once, times operators; of more ready operators only some are chosen from."""
 
 SLICE_S = 0.02
 """Time between two looks at the clock."""
@@ -78,8 +78,9 @@ class CompactSearch:
         self._shop = shop or workshop()
         self._space = StateSpace(ix, bounds, upper_s)
         self._order, self._arrays = problem_arrays(ix, self._space, rows)
-        self._window = max(1, int(np.log(CHILDREN) / np.log(self._arrays.mode.shape[1] + 1)))
-        self._margin = 2 * (self._arrays.mode.shape[1] + 1) ** self._window + 2
+        choices = self._arrays.mode.shape[1] + 1
+        self._window = max(1, int(log(max(1.0, CHILDREN / ix.size), choices)))
+        self._margin = 2 * choices**self._window + 2
         self._memory = search_memory(self._arrays, 2 * self._margin)
         self._exhausted = False
 
@@ -111,7 +112,7 @@ class CompactSearch:
 
     def _run(self, width: int, states: float, deadline: float) -> None:
         """In slices, so that the clock is looked at and a faster kernel taken; they change nothing else."""
-        slice_, found = 16, BUDGET
+        slice_, found = 1, BUDGET
         while found != DONE and self.states < states and monotonic() < deadline:
             if found == ROOM and not self._grow():
                 return

@@ -155,7 +155,7 @@ def test_no_time_no_states():
 def test_memory_grows_without_a_trace(monkeypatch):
     ix, plan = max(open_problems(range(40)), key=lambda pair: pair[0].size)
     bounds, answers = lower_bounds(ix, plan.makespan_s), []
-    for children in (1 << 12, 1 << 3):  # room for fewer children at once means less memory to begin with
+    for children in (1 << 17, 1 << 6):  # room for fewer children at once means less memory to begin with
         monkeypatch.setattr("phaze.solvers.scheduling.compact.CHILDREN", children)
         search = CompactSearch(ix, bounds, plan.makespan_s, None)
         search.best_first(inf, inf, inf)
