@@ -94,6 +94,19 @@ def test_compact_and_plain_search_agree(rows):
     assert seen > 100
 
 
+def test_more_operators_than_a_word_has_bits():
+    for seed in range(300, 312):
+        problem = random_problem(seed)
+        chain = tuple(Operator(f"chain{k}", ("TC",), 0.5) for k in range(60))
+        edges = [(f"chain{k}", f"chain{k + 1}") for k in range(59)]
+        edges += [(operator.id, "chain0") for operator in problem.operators]
+        longer = replace(problem, operators=problem.operators + chain, edges=problem.edges + tuple(edges))
+        ix, long_ix = index_problem(problem), index_problem(longer)
+        plan, long_plan = worst_plan(ix), worst_plan(long_ix)
+        short = compact_makespan(ix, plan, rows=False) if plan.makespan_s > 0.0 else 0.0
+        assert compact_makespan(long_ix, long_plan, rows=False) == pytest.approx(short + 30.0, rel=1e-9)
+
+
 def test_compiled_and_plain_functions_agree():
     ix, plan = next(open_problems([3]))
     workshop = Workshop()
