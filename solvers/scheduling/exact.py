@@ -1,154 +1,99 @@
-"""Optimal schedules: list scheduling, then best-first search over states, helped by beam search where it is long."""
+"""Optimal schedules: list scheduling, then search over states, under bounds that grow with the effort."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush, nsmallest
 from math import inf
 from time import monotonic
 
-from .bounds import Bounds, critical_path_s, lower_bounds
+from .bounds import critical_path_s, lower_bounds
+from .compact import CompactSearch, packable
 from .critical_path import incumbent
-from .indexed import Core, IndexedProblem
-from .plan import Plan, assign_cores, replay
-from .search import State, StateSpace
+from .indexed import IndexedProblem
+from .outcome import SAME, Limits, Outcome
+from .paired import search_paired
+from .weightings import Array, weightings
 
-FEW_STATES = 500
-"""States expanded before beam search is worth its time: problems of a dozen operators rarely need more."""
+FEW_STATES, MORE_STATES = 300, 3_000
+"""States expanded before a narrow beam is worth its time, and before all else is."""
 
-BEAM_WIDTHS = (10, 100)
-"""States kept per number of finished operators; the second only pays where the first left a gap."""
+BEAM_WIDTHS = (10, 100, 1_000)
+"""States kept per number of ended operators; the next only pays where the last left a gap."""
 
-MOST_STATES = 1_500_000
-"""Open states at which the search stops as if out of time (about 1 GB)."""
+LAST_WIDTHS = (10_000, 100_000)
+"""The same where best-first search has run out of memory."""
 
-SAME = 1e-11
-"""Relative difference below which two times are one: what ticks and sums of floats can lose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When to stop: at a time (`time.monotonic`), at a lower bound (s), after a number of expanded states."""
-
-    deadline: float
-    cutoff_s: float = inf
-    states: int | None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """Best plan, proven bound (s), and counts of what was done."""
-
-    plan: Plan
-    lower_s: float
-    work: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def proven(self) -> bool:
-        """Whether plan and bound meet, up to rounding."""
-        return self.lower_s >= self.plan.makespan_s * (1.0 - SAME)
+WIDER = 10
+"""How much more a beam takes than the one before."""
 
 
 def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
     """Best plan and bound within the limits; the plan is optimal unless one of them is reached."""
-    plan, tried = incumbent(ix, critical_path_s(ix), limits.deadline)
+    plan, tried = incumbent(ix, critical_path_s(ix), deadline=0.0)
     outcome = Outcome(plan, critical_path_s(ix), {"list_schedules": tried, "states": 0})
-    if outcome.proven:
-        return outcome
-    few = FEW_STATES if limits.states is None else min(FEW_STATES, limits.states)
-    _best_first(ix, _tighten(ix, outcome), outcome, replace(limits, states=few))
-    for width in BEAM_WIDTHS:
-        if _over(outcome, limits):
-            return outcome
-        _beam(ix, _tighten(ix, outcome), outcome, width, limits)
-    if not _over(outcome, limits):
-        _best_first(ix, _tighten(ix, outcome), outcome, limits)
+    if packable(ix):
+        _stage(ix, outcome, limits, states=FEW_STATES)
+        _stage(ix, outcome, limits, width=BEAM_WIDTHS[0])
+        _stage(ix, outcome, limits, states=MORE_STATES)
+    if not outcome.proven:
+        _improve(ix, outcome, limits)
+        (_search if packable(ix) else search_paired)(ix, outcome, limits)
     return outcome
 
 
-def _over(outcome: Outcome, limits: Limits) -> bool:
-    """Whether plan and bound meet or a limit is reached."""
-    return (
-        outcome.proven
-        or outcome.lower_s >= limits.cutoff_s
-        or (limits.states is not None and outcome.work["states"] >= limits.states)
-        or monotonic() > limits.deadline
-    )
+def _improve(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """List schedules around the best one, for a fifth of the time: only where some states do not settle it."""
+    now = monotonic()
+    plan, tried = incumbent(ix, outcome.lower_s, now + (limits.deadline - now) / 5.0)
+    outcome.work["list_schedules"] += tried
+    outcome.adopt(plan)
 
 
-def _tighten(ix: IndexedProblem, outcome: Outcome) -> Bounds:
-    bounds = lower_bounds(ix, outcome.plan.makespan_s)
-    outcome.lower_s = max(outcome.lower_s, bounds.lower_s)
-    return bounds
+def _search(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """Beams as wide as the limits allow, then best-first search, under weightings of paths."""
+    if outcome.over(limits):
+        return
+    rows = weightings(ix, lower_bounds(ix, outcome.plan.makespan_s))
+    for width in BEAM_WIDTHS:
+        began, before = monotonic(), outcome.work["states"]
+        _stage(ix, outcome, limits, rows=rows, width=width)
+        if not _affordable(outcome, limits, monotonic() - began, outcome.work["states"] - before):
+            break
+    _stage(ix, outcome, limits, rows=rows)
+    for width in LAST_WIDTHS:
+        _stage(ix, outcome, limits, rows=rows, width=width)
 
 
-def _beam(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, width: int, limits: Limits) -> None:
-    """Improve the plan from the most promising states per number of finished operators."""
-    space = StateSpace(ix, bounds, outcome.plan.makespan_s)
-    levels: list[list[State]] = [[] for _ in range(ix.size + 1)]
-    levels[0].append(space.root())
-    best: State | None = None
-    for depth in range(ix.size):
-        for state in nsmallest(width, levels[depth], key=lambda state: (state.bound, state.now)):
-            if state.bound >= space.upper or _over(outcome, limits):
-                continue
-            outcome.work["states"] += 1
-            for child in space.children(state):
-                if child.done == space.full:
-                    if child.now < space.upper:
-                        best, space.upper = child, child.now
-                else:
-                    levels[child.done.bit_count()].append(child)
-        levels[depth] = []
-    if best is not None:
-        _improve(ix, outcome, best)
+def _affordable(outcome: Outcome, limits: Limits, last_s: float, last_states: int) -> bool:
+    """Whether the next wider beam, after one that took so much, leaves half of the limits to best-first search."""
+    left = inf if limits.states is None else limits.states - outcome.work["states"]
+    return 2 * WIDER * last_s < limits.deadline - monotonic() and 2 * WIDER * last_states < left
 
 
-def _best_first(ix: IndexedProblem, bounds: Bounds, outcome: Outcome, limits: Limits) -> None:
-    """Expand the state with the least bound until none can beat the plan or a limit is reached."""
-    space = StateSpace(ix, bounds, outcome.plan.makespan_s)
-    root = space.root()
-    queue: list[tuple[int, int, int, State]] = [(root.bound, 0, 0, root)]
-    pushed = 0
-    while queue and queue[0][0] < space.upper:
-        outcome.lower_s = max(outcome.lower_s, queue[0][0] / space.scale * (1.0 - SAME))
-        if _over(outcome, limits) or len(queue) > MOST_STATES:
-            return
-        state = heappop(queue)[-1]
-        outcome.work["states"] += 1
-        for child in space.children(state):
-            if child.done == space.full:
-                if child.now < space.upper:
-                    space.upper = child.now
-                    _improve(ix, outcome, child)
-            elif child.bound < space.upper:
-                pushed += 1
-                heappush(queue, (child.bound, -child.started.bit_count(), pushed, child))
-    outcome.lower_s = outcome.plan.makespan_s
-
-
-def _improve(ix: IndexedProblem, outcome: Outcome, last: State) -> None:
-    """Adopt the schedule that leads to a final state if it is shorter, which rounding may deny."""
-    plan = _plan(ix, last)
-    if plan.makespan_s < outcome.plan.makespan_s:
-        outcome.plan = plan
-
-
-def _plan(ix: IndexedProblem, last: State) -> Plan:
-    """The schedule that leads to a final state, replayed in seconds."""
-    history: list[State] = []
-    state: State | None = last
-    while state is not None:
-        history.append(state)
-        state = state.parent
-    starts, ends = [0] * ix.size, [0] * ix.size
-    modes = [0] * ix.size
-    cores: list[tuple[Core, ...]] = [()] * ix.size
-    sequence: list[int] = []
-    for earlier, later in zip(reversed(history), list(reversed(history))[1:], strict=False):
-        for end, i, mode, held in later.steps:
-            starts[i], ends[i], modes[i], cores[i] = earlier.now, end, mode, held
-            sequence.append(i)
-    if ix.pair is None:
-        cores = list(assign_cores(ix, starts, ends, modes))
-    return replay(ix, sequence, modes, cores)
+def _stage(
+    ix: IndexedProblem,
+    outcome: Outcome,
+    limits: Limits,
+    *,
+    rows: Array | None = None,
+    width: int = 0,
+    states: float = inf,
+) -> None:
+    """One beam, or with a width of 0 best-first search, adopted into the outcome."""
+    if outcome.over(limits):
+        return
+    bounds = outcome.tighten(ix)
+    if outcome.proven:
+        return
+    search = CompactSearch(ix, bounds, outcome.plan.makespan_s, rows)
+    if limits.states is not None:
+        states = min(states, limits.states - outcome.work["states"])
+    if width:
+        search.beam(width, states, limits.deadline)
+    else:
+        search.best_first(states, limits.deadline, limits.cutoff_s)
+    outcome.work["states"] += search.states
+    plan = search.plan()
+    if plan is not None:
+        outcome.adopt(plan)
+    if not width:
+        outcome.lower_s = max(outcome.lower_s, min(search.lower_s * (1.0 - SAME), outcome.plan.makespan_s))

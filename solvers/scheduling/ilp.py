@@ -6,11 +6,11 @@ from time import monotonic
 
 from .bounds import critical_path_s, lower_bounds
 from .critical_path import incumbent, list_schedule
-from .exact import Outcome
 from .ilp_highs import Answer, solve_model
 from .ilp_model import TOLERANCE, Limit, OrderModel
 from .ilp_plan import crowded, with_cores
 from .indexed import IndexedProblem
+from .outcome import Outcome
 from .plan import Plan
 
 

@@ -8,9 +8,10 @@ from time import monotonic
 from .bounds import critical_path_s, lower_bounds
 from .checker import check_schedule
 from .critical_path import incumbent
-from .exact import Limits, Outcome, solve_exact
+from .exact import solve_exact
 from .indexed import IndexedProblem, index_problem
 from .operators import Mode
+from .outcome import Limits, Outcome
 from .plan import Plan
 from .problem import ScheduleProblem
 from .result import Method, ScheduleResult, Status

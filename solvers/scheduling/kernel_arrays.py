@@ -1,0 +1,200 @@
+"""Plain arrays for the compact search: the problem, the records of states, and what one expansion writes."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .indexed import IndexedProblem
+from .search import NEVER, TICKS, StateSpace
+from .symmetry import interchangeable, outermost
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MODE_BITS, CODE_BITS, WORD = 4, 14, 62
+"""Bits of a mode, of an operator with its mode, and of a word of a mask (sign and overflow stay out of it)."""
+
+ALL_MODES, PER_WORD = (1 << MODE_BITS) - 1, WORD // CODE_BITS
+"""Mask of a mode; operators with their modes that fit into a word."""
+
+MODE, WAITING, DEAD = 50, 1 << 62, 1 << 54
+"""Bit of `val` where the mode begins, least `val` of a waiting operator, bound of a state that is dominated."""
+
+END = (1 << MODE) - 1
+"""Mask of the end tick in `val`."""
+
+TAIL, CORE_TAIL, PLAIN, FORCED, BLOCKS, HASTY, FAMILY, FIRST_PRED, LAST_PRED = range(9)
+"""Columns of `Arrays.op`."""
+
+BOUND, NOW, PARENT, NEXT, HASH, RUNS, FIRST, STEPS, LINK, HEAD = range(10)
+"""Fields of a record; from HEAD on mask of the started, masks of the late per mode, the running, the steps."""
+
+COUNT, HEAPED, UPPER, CUTOFF, BEST, SPENT, LEVEL, TAKEN, DEPTH, COUNTERS = range(10)
+"""Entries of `Memory.tally`."""
+
+VAL, CHILD, LABEL, ORDER, READY, NEED, CHOSEN, STACK, PLACE, MINE = range(10)
+"""Rows of `Memory.mine`."""
+
+ENDS, CODES = 0, 2
+"""Rows of `Memory.runs`, each for the state and then for its child."""
+
+MOST_OPERATORS, MOST_MODES = 1 << CODE_BITS - MODE_BITS, ALL_MODES
+"""What the records have bits for."""
+
+
+class Arrays(NamedTuple):
+    """A problem of O operators, M modes and R resources in ticks, with its bounds and symmetries; read only."""
+
+    op: Ints
+    """(O, 9): tails and other bounds, flags, family, and the range of its predecessors in `pred`."""
+    pred: Ints
+    mode: Ints
+    """(O, M, 1 + R): duration (NEVER where struck out or absent), then demands."""
+    capacity: Ints
+    """(R,)"""
+    work: Ints
+    """(rows, O): least work in ticks; a row is a weighting under which nothing works faster than the clock."""
+    share: Floats
+    """(rows, O, M): work per tick of a running operator."""
+    classes: Ints
+    """(C, 3): of interchangeable branches the first entry in `twins`, the number, the length of each."""
+    twins: Ints
+    """Operators of the branches, one after the other, such that equal places correspond."""
+    most: int
+    """K: most operators that run at once."""
+
+
+class Memory(NamedTuple):
+    """What the search writes."""
+
+    pool: Ints
+    """(N, width): one record per state."""
+    heads: Ints
+    """(power of two,): last record of every slot of the hash table, -1 for none."""
+    heap: Ints
+    """(N, 2): key and record."""
+    level: Ints
+    """(O + 1,): last record with so many ended operators, -1 for none."""
+    tally: Ints
+    mine: Ints
+    """(9, O): one expansion's view of the operators."""
+    runs: Ints
+    """(4, K): ends and codes of the running, in the order of their ends."""
+    free: Ints
+    """(2, R): free resources in the state and in its child."""
+    left: Ints
+    """(2, rows): work not yet started in the state and in its child."""
+
+
+def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -> tuple[list[int], Arrays]:
+    """The operators' positions in the order of the arrays (most urgent first), and the arrays.
+
+    `rows` (K, O, M) are further weightings: work per tick of every operator and mode.
+    """
+    order = _urgent_first(ix, space)
+    place = {i: k for k, i in enumerate(order)}
+    preds = [[place[j] for j in range(ix.size) if ix.preds[i] >> j & 1] for i in order]
+    succs = [[place[j] for j in ix.succs[i]] for i in order]
+    mode = _modes(ix, space, order)
+    branches = interchangeable([row.tobytes() for row in mode], preds, succs)
+    family = list(range(ix.size))
+    classes: list[tuple[int, int, int]] = []
+    twins: list[int] = []
+    for lists in branches:
+        for branch in lists:
+            family[branch[0]] = lists[0][0]
+    for members in sorted(outermost(branches, succs), key=lambda members: len(members[0])):
+        classes.append((len(twins), len(members), len(members[0])))
+        twins.extend(chain.from_iterable(members))
+    bounds = np.cumsum([0, *map(len, preds)])
+    hasty = [space.uncontended >> i & 1 for i in range(ix.size)]
+    columns = (space.tails, space.core_tails, space.plain, space.forced, ix.core, hasty)
+    op = np.array([[column[i] for i in order] for column in columns], dtype=np.int64)
+    work, share = _weightings(ix, space, rows, order, mode[:, :, 0])
+    return order, Arrays(
+        op=np.vstack([op, family, bounds[:-1], bounds[1:]]).T.copy(),
+        pred=np.array([j for row in preds for j in row], dtype=np.int64),
+        mode=mode,
+        capacity=np.array(ix.capacity, dtype=np.int64),
+        work=work,
+        share=share,
+        classes=np.array(classes, dtype=np.int64).reshape(-1, 3),
+        twins=np.array(twins, dtype=np.int64),
+        most=_most_running(ix),
+    )
+
+
+def _urgent_first(ix: IndexedProblem, space: StateSpace) -> list[int]:
+    """Positions by longest time to the end, each after its predecessors."""
+    waiting = [mask.bit_count() for mask in ix.preds]
+    queue = [(-space.tails[i] - space.shortest[i], i) for i in range(ix.size) if not waiting[i]]
+    heapify(queue)
+    order = []
+    while queue:
+        i = heappop(queue)[1]
+        order.append(i)
+        for j in ix.succs[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heappush(queue, (-space.tails[j] - space.shortest[j], j))
+    return order
+
+
+def _modes(ix: IndexedProblem, space: StateSpace, order: list[int]) -> Ints:
+    mode = np.zeros((ix.size, max(map(len, ix.modes)), 1 + len(ix.capacity)), dtype=np.int64)
+    mode[:, :, 0] = NEVER
+    for k, i in enumerate(order):
+        for m in space.alive[i]:
+            mode[k, m, 0] = space.latency[i][m]
+            mode[k, m, 1:] = ix.modes[i][m].demand
+    return mode
+
+
+def _most_running(ix: IndexedProblem) -> int:
+    """Every operator that takes time holds a core."""
+    cores = sum(ix.capacity[: len(ix.unit_names)])
+    return min(ix.size, cores + sum(not units for units in ix.units))
+
+
+def _weightings(
+    ix: IndexedProblem, space: StateSpace, rows: Floats | None, order: list[int], ticks: Ints
+) -> tuple[Ints, Floats]:
+    """Work and share of the space's weightings and of further ones."""
+    share = np.zeros((len(space.share), *ticks.shape))
+    for r, row in enumerate(space.share):
+        for k, i in enumerate(order):
+            share[r, k, : len(row[i])] = row[i]
+    if rows is not None:
+        share = np.concatenate([share, rows[:, order]])
+    alive = ticks < NEVER
+    least = np.where(alive, share * np.where(alive, ticks, 0), np.inf).min(axis=2, initial=np.inf)
+    return np.floor(least * (1.0 - 1e-13)).astype(np.int64), np.ascontiguousarray(share)
+
+
+def search_memory(p: Arrays, records: int) -> Memory:
+    """Room for so many states; the root is the first and only one."""
+    size, modes = p.mode.shape[:2]
+    words = -(-size // WORD)
+    most = p.most
+    width = HEAD + words * (1 + modes) + most - (-most // PER_WORD)
+    memory = Memory(
+        pool=np.empty((records, width), dtype=np.int64),
+        heads=np.full(1 << (records - 1).bit_length(), -1, dtype=np.int64),
+        heap=np.zeros((records, 2), dtype=np.int64),
+        level=np.full(size + 1, -1, dtype=np.int64),
+        tally=np.zeros(COUNTERS, dtype=np.int64),
+        mine=np.zeros((MINE, size), dtype=np.int64),
+        runs=np.zeros((4, most), dtype=np.int64),
+        free=np.zeros((2, len(p.capacity)), dtype=np.int64),
+        left=np.zeros((2, len(p.work)), dtype=np.int64),
+    )
+    memory.pool[0] = 0
+    memory.pool[0, [PARENT, NEXT, LINK]] = -1
+    memory.tally[[COUNT, HEAPED]] = 1
+    memory.tally[[UPPER, CUTOFF, BEST]] = TICKS, TICKS, -1
+    return memory
