@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from time import monotonic
 
@@ -15,6 +16,7 @@ from .outcome import Limits, Outcome
 from .plan import Plan
 from .problem import ScheduleProblem
 from .result import Method, ScheduleResult, Status
+from .series import solve_series
 
 
 def schedule(
@@ -34,13 +36,14 @@ def schedule(
     began = monotonic()
     ix = index_problem(problem)
     cutoff = inf if cutoff_s is None else cutoff_s
-    outcome = _solve(ix, method, Limits(began + time_limit_s, cutoff, state_limit))
+    limits = Limits(began + time_limit_s, cutoff, state_limit)
+    outcome = solve_series(ix, limits, partial(_solve, method))
     result = _result(ix, outcome, method, monotonic() - began)
     check_schedule(problem, result)
     return result
 
 
-def _solve(ix: IndexedProblem, method: Method, limits: Limits) -> Outcome:
+def _solve(method: Method, ix: IndexedProblem, limits: Limits) -> Outcome:
     match method:
         case Method.EXACT:
             return solve_exact(ix, limits)
