@@ -32,7 +32,8 @@ class Bounds:
     before the start and after the end; `latency` is inf for modes that are struck out. `core_tails` is the
     longest path behind an operator that counts only operators on blocked units that are not forced;
     `forced_s` is the serial time of the forced ones, which adds to it.
-    `work` (rows: weightings of the units) is the least normalised core time of each operator.
+    `share` (rows, O, M) holds weightings: what operators that run at one moment weigh in their modes adds up
+    to at most 1. `work` (rows, O) is the least weight times duration of each operator, s.
     """
 
     lower_s: float
@@ -42,7 +43,7 @@ class Bounds:
     core_tails: tuple[float, ...]
     forced_s: tuple[float, ...]
     work: Matrix
-    weights: Matrix
+    share: Matrix
 
 
 def critical_path_s(ix: IndexedProblem) -> float:
@@ -51,11 +52,15 @@ def critical_path_s(ix: IndexedProblem) -> float:
     return max((ix.shortest[i] + tails[i] for i in range(ix.size)), default=0.0)
 
 
-def lower_bounds(ix: IndexedProblem, upper_s: float) -> Bounds:
-    """Tightest of the cheap bounds, given a schedule of length `upper_s`."""
-    latency = [list(row) for row in ix.latency]
-    above, below = _matrix(ix.ancestors, ix.size), _matrix(ix.descendants, ix.size)
-    relaxed = _Relaxations(above, below, _weights(ix))
+def lower_bounds(ix: IndexedProblem, upper_s: float, share: Matrix | None = None) -> Bounds:
+    """Tightest of the cheap bounds, given a schedule of length `upper_s`.
+
+    `share` (rows, O, M) are further weightings, such as `relaxation.relax` finds.
+    """
+    latency = latencies(ix)
+    above, below = relation(ix.ancestors), relation(ix.descendants)
+    rows = unit_shares(ix)
+    relaxed = _Relaxations(above, below, rows if share is None else np.concatenate([rows, share]))
     for _ in range(ROUNDS):
         found = _round(ix, latency, relaxed, upper_s)
         if found.lower_s >= upper_s or not _strike(ix, found, latency, upper_s):
@@ -65,22 +70,21 @@ def lower_bounds(ix: IndexedProblem, upper_s: float) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class _Relaxations:
-    """What no incumbent changes: who precedes and follows whom (O, O), and weightings of units."""
+    """What no incumbent changes: who precedes and follows whom (O, O), and weightings (rows, O, M)."""
 
     above: Matrix
     below: Matrix
-    weights: Matrix
+    share: Matrix
 
 
-def _round(
-    ix: IndexedProblem, latency: Sequence[Sequence[float]], relaxed: _Relaxations, upper_s: float
-) -> Bounds:
-    shortest = tuple(map(min, latency))
+def _round(ix: IndexedProblem, latency: Matrix, relaxed: _Relaxations, upper_s: float) -> Bounds:
+    rows = tuple(tuple(row[: len(modes)]) for row, modes in zip(latency.tolist(), ix.modes, strict=True))
+    shortest = tuple(map(min, rows))
     forced = tuple(
         least if all(whole or value == inf for whole, value in zip(wholes, row, strict=True)) else 0.0
-        for least, wholes, row in zip(shortest, ix.whole, latency, strict=True)
+        for least, wholes, row in zip(shortest, ix.whole, rows, strict=True)
     )
-    work = _work(ix, latency, relaxed.weights)
+    work = _work(latency, relaxed.share)
     heads = _sweep(ix, shortest, (work @ relaxed.above.T).max(axis=0).tolist(), forward=True)
     tails = _sweep(ix, shortest, (work @ relaxed.below.T).max(axis=0).tolist(), forward=False)
     plain = tuple(0.0 if forced[i] or not ix.core[i] else shortest[i] for i in range(ix.size))
@@ -91,33 +95,32 @@ def _round(
     lower = max(max(through, default=0.0), core_path, total)
     return Bounds(
         lower_s=min(lower, upper_s),
-        latency=tuple(map(tuple, latency)),
+        latency=rows,
         heads=tuple(heads),
         tails=tuple(tails),
         core_tails=tuple(core_tails),
         forced_s=forced,
         work=work,
-        weights=relaxed.weights,
+        share=relaxed.share,
     )
 
 
-def _strike(ix: IndexedProblem, found: Bounds, latency: list[list[float]], upper_s: float) -> bool:
+def _strike(ix: IndexedProblem, found: Bounds, latency: Matrix, upper_s: float) -> bool:
     """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was."""
     changed = False
-    total = found.work.sum(axis=1)
     serial = sum(found.forced_s)
-    core_heads = _core_heads(ix, found, tuple(map(min, latency)))
-    for i, row in enumerate(latency):
+    core_heads = _core_heads(ix, found, tuple(map(min, found.latency)))
+    others = found.work.sum(axis=1, keepdims=True) - found.work
+    crowd = (others[:, :, None] + _weighted(latency, found.share)).max(axis=0, initial=0.0)
+    for i, row in enumerate(found.latency):
+        alive = [m for m, value in enumerate(row) if value < inf]
         around = found.heads[i] + found.tails[i]
         beside = core_heads[i] + found.core_tails[i] + serial if ix.core[i] and not found.forced_s[i] else 0.0
-        for m, value in enumerate(row):
-            if value == inf or row.count(inf) == len(row) - 1:
-                continue
+        for m in alive:
             path = around if ix.whole[i][m] else max(around, beside)
-            share = found.weights @ np.array(ix.modes[i][m].demand, dtype=np.float64)
-            crowd = float((total - found.work[:, i] + value * share).max(initial=0.0))
-            if max(value + path, crowd) >= upper_s:
-                row[m] = inf
+            if len(alive) > 1 and max(row[m] + path, crowd[i, m]) >= upper_s:
+                alive = [other for other in alive if other != m]
+                latency[i, m] = inf
                 changed = True
     return changed
 
@@ -148,18 +151,44 @@ def _sweep(
     return times
 
 
-def _work(ix: IndexedProblem, latency: Sequence[Sequence[float]], weights: Matrix) -> Matrix:
-    """Least weighted demand times duration of every operator, s: one row per weighting."""
-    work = np.empty((len(weights), ix.size))
-    for i, row in enumerate(latency):
-        alive = [m for m, value in enumerate(row) if value < inf]
-        demand = np.array([ix.modes[i][m].demand for m in alive], dtype=np.float64)
-        work[:, i] = (weights @ demand.T * [row[m] for m in alive]).min(axis=1)
-    return work
+def latencies(ix: IndexedProblem) -> Matrix:
+    """Duration of every operator in every mode, s; inf where it has fewer modes: (O, M)."""
+    found = np.full((ix.size, max(map(len, ix.modes), default=0)), inf)
+    for i, row in enumerate(ix.latency):
+        found[i, : len(row)] = row
+    return found
 
 
-def _weights(ix: IndexedProblem) -> Matrix:
-    """Weightings of the resources, such that all of the chip weighs 1: each alone, and mixtures.
+def demands(ix: IndexedProblem) -> Matrix:
+    """What every operator takes of every resource in every mode, of its capacity: (O, M, resources)."""
+    found = np.zeros((ix.size, max(map(len, ix.modes), default=0), len(ix.capacity)))
+    for i, row in enumerate(ix.modes):
+        found[i, : len(row)] = [mode.demand for mode in row]
+    return found / np.array(ix.capacity, dtype=np.float64)
+
+
+def relation(masks: Sequence[int]) -> Matrix:
+    """0/1 matrix (O, O) of bit masks."""
+    size = len(masks)
+    width = -(-size // 8)
+    packed = np.frombuffer(b"".join(mask.to_bytes(width, "little") for mask in masks), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(size, width), axis=1, count=size, bitorder="little")
+    return bits.astype(np.float64)
+
+
+def _weighted(latency: Matrix, share: Matrix) -> Matrix:
+    """Weight times duration of every row, operator and mode, s; inf for modes that are struck out."""
+    finite = np.where(latency < inf, latency, 0.0)
+    return share * finite + np.where(latency < inf, 0.0, inf)
+
+
+def _work(latency: Matrix, share: Matrix) -> Matrix:
+    """Least weight times duration of every operator, s: one row per weighting."""
+    return _weighted(latency, share).min(axis=2, initial=inf)
+
+
+def unit_shares(ix: IndexedProblem) -> Matrix:
+    """Weightings of the resources, such that all of the chip weighs 1: each alone, and mixtures (rows, O, M).
 
     Any mixture with total weight 1 is a valid relaxation; the rows are those that were seen to matter: pure,
     and of the blocked units half and half, three to one.
@@ -172,12 +201,5 @@ def _weights(ix: IndexedProblem) -> Matrix:
     weights = np.zeros((len(rows), len(ix.capacity)))
     for r, row in enumerate(rows):
         for u, value in row.items():
-            weights[r, u] = value / ix.capacity[u]
-    return weights
-
-
-def _matrix(masks: tuple[int, ...], size: int) -> Matrix:
-    """0/1 matrix of bit masks."""
-    return np.array([[mask >> j & 1 for j in range(size)] for mask in masks], dtype=np.float64).reshape(
-        size, size
-    )
+            weights[r, u] = value
+    return np.moveaxis(demands(ix) @ weights.T, 2, 0)

@@ -134,10 +134,10 @@ class OrderModel:
 
     def _work(self, bounds: Bounds) -> None:
         """The core time of every weighting of the units fits below the makespan, modes included."""
-        model, ix = self.model, self.ix
-        for row in bounds.weights:
+        model = self.model
+        for row in bounds.share:
             terms = [
-                float(row @ ix.modes[i][m].demand) * self.latency[i][m] * model.mode[i, m]
+                float(row[i, m]) * self.latency[i][m] * model.mode[i, m]
                 for i, alive in enumerate(self.alive)
                 for m in alive
             ]

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
 from .bounds import Bounds
 from .indexed import Core, IndexedProblem
 from .plan import core_choices
@@ -91,11 +89,8 @@ class StateSpace:
 
     def _set_work(self, bounds: Bounds) -> None:
         """Work in ticks per weighting and operator, and what a mode does of it per tick."""
-        ix = self.ix
-        rows = range(len(bounds.weights))
-        self.work = [[self._floor(float(value)) for value in bounds.work[r]] for r in rows]
-        demands = [np.array([mode.demand for mode in row], dtype=np.float64).T for row in ix.modes]
-        self.share = [[(bounds.weights[r] @ demand).tolist() for demand in demands] for r in rows]
+        self.work = [[self._floor(value) for value in row] for row in bounds.work.tolist()]
+        self.share: list[list[list[float]]] = bounds.share.tolist()
 
     def _uncontended(self) -> int:
         """Operators off the blocked units that no incomparable operator competes with: they start at once."""
