@@ -184,7 +184,8 @@ def _weighted(latency: Matrix, share: Matrix) -> Matrix:
 
 def _work(latency: Matrix, share: Matrix) -> Matrix:
     """Least weight times duration of every operator, s: one row per weighting."""
-    return _weighted(latency, share).min(axis=2, initial=inf)
+    least: Matrix = _weighted(latency, share).min(axis=2, initial=inf)
+    return least
 
 
 def unit_shares(ix: IndexedProblem) -> Matrix:

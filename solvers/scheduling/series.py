@@ -11,8 +11,8 @@ from dataclasses import replace
 from time import monotonic
 
 from .bounds import critical_path_s
-from .exact import Limits, Outcome
 from .indexed import Core, IndexedProblem, index_problem
+from .outcome import Limits, Outcome
 from .plan import Plan, replay
 from .problem import ScheduleProblem
 
