@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -22,6 +23,10 @@ from .kernel_arrays import Arrays, Memory
 
 WORTH = 500
 """States expanded by plain functions in this process (0.4 ms each) from which on numba is worth its start-up."""
+
+
+_SETTING = Lock()
+"""Held while the setting of numba that says where builds are kept is ours."""
 
 
 class Kernel(NamedTuple):
@@ -71,30 +76,36 @@ def workshop() -> Workshop:
 
 def _compile(sample: Callable[[Kernel], None]) -> Kernel:
     """All functions compiled, for the types in `sample`; raises what numba raises."""
-    import numba
-
-    parts = (kernel_states, kernel)
-    scope: dict[str, Any] = {name: value for part in parts for name, value in vars(part).items()}
-    own = [f for part in parts for f in vars(part).values() if isinstance(f, FunctionType)]
-    for function in dict.fromkeys(own):
-        copy = FunctionType(function.__code__, scope, function.__name__)
-        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
-        scope[function.__name__] = _jit(numba, copy)
+    scope = compiled(kernel_states, kernel)
     built = Kernel(scope["search"], scope["unpack"], scope["close"])
     sample(built)
     return built
 
 
-def _jit(numba: ModuleType, function: FunctionType) -> Callable[..., Any]:
-    """Compiled at its first call; kept in the user's cache folder, or nowhere if that cannot be written.
+def compiled(*parts: ModuleType) -> dict[str, Any]:
+    """The names of some modules, their functions compiled, each at its first call, and calling one another."""
+    import numba
+
+    scope: dict[str, Any] = {name: value for part in parts for name, value in vars(part).items()}
+    own = [f for part in parts for f in vars(part).values() if isinstance(f, FunctionType)]
+    folder = _folder(*(str(part.__file__) for part in parts))
+    for function in dict.fromkeys(own):
+        copy = FunctionType(function.__code__, scope, function.__name__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        scope[function.__name__] = _jit(numba, copy, folder)
+    return scope
+
+
+def _jit(numba: ModuleType, function: FunctionType, folder: Path) -> Callable[..., Any]:
+    """Compiled at its first call; kept in a folder, or nowhere if that cannot be written.
 
     NUMBA_CACHE_DIR names another folder. Ours carries a digest of the sources, because numba only looks at
     the file of the function itself.
     """
-    given = numba.config.CACHE_DIR
-    with suppress(RuntimeError):
+    with suppress(RuntimeError), _SETTING:
+        given = numba.config.CACHE_DIR
         try:
-            numba.config.CACHE_DIR = given or str(_folder(kernel.__file__, kernel_states.__file__))
+            numba.config.CACHE_DIR = given or str(folder)
             kept: Callable[..., Any] = numba.njit(cache=True, error_model="numpy")(function)
             return kept
         finally:

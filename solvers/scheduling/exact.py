@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from time import monotonic
 
-from .bounds import critical_path_s, lower_bounds
+from .bounds import Matrix, critical_path_s
 from .compact import CompactSearch, packable
 from .critical_path import incumbent
+from .guide import polish, suggest
 from .indexed import IndexedProblem
 from .outcome import SAME, Limits, Outcome
 from .paired import search_paired
-from .weightings import Array, weightings
+from .weightings import weightings
 
 FEW_STATES, MORE_STATES = 300, 3_000
 """States expanded before a narrow beam is worth its time, and before all else is."""
+
+MANY_STATES = 100_000
+"""States expanded under the stronger bounds before local search is worth its time."""
+
+SOON = 0.2
+"""Most of the time for those."""
 
 BEAM_WIDTHS = (10, 100, 1_000)
 """States kept per number of ended operators; the next only pays where the last left a gap."""
@@ -52,12 +60,19 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
     """Beams as wide as the limits allow, then best-first search, under weightings of paths."""
     if outcome.over(limits):
         return
-    rows = weightings(ix, lower_bounds(ix, outcome.plan.makespan_s))
-    for width in BEAM_WIDTHS:
+    rows = weightings(ix, outcome.tighten(ix))
+    soon = replace(limits, deadline=monotonic() + SOON * (limits.deadline - monotonic()))
+    _stage(ix, outcome, soon, rows=rows, width=BEAM_WIDTHS[0])
+    _stage(ix, outcome, soon, rows=rows, states=MANY_STATES)
+    if outcome.over(limits):
+        return
+    suggest(ix, outcome, limits)
+    for width in BEAM_WIDTHS[1:]:
         began, before = monotonic(), outcome.work["states"]
         _stage(ix, outcome, limits, rows=rows, width=width)
         if not _affordable(outcome, limits, monotonic() - began, outcome.work["states"] - before):
             break
+    polish(ix, outcome, limits)
     _stage(ix, outcome, limits, rows=rows)
     for width in LAST_WIDTHS:
         _stage(ix, outcome, limits, rows=rows, width=width)
@@ -74,7 +89,7 @@ def _stage(
     outcome: Outcome,
     limits: Limits,
     *,
-    rows: Array | None = None,
+    rows: Matrix | None = None,
     width: int = 0,
     states: float = inf,
 ) -> None:

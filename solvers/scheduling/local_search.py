@@ -1,0 +1,138 @@
+"""Better schedules by random moves on an order and modes, where the list schedules leave a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from time import monotonic
+from typing import NamedTuple
+
+import numpy as np
+
+from . import kernel_list
+from .background import Background, Names
+from .critical_path import list_schedule
+from .indexed import IndexedProblem
+from .kernel_list import BEST, KEPT, TRIAL, Graph, Work
+from .plan import Plan, assign_cores, replay
+
+SLICE = 50
+"""Tries between two looks at the clock."""
+
+
+class Start(NamedTuple):
+    """An order (by starts, s) and modes to begin with; together they need not be a schedule."""
+
+    modes: Sequence[int]
+    starts_s: Sequence[float]
+
+
+class Effort(NamedTuple):
+    """When to stop: after so many tries, at a time (`monotonic`), at a makespan (s).
+
+    `heat` is by how much of the makespan a worse schedule may be accepted at first; it shrinks to nothing.
+    """
+
+    tries: int
+    deadline: float
+    enough_s: float = 0.0
+    heat: float = 0.015
+
+
+def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
+    """The best schedule that random moves from a start meet.
+
+    Where cores are paired it searches as if counting them were enough and then makes a list schedule of what it
+    found.
+    """
+    graph = _graph(ix)
+    work = _work(ix, graph, start)
+    kernel_list.judge(graph, work, 0.0)
+    choice = np.flatnonzero(graph.modes > 1).astype(np.int64)
+    for done in range(0, effort.tries, SLICE):
+        if work.length[BEST] <= effort.enough_s or monotonic() > effort.deadline:
+            break
+        heat = effort.heat * (1.0 - done / effort.tries)
+        _moves().names["anneal"](graph, work, choice, min(SLICE, effort.tries - done), heat)
+    modes, starts = [0] * ix.size, [0.0] * ix.size
+    for k, i in enumerate(ix.order):
+        modes[i], starts[i] = int(work.mode[BEST, k]), float(work.start[KEPT, k])
+    return _plan(ix, modes, starts)
+
+
+@cache
+def _moves() -> Background:
+    """The moves, compiled once per process."""
+    return Background(kernel_list, _sample)
+
+
+def _sample(names: Names) -> None:
+    """Call the moves on a problem of two operators in two modes."""
+    graph = Graph(
+        latency=np.ones((2, 2)),
+        demand=np.ones((2, 2, 1), dtype=np.int64),
+        modes=np.full(2, 2),
+        capacity=np.ones(1, dtype=np.int64),
+        first=np.zeros((2, 3), dtype=np.int64),
+        near=np.zeros((2, 1), dtype=np.int64),
+    )
+    names["anneal"](graph, _empty(graph), np.arange(2), 1, 0.0)
+
+
+def _plan(ix: IndexedProblem, modes: list[int], starts: list[float]) -> Plan:
+    if ix.pair is not None:
+        priority = [-start for start in starts]
+        return min(
+            (list_schedule(ix, modes, priority, drain=drain) for drain in (False, True)),
+            key=lambda plan: plan.makespan_s,
+        )
+    ends = [start + ix.latency[i][modes[i]] for i, start in enumerate(starts)]
+    rank = {i: k for k, i in enumerate(ix.order)}
+    sequence = sorted(range(ix.size), key=lambda i: (starts[i], rank[i]))
+    return replay(ix, sequence, modes, assign_cores(ix, starts, ends, modes))
+
+
+def _graph(ix: IndexedProblem) -> Graph:
+    """Operators renumbered in topological order."""
+    place = {i: k for k, i in enumerate(ix.order)}
+    most = max(map(len, ix.modes))
+    latency = np.zeros((ix.size, most))
+    demand = np.zeros((ix.size, most, len(ix.capacity)), dtype=np.int64)
+    for k, i in enumerate(ix.order):
+        latency[k, : len(ix.modes[i])] = ix.latency[i]
+        demand[k, : len(ix.modes[i])] = [mode.demand for mode in ix.modes[i]]
+    preds: list[list[int]] = [[] for _ in range(ix.size)]
+    succs = [[place[j] for j in ix.succs[i]] for i in ix.order]
+    for k, row in enumerate(succs):
+        for j in row:
+            preds[j].append(k)
+    return Graph(
+        latency=latency,
+        demand=demand,
+        modes=np.array([len(ix.modes[i]) for i in ix.order], dtype=np.int64),
+        capacity=np.array(ix.capacity, dtype=np.int64),
+        first=np.array([np.cumsum([0, *map(len, lists)]) for lists in (preds, succs)], dtype=np.int64),
+        near=np.array([[j for row in lists for j in row] for lists in (preds, succs)], dtype=np.int64),
+    )
+
+
+def _work(ix: IndexedProblem, graph: Graph, start: Start) -> Work:
+    """With a trial in the order of the starts."""
+    work = _empty(graph)
+    order = ix.order
+    work.order[TRIAL] = sorted(range(ix.size), key=lambda k: (start.starts_s[order[k]], k))
+    work.mode[TRIAL] = [start.modes[i] for i in order]
+    return work
+
+
+def _empty(graph: Graph) -> Work:
+    size, segments = len(graph.modes), 2 * len(graph.modes) + 2
+    return Work(
+        order=np.tile(np.arange(size), (3, 1)),
+        mode=np.zeros((3, size), dtype=np.int64),
+        start=np.zeros((3, size)),
+        length=np.full(3, np.inf),
+        moment=np.zeros(segments),
+        used=np.zeros((segments, len(graph.capacity)), dtype=np.int64),
+        random=np.ones(1, dtype=np.int64),
+    )
