@@ -74,7 +74,7 @@ def test_alike_parts_are_solved_once():
 
     outcome = solve_series(index_problem(in_series(part, 4)), NO_LIMITS, count)
     assert solved == [1, 3]
-    assert outcome.plan.makespan_s == 4 * (optimum(part) + 0.5)
+    assert outcome.plan.makespan_s == pytest.approx(4 * (optimum(part) + 0.5))
 
 
 def test_limits_are_shared_among_the_parts():
