@@ -119,7 +119,7 @@ class CompactSearch:
             began, before = monotonic(), self.states
             budget = int(min(states, before + slice_))
             found = self._shop.kernel.search(self._arrays, self._memory, self._window, width, budget)
-            self._shop.report(self.states - before, self.sample)
+            self._shop.report(monotonic() - began, self.sample)
             slice_ = 2 * slice_ if monotonic() - began < SLICE_S / 2 else max(1, slice_ // 2)
         self._exhausted = found == DONE
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from . import kernel, kernel_states
 from .kernel_arrays import Arrays, Memory
 
-WORTH = 500
-"""States expanded by plain functions in this process (0.4 ms each) from which on numba is worth its start-up."""
+WORTH_S = 0.2
+"""Time spent in plain functions in this process from which on numba is worth its start-up."""
 
 
 _SETTING = Lock()
@@ -45,7 +45,7 @@ class Workshop:
 
     def __init__(self) -> None:
         """Nothing is built before there is reason to."""
-        self._states = 0
+        self._spent_s = 0.0
         self._build: Future[Kernel] | None = None
 
     @property
@@ -54,10 +54,10 @@ class Workshop:
         built = self._build is not None and self._build.done() and self._build.exception() is None
         return self._build.result() if built and self._build is not None else PLAIN
 
-    def report(self, states: int, sample: Callable[[Kernel], None]) -> None:
-        """Count expanded states; the first time that they are many, start the build, with a call to compile for."""
-        self._states += states
-        if self._build is None and self._states >= WORTH:
+    def report(self, spent_s: float, sample: Callable[[Kernel], None]) -> None:
+        """Add up time spent; the first time that it is much, start the build, with a call to compile for."""
+        self._spent_s += spent_s
+        if self._build is None and self._spent_s >= WORTH_S:
             workers = ThreadPoolExecutor(1, thread_name_prefix="kernel")
             self._build = workers.submit(_compile, sample)
             workers.shutdown(wait=False)

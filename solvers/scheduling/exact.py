@@ -22,7 +22,7 @@ MANY_STATES = 100_000
 """States expanded under the stronger bounds before local search is worth its time."""
 
 SOON = 0.2
-"""Most of the time for those."""
+"""Most of the time left that each of these may take: plain functions need long for wide graphs."""
 
 BEAM_WIDTHS = (10, 100, 1_000)
 """States kept per number of ended operators; the next only pays where the last left a gap."""
@@ -39,9 +39,9 @@ def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
     plan, tried = incumbent(ix, critical_path_s(ix), deadline=0.0)
     outcome = Outcome(plan, critical_path_s(ix), {"list_schedules": tried, "states": 0})
     if packable(ix):
-        _stage(ix, outcome, limits, states=FEW_STATES)
-        _stage(ix, outcome, limits, width=BEAM_WIDTHS[0])
-        _stage(ix, outcome, limits, states=MORE_STATES)
+        _stage(ix, outcome, _soon(limits), states=FEW_STATES)
+        _stage(ix, outcome, _soon(limits), width=BEAM_WIDTHS[0])
+        _stage(ix, outcome, _soon(limits), states=MORE_STATES)
     if not outcome.proven:
         _improve(ix, outcome, limits)
         (_search if packable(ix) else search_paired)(ix, outcome, limits)
@@ -61,9 +61,8 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
     if outcome.over(limits):
         return
     rows = weightings(ix, outcome.tighten(ix))
-    soon = replace(limits, deadline=monotonic() + SOON * (limits.deadline - monotonic()))
-    _stage(ix, outcome, soon, rows=rows, width=BEAM_WIDTHS[0])
-    _stage(ix, outcome, soon, rows=rows, states=MANY_STATES)
+    _stage(ix, outcome, _soon(limits), rows=rows, width=BEAM_WIDTHS[0])
+    _stage(ix, outcome, _soon(limits), rows=rows, states=MANY_STATES)
     if outcome.over(limits):
         return
     suggest(ix, outcome, limits)
@@ -76,6 +75,12 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
     _stage(ix, outcome, limits, rows=rows)
     for width in LAST_WIDTHS:
         _stage(ix, outcome, limits, rows=rows, width=width)
+
+
+def _soon(limits: Limits) -> Limits:
+    """The same with less time."""
+    now = monotonic()
+    return replace(limits, deadline=now + SOON * (limits.deadline - now))
 
 
 def _affordable(outcome: Outcome, limits: Limits, last_s: float, last_states: int) -> bool:
