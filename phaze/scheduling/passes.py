@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from phaze.cost.model import OperatorLatencies, PassCosts
 from phaze.hardware.table import ArchitectureTable
 from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult, schedule
-from phaze.solvers.scheduling.batch import batch_bounds
-from phaze.solvers.scheduling.batch_graph import BatchGraph
+from phaze.solvers.scheduling.batch.graph import BatchGraph
+from phaze.solvers.scheduling.batch.solve import batch_bounds
 from phaze.workload.work import Pass, Unit
 
 FloatArray = NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Operators on cores: bounds, list schedules, exact methods, checker."""
 
-from .batch import BatchBounds, batch_bounds, batch_critical_path
-from .batch_graph import BatchGraph
+from .batch.graph import BatchGraph
+from .batch.solve import BatchBounds, batch_bounds, batch_critical_path
 from .checker import ScheduleError, check_schedule
 from .critical_path import CriticalPath, critical_path
 from .instance import read_instance

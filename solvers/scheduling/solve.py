@@ -9,7 +9,7 @@ from time import monotonic
 from .bounds import critical_path_s, lower_bounds
 from .checker import check_schedule
 from .critical_path import incumbent
-from .exact import solve_exact
+from .exact.solve import solve_exact
 from .indexed import IndexedProblem, index_problem
 from .operators import Mode
 from .outcome import Limits, Outcome
@@ -48,7 +48,7 @@ def _solve(method: Method, ix: IndexedProblem, limits: Limits) -> Outcome:
         case Method.EXACT:
             return solve_exact(ix, limits)
         case Method.ILP:
-            from .ilp import solve_ilp
+            from .ilp.solve import solve_ilp
 
             return solve_ilp(ix, limits.deadline)
         case Method.CRITICAL_PATH:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phaze.solvers.scheduling import Operator, ScheduleProblem, batch_upper, schedule
-from phaze.solvers.scheduling.batch import BatchGraph
-from phaze.solvers.scheduling.batch_upper import RULES
+from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
+from phaze.solvers.scheduling.batch.solve import BatchGraph
+from phaze.solvers.scheduling.batch import upper_bounds
+from phaze.solvers.scheduling.batch.upper_bounds import RULES
 from phaze.solvers.scheduling.checker import check_schedule
 from phaze.solvers.scheduling.result import Method, ScheduleResult, Status
 from small_cases import small_decoder, varied_architectures
@@ -21,7 +22,7 @@ from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import UNBLOCKED, UNITS_OF, Effort, schedule_problem
 
 
-class Recorder(batch_upper._Dispatch):
+class Recorder(upper_bounds._Dispatch):
     """Writes down every start of the list schedules of a block of architectures."""
 
     log: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -35,7 +36,7 @@ def schedules(rule, graph, single, parallel, cores):
     """(makespans (A,), per architecture {operator: (start, core-parallel)}) of one list-scheduling rule."""
     log = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_upper, "_Dispatch", type("Logged", (Recorder,), {"log": log}))
+        patch.setattr(upper_bounds, "_Dispatch", type("Logged", (Recorder,), {"log": log}))
         makespans = rule(graph, single, parallel, cores)
     found = [{} for _ in makespans]
     for chosen, whole, now in log:

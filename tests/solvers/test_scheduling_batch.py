@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
-from phaze.solvers.scheduling import batch as batch_module
-from phaze.solvers.scheduling.batch import BatchGraph, batch_bounds, batch_critical_path
-from phaze.solvers.scheduling.batch_phases import bounds_in_phases, phase_space
+from phaze.solvers.scheduling.batch import solve as batch_module
+from phaze.solvers.scheduling.batch.phases import bounds_in_phases, phase_space
+from phaze.solvers.scheduling.batch.solve import BatchGraph, batch_bounds, batch_critical_path
 from schedule_oracle import optimum
 
 KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]

@@ -13,14 +13,14 @@ from time import monotonic
 import pytest
 from phaze.solvers.scheduling import Mode, Operator, ScheduleProblem, Status, read_instance, schedule
 from phaze.solvers.scheduling.bounds import lower_bounds
-from phaze.solvers.scheduling.compact import CompactSearch, packable
-from phaze.solvers.scheduling.compiled import PLAIN, WORTH_S, Workshop
 from phaze.solvers.scheduling.critical_path import list_schedule
+from phaze.solvers.scheduling.exact.compact import CompactSearch, packable
+from phaze.solvers.scheduling.exact.paired import search_paired
+from phaze.solvers.scheduling.exact.symmetry import interchangeable, outermost
+from phaze.solvers.scheduling.exact.workshop import PLAIN, WORTH_S, Workshop
 from phaze.solvers.scheduling.indexed import index_problem
 from phaze.solvers.scheduling.outcome import Limits, Outcome
-from phaze.solvers.scheduling.paired import search_paired
-from phaze.solvers.scheduling.symmetry import interchangeable, outermost
-from phaze.solvers.scheduling.weightings import weightings
+from phaze.solvers.scheduling.relaxation.weightings import weightings
 
 FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
 
@@ -169,7 +169,7 @@ def test_memory_grows_without_a_trace(monkeypatch):
     ix, plan = max(open_problems(range(40)), key=lambda pair: pair[0].size)
     bounds, answers = lower_bounds(ix, plan.makespan_s), []
     for children in (1 << 17, 1 << 6):  # room for fewer children at once means less memory to begin with
-        monkeypatch.setattr("phaze.solvers.scheduling.compact.CHILDREN", children)
+        monkeypatch.setattr("phaze.solvers.scheduling.exact.compact.CHILDREN", children)
         search = CompactSearch(ix, bounds, plan.makespan_s, None)
         search.best_first(inf, inf, inf)
         answers.append(search.plan().makespan_s)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from phaze.solvers.scheduling import Method, check_schedule, guide, kernel_list, schedule
+from phaze.solvers.scheduling import Method, check_schedule, schedule
 from phaze.solvers.scheduling.bounds import critical_path_s
-from phaze.solvers.scheduling.compiled import compiled
 from phaze.solvers.scheduling.critical_path import incumbent
-from phaze.solvers.scheduling.guide import polish, suggest
+from phaze.solvers.scheduling.improve import guide, kernel
+from phaze.solvers.scheduling.improve.guide import polish, suggest
+from phaze.solvers.scheduling.improve.local_search import Effort, Start, _graph, _work, improve
 from phaze.solvers.scheduling.indexed import index_problem
-from phaze.solvers.scheduling.local_search import Effort, Start, _graph, _work, improve
+from phaze.solvers.scheduling.machine_code import compiled
 from phaze.solvers.scheduling.outcome import Limits, Outcome
 from phaze.solvers.scheduling.solve import _result
 from schedule_oracle import problems
@@ -53,8 +54,8 @@ def test_compiled_moves_do_the_same():
     ix = index_problem(hard_problem())
     graph = _graph(ix)
     works = [_work(ix, graph, Start([0] * ix.size, [0.0] * ix.size)) for _ in range(2)]
-    for work, names in zip(works, (vars(kernel_list), compiled(kernel_list)), strict=True):
-        kernel_list.judge(graph, work, 0.0)
+    for work, names in zip(works, (vars(kernel), compiled(kernel)), strict=True):
+        kernel.judge(graph, work, 0.0)
         names["anneal"](graph, work, np.flatnonzero(graph.modes > 1), 200, 0.02)
     for plain, fast in zip(*works, strict=True):
         np.testing.assert_array_equal(plain, fast)

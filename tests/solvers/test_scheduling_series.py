@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
-from phaze.solvers.scheduling.exact import Limits, solve_exact
+from phaze.solvers.scheduling.exact.solve import Limits, solve_exact
 from phaze.solvers.scheduling.indexed import index_problem
 from phaze.solvers.scheduling.series import solve_series, split
 from schedule_oracle import optimum, problems

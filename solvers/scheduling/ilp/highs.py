@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from .ilp_model import OrderModel
-from .ilp_plan import follow
-from .indexed import Core
-from .plan import Plan
+from ..indexed import Core
+from ..plan import Plan
+from .model import OrderModel
+from .plan import follow
 
 FEASIBILITY = 1e-9
 """What HiGHS may break a row by, relative to the incumbent: summed along a path, far below `TOLERANCE`."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from heapq import heappop, heappush, nsmallest
 
-from .bounds import Bounds
-from .indexed import Core, IndexedProblem
-from .outcome import SAME, Limits, Outcome
-from .plan import Plan, assign_cores, replay
-from .search import State, StateSpace
+from ..bounds import Bounds
+from ..indexed import Core, IndexedProblem
+from ..outcome import SAME, Limits, Outcome
+from ..plan import Plan, assign_cores, replay
+from .states import State, StateSpace
 
 FEW_STATES = 500
 """States expanded before beam search is worth its time: problems of a dozen operators rarely need more."""

@@ -7,9 +7,9 @@ from math import inf
 
 import numpy as np
 
-from .bounds import Bounds, Matrix
-from .indexed import IndexedProblem
-from .relaxation import ModeProgram
+from ..bounds import Bounds, Matrix
+from ..indexed import IndexedProblem
+from .program import ModeProgram
 
 LATER = (1.0, 0.8, 0.6, 0.4, 0.2)
 """Shares of the operators, those nearest to the end, that one weighting each is made for."""

@@ -43,7 +43,7 @@ from .kernel_arrays import (
     Ints,
     Memory,
 )
-from .search import NEVER
+from .states import NEVER
 
 _MASK = (1 << 31) - 1
 

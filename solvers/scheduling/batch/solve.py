@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from . import batch_lower, batch_phases, batch_upper
-from .batch_graph import BatchGraph
+from . import lower_bounds, phases, upper_bounds
+from .graph import BatchGraph
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -38,7 +38,7 @@ class BatchBounds:
 
 def batch_critical_path(graph: BatchGraph, latency_s: FloatArray) -> FloatArray:
     """Longest path (A,) of latencies (A, O), s: the makespan without core limits."""
-    tails = batch_lower.sweep(graph, np.ascontiguousarray(latency_s.T), forward=False)
+    tails = lower_bounds.sweep(graph, np.ascontiguousarray(latency_s.T), forward=False)
     length: FloatArray = (latency_s.T + tails).max(axis=0, initial=0.0)
     return length
 
@@ -70,7 +70,7 @@ def _block(
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds of one block; architectures leave it as soon as both meet."""
     shortest = np.minimum(single, parallel)
-    lower = (shortest + batch_lower.sweep(graph, shortest, forward=False)).max(axis=0)
+    lower = (shortest + lower_bounds.sweep(graph, shortest, forward=False)).max(axis=0)
     upper = np.full(lower.shape, np.inf)
     open_rows = np.flatnonzero(np.isfinite(lower))
     for step in (_first_rule, _in_phases, _other_rules):
@@ -104,32 +104,32 @@ _Pair = tuple[FloatArray, FloatArray]
 
 def _first_rule(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
     """The list schedule that settles most architectures, and what its length implies."""
-    return _by_rules(rows, batch_upper.RULES[:1], lower, upper)
+    return _by_rules(rows, upper_bounds.RULES[:1], lower, upper)
 
 
 def _other_rules(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
     """The other list schedules; shorter ones imply more."""
-    return _by_rules(rows, batch_upper.RULES[1:], lower, upper)
+    return _by_rules(rows, upper_bounds.RULES[1:], lower, upper)
 
 
 def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
     """The shortest sequence of phases, where the graph is small enough."""
-    space = batch_phases.phase_space(rows.graph)
+    space = phases.phase_space(rows.graph)
     if space is None:
         return lower, upper
-    low, high = batch_phases.bounds_in_phases(rows.graph, space, rows.single, rows.parallel, rows.cores)
+    low, high = phases.bounds_in_phases(rows.graph, space, rows.single, rows.parallel, rows.cores)
     return np.maximum(lower, low), np.minimum(upper, high)
 
 
 def _by_rules(
-    rows: _Rows, rules: tuple[batch_upper.Rule, ...], lower: FloatArray, upper: FloatArray
+    rows: _Rows, rules: tuple[upper_bounds.Rule, ...], lower: FloatArray, upper: FloatArray
 ) -> _Pair:
     shortest = upper.copy()
     for rule in rules:
         np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)
     at = np.flatnonzero((shortest < upper) & (shortest * CLOSED > lower))
     part = {unit: count[at] for unit, count in rows.cores.items()}
-    implied = batch_lower.lower_bound(
+    implied = lower_bounds.lower_bound(
         rows.graph, rows.single[:, at], rows.parallel[:, at], part, shortest[at]
     )
     lower[at] = np.maximum(lower[at], implied)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch_graph import BatchGraph
-from .batch_lower import add_rows, sweep
+from .graph import BatchGraph
+from .lower_bounds import add_rows, sweep
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

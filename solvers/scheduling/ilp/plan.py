@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import comb
 
-from .indexed import Core, IndexedProblem
-from .plan import Plan, assign_cores, replay
+from ..indexed import Core, IndexedProblem
+from ..plan import Plan, assign_cores, replay
 
 MOST_GROUPS = 1000
 """Groups looked through at most to foresee an overflow: a thousand rows still cost HiGHS little."""

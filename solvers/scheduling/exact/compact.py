@@ -7,9 +7,9 @@ from time import monotonic
 
 import numpy as np
 
-from .bounds import Bounds
-from .compiled import Kernel, Workshop, workshop
-from .indexed import IndexedProblem
+from ..bounds import Bounds
+from ..indexed import IndexedProblem
+from ..plan import Plan, assign_cores, replay
 from .kernel import BUDGET, DONE, ROOM
 from .kernel_arrays import (
     ALL_MODES,
@@ -41,8 +41,8 @@ from .kernel_arrays import (
     problem_arrays,
     search_memory,
 )
-from .plan import Plan, assign_cores, replay
-from .search import NEVER, TICKS, StateSpace
+from .states import NEVER, TICKS, StateSpace
+from .workshop import Kernel, Workshop, workshop
 
 MOST_BYTES = 1 << 30
 """Memory at which a search stops as if out of time."""

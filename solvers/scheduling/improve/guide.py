@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from time import monotonic
 
-from .indexed import IndexedProblem
+from ..indexed import IndexedProblem
+from ..outcome import Limits, Outcome
+from ..relaxation.program import ModeProgram
 from .local_search import Effort, Start, improve
-from .outcome import Limits, Outcome
-from .relaxation import ModeProgram
 
 NODES = 50
 """Most nodes of the mixed-integer program: more hardly raise its bound."""

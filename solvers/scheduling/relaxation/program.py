@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounds import Bounds, Matrix
-from .indexed import IndexedProblem
-from .mode_rows import FIRST, MAKESPAN, ModeRows, Row
+from ..bounds import Bounds, Matrix
+from ..indexed import IndexedProblem
+from .rows import FIRST, MAKESPAN, ModeRows, Row
 
 Highs: TypeAlias = Any
 """A HiGHS model; loaded only when needed."""

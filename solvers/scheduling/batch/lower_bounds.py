@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch_graph import BatchGraph
+from .graph import BatchGraph
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

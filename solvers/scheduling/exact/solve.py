@@ -6,14 +6,14 @@ from dataclasses import replace
 from math import inf
 from time import monotonic
 
-from .bounds import Matrix, critical_path_s
+from ..bounds import Matrix, critical_path_s
+from ..critical_path import incumbent
+from ..improve.guide import polish, suggest
+from ..indexed import IndexedProblem
+from ..outcome import SAME, Limits, Outcome
+from ..relaxation.weightings import weightings
 from .compact import CompactSearch, packable
-from .critical_path import incumbent
-from .guide import polish, suggest
-from .indexed import IndexedProblem
-from .outcome import SAME, Limits, Outcome
 from .paired import search_paired
-from .weightings import weightings
 
 FEW_STATES, MORE_STATES = 300, 3_000
 """States expanded before a narrow beam is worth its time, and before all else is."""

@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch_graph import BatchGraph
-from .batch_upper import in_phases
+from .graph import BatchGraph
+from .upper_bounds import in_phases
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from .bounds import Bounds
-from .indexed import Core, IndexedProblem
-from .plan import core_choices
+from ..bounds import Bounds
+from ..indexed import Core, IndexedProblem
+from ..plan import core_choices
 
 TICKS = 1 << 46
 """Ticks in the incumbent's makespan: rounding stays below 1e-12 of it, sums stay exact in an int."""

@@ -11,8 +11,8 @@ from itertools import combinations
 from math import inf
 from typing import Any, TypeAlias
 
-from .bounds import Bounds
-from .indexed import IndexedProblem
+from ..bounds import Bounds
+from ..indexed import IndexedProblem
 
 Pyomo: TypeAlias = Any
 """A Pyomo model or expression: Pyomo ships no types."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from time import monotonic
 
-from .bounds import critical_path_s, lower_bounds
-from .critical_path import incumbent, list_schedule
-from .ilp_highs import Answer, solve_model
-from .ilp_model import TOLERANCE, Limit, OrderModel
-from .ilp_plan import crowded, with_cores
-from .indexed import IndexedProblem
-from .outcome import Outcome
-from .plan import Plan
+from ..bounds import critical_path_s, lower_bounds
+from ..critical_path import incumbent, list_schedule
+from ..indexed import IndexedProblem
+from ..outcome import Outcome
+from ..plan import Plan
+from .highs import Answer, solve_model
+from .model import TOLERANCE, Limit, OrderModel
+from .plan import crowded, with_cores
 
 
 def solve_ilp(ix: IndexedProblem, deadline: float) -> Outcome:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounds import Bounds, Matrix, demands, relation
-from .indexed import IndexedProblem
+from ..bounds import Bounds, Matrix, demands, relation
+from ..indexed import IndexedProblem
 
 MAKESPAN, SHARED_END, FIRST = 0, 1, 2
 """Columns of the moments: the makespan, the end of the shared clock, the starts of the operators on it from

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .indexed import IndexedProblem
-from .search import NEVER, TICKS, StateSpace
+from ..indexed import IndexedProblem
+from .states import NEVER, TICKS, StateSpace
 from .symmetry import interchangeable, outermost
 
 Ints = NDArray[np.int64]

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import kernel_list
-from .background import Background, Names
-from .critical_path import list_schedule
-from .indexed import IndexedProblem
-from .kernel_list import BEST, KEPT, TRIAL, Graph, Work
-from .plan import Plan, assign_cores, replay
+from ..critical_path import list_schedule
+from ..indexed import IndexedProblem
+from ..machine_code import Background, Names
+from ..plan import Plan, assign_cores, replay
+from . import kernel
+from .kernel import BEST, KEPT, TRIAL, Graph, Work
 
 SLICE = 50
 """Tries between two looks at the clock."""
@@ -47,7 +47,7 @@ def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
     """
     graph = _graph(ix)
     work = _work(ix, graph, start)
-    kernel_list.judge(graph, work, 0.0)
+    kernel.judge(graph, work, 0.0)
     choice = np.flatnonzero(graph.modes > 1).astype(np.int64)
     for done in range(0, effort.tries, SLICE):
         if work.length[BEST] <= effort.enough_s or monotonic() > effort.deadline:
@@ -63,7 +63,7 @@ def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
 @cache
 def _moves() -> Background:
     """The moves, compiled once per process."""
-    return Background(kernel_list, _sample)
+    return Background(kernel, _sample)
 
 
 def _sample(names: Names) -> None:

@@ -1,0 +1,1 @@
+"""Bounds for many architectures at once."""

@@ -1,0 +1,1 @@
+"""State-space search: plain for few states, compiled for many."""

@@ -1,0 +1,1 @@
+"""The mixed-integer program, solved by HiGHS through Pyomo."""

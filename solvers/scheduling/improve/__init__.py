@@ -1,0 +1,1 @@
+"""Better schedules: modes from the linear program, local search with justification."""

@@ -1,0 +1,93 @@
+"""Functions as machine code: compiled by numba, kept in the user's cache folder, optionally built in a thread.
+
+Plain and compiled functions do the same to the same arrays, so it matters for no answer when one takes over
+from the other, or whether numba is there at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from types import FunctionType, ModuleType
+from typing import Any
+
+_SETTING = Lock()
+"""Held while the setting of numba that says where builds are kept is ours."""
+
+Names = Mapping[str, Any]
+"""The names of a module."""
+
+
+class Background:
+    """The functions of a module, as fast as they are by now."""
+
+    def __init__(self, module: ModuleType, sample: Callable[[Names], object]) -> None:
+        """Start to compile all that `sample` calls, for the types it calls with."""
+        self._plain = vars(module)
+        worker = ThreadPoolExecutor(1, thread_name_prefix=module.__name__)
+        self._build: Future[Names] = worker.submit(_build, module, sample)
+        worker.shutdown(wait=False)
+
+    @property
+    def names(self) -> Names:
+        """Compiled, if that is done and went well (such as where numba is installed)."""
+        done = self._build.done() and self._build.exception() is None
+        return self._build.result() if done else self._plain
+
+
+def _build(module: ModuleType, sample: Callable[[Names], object]) -> Names:
+    names = compiled(module)
+    sample(names)
+    return names
+
+
+def compiled(*parts: ModuleType) -> dict[str, Any]:
+    """The names of some modules, their functions compiled, each at its first call, and calling one another."""
+    import numba
+
+    scope: dict[str, Any] = {name: value for part in parts for name, value in vars(part).items()}
+    own = [f for part in parts for f in vars(part).values() if isinstance(f, FunctionType)]
+    folder = _folder(*(str(part.__file__) for part in parts))
+    for function in dict.fromkeys(own):
+        copy = FunctionType(function.__code__, scope, function.__name__)
+        copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+        scope[function.__name__] = _jit(numba, copy, folder)
+    return scope
+
+
+def _jit(numba: ModuleType, function: FunctionType, folder: Path) -> Callable[..., Any]:
+    """Compiled at its first call; kept in a folder, or nowhere if that cannot be written.
+
+    NUMBA_CACHE_DIR names another folder. Ours carries a digest of the sources, because numba only looks at
+    the file of the function itself.
+    """
+    with suppress(RuntimeError), _SETTING:
+        given = numba.config.CACHE_DIR
+        try:
+            numba.config.CACHE_DIR = given or str(folder)
+            kept: Callable[..., Any] = numba.njit(cache=True, error_model="numpy")(function)
+            return kept
+        finally:
+            numba.config.CACHE_DIR = given
+    unkept: Callable[..., Any] = numba.njit(error_model="numpy")(function)
+    return unkept
+
+
+def _folder(*sources: str) -> Path:
+    """Where builds of these very sources are kept."""
+    digest = sha256(b"".join(Path(source).read_bytes() for source in sources))
+    return _user_cache() / "phaze" / f"kernel-{digest.hexdigest()[:16]}"
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))

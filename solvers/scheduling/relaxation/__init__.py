@@ -1,0 +1,1 @@
+"""The choice of modes as a linear program: bounds, and weightings of work."""
