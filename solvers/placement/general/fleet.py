@@ -11,8 +11,8 @@ from phaze.solvers.placement.general.levels import BoolArray, IntArray, Levels, 
 from phaze.solvers.placement.general.table import DeviceClass
 
 # Counts are kept as devices * DEVICE + stages: a device weighs more than all stages together.
-DEVICE = 1 << 20
-NEVER = 1 << 60
+DEVICE = 1 << 15
+NEVER = 1 << 61
 MOST_STATES = 50_000_000
 State = tuple[int, ...]
 
@@ -53,7 +53,7 @@ class Fleet:
         counted = np.full(fits.shape[1], NEVER)
         # Classes are sorted: of those of the counted type the smallest one that fits is written last.
         for known, fitting in zip(reversed(self.classes), fits[::-1], strict=True):
-            if known.device_type == self.counted_type:
+            if known.device_type == self.counted_type and known.devices <= self.counted_capacity:
                 counted[fitting] = known.devices * DEVICE + 1
         after: IntArray = values + counted[stages].reshape(-1, *(1 for _ in self.shape))
         for known, fitting in zip(self.classes, fits, strict=True):

@@ -11,7 +11,7 @@ from phaze.solvers.placement.general.bound import work_bound
 from phaze.solvers.placement.general.checker import general_plan_time
 from phaze.solvers.placement.general.degree import Degree
 from phaze.solvers.placement.general.figures import stage_figures
-from phaze.solvers.placement.general.levels import find_levels
+from phaze.solvers.placement.general.levels import TooLargeError, find_levels
 from phaze.solvers.placement.general.problem import GeneralProblem, Schedule
 from phaze.solvers.placement.general.result import GeneralResult, GeneralStage
 from phaze.solvers.placement.general.search import Found, Search
@@ -19,6 +19,7 @@ from phaze.solvers.placement.result import PlacementStatus
 
 # The search adds in another order than the checker; more than this is a bug.
 _CHECK_TOLERANCE = 1e-10
+MOST_DEGREES = 4096
 
 
 def place_general(problem: GeneralProblem) -> GeneralResult:
@@ -27,7 +28,7 @@ def place_general(problem: GeneralProblem) -> GeneralResult:
     Equal times are resolved towards fewest devices, then fewest stages, then smallest degree.
 
     Raises:
-        TooLargeError: the graph has too many cuts, or the device types too many devices, for the exact search.
+        TooLargeError: too many cuts of the graph, counts of devices or data-parallel degrees for the exact search.
         PlanError: the independent checker refutes the plan found, which is a bug of the search.
     """
     began = time.perf_counter()
@@ -61,15 +62,20 @@ def place_general(problem: GeneralProblem) -> GeneralResult:
     )
 
 
-def _degrees(problem: GeneralProblem) -> Iterator[Degree]:
-    """Every group of models that one plan may use, at every data-parallel degree worth trying."""
+def _degrees(problem: GeneralProblem) -> Iterator[Iterator[Degree]]:
+    """Every group of models that one plan may use, at the data-parallel degrees worth trying.
+
+    Degrees with as many microbatches come together, in rising order, and with them in order of their bounds: a
+    larger one has fewer devices per pipeline and a longer reduction.
+    """
     levels = find_levels(problem)
     figures = [stage_figures(problem, model, levels) for model in problem.models]
     for group in _groups(problem):
         bound = work_bound(problem, [problem.models[i] for i in group])
         most = max(problem.device_types[problem.models[i].device_type].count for i in group)
-        for data_parallel in _data_parallel_degrees(problem, most):
-            yield Degree(problem, levels, {i: figures[i] for i in group}, bound, data_parallel)
+        chosen = {i: figures[i] for i in group}
+        for degrees in _data_parallel_degrees(problem, most):
+            yield (Degree(problem, levels, chosen, bound, d) for d in degrees)
 
 
 def _groups(problem: GeneralProblem) -> list[list[int]]:
@@ -83,17 +89,26 @@ def _groups(problem: GeneralProblem) -> list[list[int]]:
     return [[i for i in numbers if widths[i] == width] for width in sorted(set(widths))]
 
 
-def _data_parallel_degrees(problem: GeneralProblem, devices: int) -> list[int]:
-    """Degrees up to the number of devices; the smallest one of each number of microbatches, unless ZeRO shards.
+def _data_parallel_degrees(problem: GeneralProblem, devices: int) -> list[range]:
+    """Degrees up to the number of devices by number of microbatches; unless ZeRO shards only the smallest is of use.
 
-    A larger degree with as many microbatches has fewer devices per pipeline and a longer reduction; only
-    sharding gains from it.
+    Raises:
+        TooLargeError: there are more than MOST_DEGREES.
     """
     total = problem.microbatches_per_batch
-    degrees = range(1, min(devices, total) + 1)
-    if problem.zero != (0,):
-        return list(degrees)
-    return [d for d in degrees if d == 1 or -(-total // d) < -(-total // (d - 1))]
+    most, first = min(devices, total), 1
+    ranges: list[range] = []
+    while first <= most and sum(map(len, ranges)) <= MOST_DEGREES:
+        microbatches = -(-total // first)
+        following = most + 1 if microbatches == 1 else min(most + 1, -(-total // (microbatches - 1)))
+        ranges.append(range(first, first + 1 if problem.zero == (0,) else following))
+        first = following
+    if sum(map(len, ranges)) > MOST_DEGREES:
+        raise TooLargeError(
+            f"$.microbatches_per_batch: too many data-parallel degrees: the exact search takes {MOST_DEGREES}, "
+            "this instance has more; give fewer microbatches or devices, or the ZeRO stage 0 alone"
+        )
+    return ranges
 
 
 def _stages(problem: GeneralProblem, found: Found) -> Iterator[GeneralStage]:

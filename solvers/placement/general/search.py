@@ -82,15 +82,13 @@ def _replaced(corner: FloatArray, kind: int, value: float) -> FloatArray:
 class Search:
     """Best-first search over degrees and boxes; `best` is the plan so far."""
 
-    def __init__(self, degrees: Iterable[Degree]) -> None:
-        """Queue the degrees by their bounds."""
+    def __init__(self, degrees: Iterable[Iterator[Degree]]) -> None:
+        """Queue the first of each row of degrees; a row is in order of the bounds."""
         self.best: Found | None = None
         self._order = count()
-        self._queue: list[tuple[float, int, Degree | _Box]] = []
-        for degree in degrees:
-            bounds = [degree.line(s).seconds(degree.least_work(s)) for s in degree.depths]
-            if bounds:
-                self._push(min(bounds), degree)
+        self._queue: list[tuple[float, int, _Box | tuple[Degree, Iterator[Degree]]]] = []
+        for row in degrees:
+            self._push_next(row)
 
     def run(self) -> Found | None:
         """The plan of least time, then fewest devices, then fewest stages, then smallest degree."""
@@ -98,10 +96,12 @@ class Search:
             bound_s, _, item = heapq.heappop(self._queue)
             if bound_s > self._cutoff_s:
                 break
-            if isinstance(item, Degree):
-                self._open(item)
-            else:
+            if isinstance(item, _Box):
                 self._explore(item)
+            else:
+                degree, following = item
+                self._open(degree)
+                self._push_next(following)
         return self.best
 
     @property
@@ -109,8 +109,16 @@ class Search:
         """A slower plan is worse than the best one, a faster one better or as good."""
         return np.inf if self.best is None else self.best.time_s * (1 + TIE)
 
-    def _push(self, bound_s: float, item: Degree | _Box) -> None:
-        heapq.heappush(self._queue, (bound_s, next(self._order), item))
+    def _push(self, box: _Box) -> None:
+        heapq.heappush(self._queue, (box.line.seconds(box.lower), next(self._order), box))
+
+    def _push_next(self, row: Iterator[Degree]) -> None:
+        """Queue the next degree of a row, the rest behind it."""
+        for degree in row:
+            bounds = [degree.line(depth).seconds(degree.least_work(depth)) for depth in degree.depths]
+            if bounds:
+                heapq.heappush(self._queue, (min(bounds), next(self._order), (degree, row)))
+                return
 
     def _open(self, degree: Degree) -> None:
         """Queue a box for every depth that a pipeline can have within the best time."""
@@ -122,7 +130,7 @@ class Search:
             pipelines = degree.pipelines(boxes[-1].line, upper)
             boxes = [box for box in boxes if pipelines.fewest(box.depth) is not None]
         for box in boxes:
-            self._push(box.line.seconds(box.lower), box)
+            self._push(box)
 
     def _box(self, degree: Degree, depth: int) -> _Box:
         line = degree.line(depth)
@@ -149,7 +157,7 @@ class Search:
         no_better = self.best is not None and box.line.seconds(box.lower) >= self.best.time_s * (1 - TIE)
         if not no_better or box.line.seconds(box.upper) > self._cutoff_s:
             for half in box.halves():
-                self._push(half.line.seconds(half.lower), half)
+                self._push(half)
 
     def _consider(self, box: _Box, plan: tuple[PlacedStage, ...]) -> None:
         options = box.degree.options(plan, box.line, box.upper)

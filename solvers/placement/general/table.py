@@ -76,24 +76,22 @@ def stage_table(problem: GeneralProblem, figures: dict[int, Figures], data_paral
         for recompute in _recompute_choices(problem)
         for model in figures
     )
-    devices = {model: _devices(problem, problem.models[model], figures[model]) for model in figures}
-    classes = sorted(
-        {DeviceClass(problem.models[m].device_type, int(a)) for m in figures for a in np.unique(devices[m])}
-    )
-    number = {known: i for i, known in enumerate(classes)}
-    columns = [
-        np.array(
-            [number.get(DeviceClass(problem.models[o.model].device_type, a), 0) for a in range(widest + 1)]
-        )
-        for o in options
-        for widest in [problem.models[o.model].tensor_parallel]
-    ]
+    devices = {m: _devices(problem, problem.models[m], figures[m]) for m in figures}
+    classes = {
+        m: [DeviceClass(problem.models[m].device_type, int(a)) for a in np.unique(devices[m])]
+        for m in figures
+    }
+    known = sorted({device_class for m in figures for device_class in classes[m]})
+    taken = {
+        m: np.array([known.index(c) for c in classes[m]])[np.searchsorted(np.unique(devices[m]), devices[m])]
+        for m in figures
+    }
     return StageTable(
         options=options,
-        classes=tuple(classes),
+        classes=tuple(known),
         work=np.stack([_work(problem, figures[o.model], o, data_parallel) for o in options], axis=1),
         most_held=np.stack([_most_held(problem, figures[o.model], o, data_parallel) for o in options]),
-        device_class=np.stack([c[devices[o.model]] for c, o in zip(columns, options, strict=True)]),
+        device_class=np.stack([taken[o.model] for o in options]),
     )
 
 
