@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import islice, permutations, product
 
 from phaze.solvers.placement import PlanError
 from phaze.solvers.placement.general import GeneralStage, general_plan_time
@@ -79,7 +79,10 @@ def random_problem(rng, *, layers=(1, 4), shape="chain", widths=(1,), types=1, *
 
 
 def partitions(problem):
-    """All ways to cut the layers into stages none of which feeds an earlier one, in a topological order."""
+    """All ways to cut the layers into stages none of which feeds an earlier one, in a topological order.
+
+    In every such order if the stages are interleaved: their places matter.
+    """
     count = len(problem.layer_ids)
 
     def blocks(v):
@@ -94,10 +97,8 @@ def partitions(problem):
     for cut in blocks(0):
         home = {v: i for i, block in enumerate(cut) for v in block}
         waits = {i: {home[u] for u, v in problem.edges if home[v] == i != home[u]} for i in range(len(cut))}
-        order = []
-        while free := [i for i in waits if i not in order and waits[i] <= set(order)]:
-            order += free
-        if len(order) == len(cut):
+        orders = (o for o in permutations(waits) if all(waits[i] <= set(o[:k]) for k, i in enumerate(o)))
+        for order in orders if problem.schedule is Schedule.INTERLEAVED else islice(orders, 1):
             yield [tuple(problem.layer_ids[v] for v in cut[i]) for i in order]
 
 

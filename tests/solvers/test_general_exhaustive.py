@@ -23,7 +23,7 @@ CASES = {
     "zb-h1": {"schedule": Schedule.ZB_H1},
     "zb-h2": {"schedule": Schedule.ZB_H2, "shape": "any"},
     "recompute": {"recompute": BOTH},
-    "recompute always": {"recompute": (Recompute.FULL,), "shape": "skips"},
+    "recompute always": {"recompute": (Recompute.FULL,), "shape": "any", "layers": (3, 4)},
     "recompute with gpipe": {"recompute": BOTH, "schedule": Schedule.GPIPE, "shape": "any"},
     "widths": {"widths": (1, 2)},
     "one width": {"widths": (1, 2, 3), "uniform_width": True},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +82,18 @@ class Degree:
         """All pipelines of up to the line's depth whose stages keep the limits."""
         fitting = np.where(self.table.within(limits), self.deepest(line), 0)
         return Pipelines(self.fleet, self.table.by_class(fitting), len(line.held))
+
+    def tightened(self, plan: Sequence[PlacedStage]) -> tuple[PlacedStage, ...]:
+        """The plan with the depth of each stage: the program may have put one deeper, which costs more."""
+        if self.interleaved:
+            return tuple(plan)
+        inside = np.concatenate([self.levels.member(slice(p.stage, p.stage + 1)) for p in plan])
+        home = inside.argmax(axis=0)
+        depths = [1] * len(plan)
+        for u, v in sorted(self.problem.edges, key=lambda edge: -home[edge[0]]):
+            if home[u] != home[v]:
+                depths[home[u]] = max(depths[home[u]], depths[home[v]] + 1)
+        return tuple(replace(placed, depth=depth) for placed, depth in zip(plan, depths, strict=True))
 
     def options(self, plan: Sequence[PlacedStage], line: Pipeline, limits: FloatArray) -> list[int]:
         """For each stage of a plan, the fastest of the table's options that keep the limits."""

@@ -153,16 +153,17 @@ class Search:
         pipelines = box.degree.pipelines(box.line, box.upper)
         if pipelines.fewest(box.depth) is None:
             return
-        self._consider(box, tuple(pipelines.plan(box.depth)))
+        self._consider(box, box.degree.tightened(pipelines.plan(box.depth)))
         no_better = self.best is not None and box.line.seconds(box.lower) >= self.best.time_s * (1 - TIE)
         if not no_better or box.line.seconds(box.upper) > self._cutoff_s:
             for half in box.halves():
                 self._push(half)
 
     def _consider(self, box: _Box, plan: tuple[PlacedStage, ...]) -> None:
-        options = box.degree.options(plan, box.line, box.upper)
+        line = box.degree.line(max(placed.depth for placed in plan))
+        options = box.degree.options(plan, line, box.upper)
         work = box.degree.table.work[:, options, [placed.stage for placed in plan]]
-        time_s = box.line.seconds(work.max(axis=1))
+        time_s = line.seconds(work.max(axis=1))
         classes = box.degree.table.classes
         devices = sum(classes[placed.device_class].devices for placed in plan)
         total = box.degree.data_parallel * devices // box.degree.problem.virtual_stages
