@@ -18,8 +18,8 @@ from phaze.solvers.placement.general import (
     read_general_problem,
     with_phaze_conventions,
 )
-from phaze.solvers.placement.general.levels import find_levels
 from phaze.solvers.placement.general.problem import DeviceType, Recompute
+from phaze.solvers.placement.general.upsets import find_levels
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = sorted((ROOT / "tests" / "data" / "placement").glob("*.json"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from phaze.solvers.placement.general.fleet import DEVICE, NEVER, Fleet, Moves, State
-from phaze.solvers.placement.general.levels import IntArray
+from phaze.solvers.placement.general.levels import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,15 @@ class PlacedStage:
     device_class: int
 
 
+class _Ways:
+    """The moves whose stage fits somewhere, (M,): `different` levels that they make begin at `first`."""
+
+    def __init__(self, moves: Moves, usable: BoolArray) -> None:
+        rows = np.flatnonzero(usable[moves.stage])
+        self.level, self.source, self.stage = moves.level[rows], moves.source[rows], moves.stage[rows]
+        self.different, self.first = _groups(self.level)
+
+
 class Pipelines:
     """All pipelines of up to a depth whose stages fit as deep as `deepest` (classes, G) says."""
 
@@ -29,12 +38,14 @@ class Pipelines:
         """Run the program."""
         self._fleet, self._deepest = fleet, deepest
         usable = deepest.max(axis=0) > 0
-        alone, *splits = (m.select(np.flatnonzero(usable[m.stage])) for m in (fleet.alone, *fleet.splits))
-        self._alone: Moves = alone
-        self._splits: list[Moves] = [moves for moves in splits if len(moves.level)]
-        reached = np.unique(np.concatenate([moves.level for moves in (alone, *splits)]))
-        order = np.argsort(fleet.levels.after[reached], kind="stable")
-        self._reached = reached[order]
+        self._alone = _Ways(fleet.alone, usable)
+        self._splits = [_Ways(moves, usable) for moves in fleet.splits]
+        # The levels that can be made, by the upset they lead to.
+        made = np.zeros(len(fleet.levels.after), dtype=np.bool_)
+        for ways in (self._alone, *self._splits):
+            made[ways.level] = True
+        self._made = fleet.by_end[made[fleet.by_end]]
+        self._ends, self._first_made = _groups(fleet.levels.after[self._made])
         start = np.full((fleet.levels.upsets, *fleet.shape), NEVER)
         start[(0,) * start.ndim] = 0
         # Fewest devices and stages of each upset in a pipeline of depth s, (upsets, *shape) at [s].
@@ -66,21 +77,22 @@ class Pipelines:
     def _next(self, s: int) -> IntArray:
         """Values of all upsets at depth s from those at depth s - 1."""
         values = np.full_like(self._values[-1], NEVER)
-        if len(self._reached):
-            upsets, starts = _groups(self._fleet.levels.after[self._reached])
-            values[upsets] = np.minimum.reduceat(self._levels(s)[self._reached], starts, axis=0)
+        if len(self._made):
+            made = self._levels(s)[self._made]
+            values[self._ends] = np.minimum.reduceat(made, self._first_made, axis=0)
         return values
 
     def _levels(self, s: int) -> IntArray:
         """Values of all levels at depth s, (P, *shape)."""
         fits = self._deepest >= s
         values = np.full((len(self._fleet.levels.before), *self._fleet.shape), NEVER)
-        before = self._values[s - 1]
-        values[self._alone.level] = self._fleet.put(before[self._alone.source], self._alone.stage, fits)
-        for moves in self._splits:
-            found = self._fleet.put(values[moves.source], moves.stage, fits)
-            level, starts = _groups(moves.level)
-            values[level] = np.minimum(values[level], np.minimum.reduceat(found, starts, axis=0))
+        alone = self._alone
+        values[alone.level] = self._fleet.put(self._values[s - 1][alone.source], alone.stage, fits)
+        for ways in self._splits:
+            if len(ways.level):
+                found = self._fleet.put(values[ways.source], ways.stage, fits)
+                best = np.minimum.reduceat(found, ways.first, axis=0)
+                values[ways.different] = np.minimum(values[ways.different], best)
         return values
 
     def _stages(self, level: int, s: int, values: IntArray, state: State) -> tuple[list[PlacedStage], State]:

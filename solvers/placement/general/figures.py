@@ -64,55 +64,51 @@ class _Calculator:
         """Figures of a block of stages."""
         entering = member[:, self._target] & ~member[:, self._source]
         leaving = member[:, self._source] & ~member[:, self._target]
+        inside = member.astype(np.float64)
         parameters = np.array(self._model.parameter_bytes)
-        crossing_s = (entering @ self._transfer) + (leaving @ self._transfer)
-        forwards = _Pass(member, self._forward, crossing_s, self._arrivals(member, entering, self._target))
-        backwards = _Pass(
-            member[:, ::-1],
-            self._backward[::-1],
-            crossing_s,
-            self._arrivals(member, leaving, self._source)[:, ::-1],
+        idle, forward_work_s, backward_work_s = (
+            np.zeros(len(member)),
+            inside @ self._forward,
+            inside @ self._backward,
         )
-        idle, recomputed = np.zeros(len(member)), member @ self._forward
+        if self._transfers is Transfers.OVERLAPPED:
+            forwards, backwards = range(member.shape[1]), range(member.shape[1])[::-1]
+            arrival_s = self._arrivals(entering, self._target)
+            forward_s = _overlapped(member, self._forward, arrival_s, idle, forwards)
+            arrival_s = self._arrivals(leaving, self._source)
+            backward_s = _overlapped(member, self._backward, arrival_s, idle, backwards)
+            again_s = _overlapped(member, self._backward, arrival_s, forward_work_s, backwards)
+        else:
+            exposed = self._transfers is Transfers.EXPOSED
+            crossing_s = (entering | leaving) @ self._transfer if exposed else idle
+            forward_s, backward_s = forward_work_s + crossing_s, backward_work_s + crossing_s
+            again_s = forward_work_s + backward_s
         return Figures(
-            forward_s=forwards.end_s(idle, self._transfers),
-            backward_s=backwards.end_s(idle, self._transfers),
-            again_s=backwards.end_s(recomputed, self._transfers),
-            late_s=member @ self._late,
-            parameter_bytes=member @ parameters,
+            forward_s=forward_s,
+            backward_s=backward_s,
+            again_s=again_s,
+            late_s=inside @ self._late,
+            parameter_bytes=inside @ parameters,
             largest_bytes=np.where(member, parameters, 0.0).max(axis=1),
-            activation_bytes=member @ np.array(self._model.activation_bytes),
+            activation_bytes=inside @ np.array(self._model.activation_bytes),
             entering_bytes=entering @ self._bytes,
             wide=member @ np.array(self._model.is_tensor_parallel),
             fed=np.asarray(entering.any(axis=1)),
         )
 
-    def _arrivals(self, member: BoolArray, crossing: BoolArray, receiver: IntArray) -> FloatArray:
-        """When the inputs of each layer from other stages are there, (B, L), from the start of the pass."""
-        arrival = np.zeros(member.shape)
-        if self._transfers is Transfers.OVERLAPPED:
-            for edge, (layer, seconds) in enumerate(zip(receiver, self._transfer, strict=True)):
-                np.maximum(arrival[:, layer], crossing[:, edge] * seconds, out=arrival[:, layer])
+    def _arrivals(self, crossing: BoolArray, receiver: IntArray) -> FloatArray:
+        """When the inputs of each layer from other stages are there, (L, B), from the start of the pass."""
+        arrival = np.zeros((len(self._forward), len(crossing)))
+        for arrives, layer, seconds in zip(crossing.T, receiver, self._transfer, strict=True):
+            np.maximum(arrival[layer], arrives * seconds, out=arrival[layer])
         return arrival
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """One pass through stages: layers in running order (B, L), their latencies (L,), transfers (B,), arrivals."""
-
-    member: BoolArray
-    latency_s: FloatArray
-    crossing_s: FloatArray
-    arrival_s: FloatArray
-
-    def end_s(self, start_s: FloatArray, transfers: Transfers) -> FloatArray:
-        """When the last layer ends (B,), if none starts before `start_s`."""
-        if transfers is not Transfers.OVERLAPPED:
-            extra = self.crossing_s if transfers is Transfers.EXPOSED else 0.0
-            end: FloatArray = start_s + self.member @ self.latency_s + extra
-            return end
-        now = start_s.copy()
-        for v, latency in enumerate(self.latency_s):
-            runs = self.member[:, v]
-            now[runs] = np.maximum(now[runs], self.arrival_s[runs, v]) + latency
-        return now
+def _overlapped(
+    member: BoolArray, latency_s: FloatArray, arrival_s: FloatArray, start_s: FloatArray, order: range
+) -> FloatArray:
+    """When the last layer of each stage ends (B,): layers run in order, none before its inputs arrive."""
+    now = start_s
+    for v in order:
+        now = np.where(member[:, v], np.maximum(now, arrival_s[v]) + latency_s[v], now)
+    return now

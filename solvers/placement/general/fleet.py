@@ -25,21 +25,19 @@ class Moves:
     source: IntArray
     stage: IntArray
 
-    def select(self, rows: IntArray) -> Moves:
-        """Some of the moves."""
-        return Moves(self.level[rows], self.source[rows], self.stage[rows])
-
 
 @dataclass(frozen=True)
 class Fleet:
     """The graph's moves and the classes of devices, with how many devices of each type a pipeline may take.
 
-    `alone`: levels of one stage, whose sources are upsets; `splits`: levels of several, whose sources are levels.
-    `counted_type`: the most frequent device type, whose devices are counted by the value of a state; devices of
-    every other type are an `axis` of the state, of size `shape`.
+    `by_end`: levels in the order of the upsets they lead to. `alone`: levels of one stage, whose sources are
+    upsets; `splits`: levels of several, whose sources are levels. `counted_type`: the most frequent device type,
+    whose devices the value of a state counts, up to `counted_capacity`; the devices of every other type are an
+    `axis` of the state, of size `shape`.
     """
 
     levels: Levels
+    by_end: IntArray
     classes: tuple[DeviceClass, ...]
     alone: Moves
     splits: tuple[Moves, ...]
@@ -102,6 +100,7 @@ def fleet(
         )
     return Fleet(
         levels=levels,
+        by_end=np.argsort(levels.after, kind="stable"),
         classes=classes,
         alone=Moves(np.arange(len(levels.before)), levels.before, levels.alone),
         splits=() if one_per_level else tuple(Moves(s.level, s.rest, s.stage) for s in levels.splits),

@@ -11,10 +11,11 @@ from phaze.solvers.placement.general.bound import work_bound
 from phaze.solvers.placement.general.checker import general_plan_time
 from phaze.solvers.placement.general.degree import Degree
 from phaze.solvers.placement.general.figures import stage_figures
-from phaze.solvers.placement.general.levels import TooLargeError, find_levels
+from phaze.solvers.placement.general.levels import TooLargeError
 from phaze.solvers.placement.general.problem import GeneralProblem, Schedule
 from phaze.solvers.placement.general.result import GeneralResult, GeneralStage
 from phaze.solvers.placement.general.search import Found, Search
+from phaze.solvers.placement.general.upsets import find_levels
 from phaze.solvers.placement.result import PlacementStatus
 
 # The search adds in another order than the checker; more than this is a bug.
