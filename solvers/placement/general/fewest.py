@@ -23,11 +23,15 @@ class PlacedStage:
 
 
 class _Ways:
-    """The moves whose stage fits somewhere, (M,): `different` levels that they make begin at `first`."""
+    """The moves whose stage fits somewhere, (M,); `stage` counts those alone.
+
+    `different` levels are made by the moves that begin at `first`.
+    """
 
     def __init__(self, moves: Moves, usable: BoolArray) -> None:
         rows = np.flatnonzero(usable[moves.stage])
-        self.level, self.source, self.stage = moves.level[rows], moves.source[rows], moves.stage[rows]
+        self.level, self.source = moves.level[rows], moves.source[rows]
+        self.stage: IntArray = (np.cumsum(usable) - 1)[moves.stage[rows]]
         self.different, self.first = _groups(self.level)
 
 
@@ -36,8 +40,9 @@ class Pipelines:
 
     def __init__(self, fleet: Fleet, deepest: IntArray, depth: int) -> None:
         """Run the program."""
-        self._fleet, self._deepest = fleet, deepest
+        self._fleet = fleet
         usable = deepest.max(axis=0) > 0
+        self._usable, self._deepest = np.flatnonzero(usable), deepest[:, usable]
         self._alone = _Ways(fleet.alone, usable)
         self._splits = [_Ways(moves, usable) for moves in fleet.splits]
         # The levels that can be made, by the upset they lead to.
@@ -117,7 +122,8 @@ class Pipelines:
                 for number in np.flatnonzero(self._deepest[:, stage] >= s):
                     earlier, before = self._fleet.before(value, state, self._fleet.classes[number])
                     if min(before, default=0) >= 0 and sources[(source, *before)] == earlier:
-                        return None if alone else source, PlacedStage(stage, s, int(number)), before
+                        placed = PlacedStage(int(self._usable[stage]), s, int(number))
+                        return None if alone else source, placed, before
         raise AssertionError("every state has one that it came from")
 
 

@@ -10,7 +10,9 @@ from phaze.solvers.placement.general.levels import BoolArray, IntArray, Levels
 from phaze.solvers.placement.general.problem import GeneralProblem, Model, Transfers
 
 FloatArray = NDArray[np.float64]
-_BLOCK = 8192
+Passes = tuple[FloatArray, FloatArray, FloatArray]
+# Entries of a block of stages and layers: what fits in a processor's cache.
+_BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,10 @@ class Figures:
 def stage_figures(problem: GeneralProblem, model: Model, levels: Levels) -> Figures:
     """Figures of all stages on one model."""
     calculator = _Calculator(problem, model)
+    rows = max(1, _BLOCK // levels.layers)
     blocks = [
-        calculator.figures(levels.member(slice(start, start + _BLOCK)))
-        for start in range(0, levels.stages, _BLOCK)
+        calculator.figures(levels.member(slice(start, start + rows)))
+        for start in range(0, levels.stages, rows)
     ]
     return Figures(*(np.concatenate([getattr(b, f.name) for b in blocks]) for f in fields(Figures)))
 
@@ -66,34 +69,38 @@ class _Calculator:
         leaving = member[:, self._source] & ~member[:, self._target]
         inside = member.astype(np.float64)
         parameters = np.array(self._model.parameter_bytes)
-        idle, forward_work_s, backward_work_s = (
-            np.zeros(len(member)),
-            inside @ self._forward,
-            inside @ self._backward,
-        )
-        if self._transfers is Transfers.OVERLAPPED:
-            forwards, backwards = range(member.shape[1]), range(member.shape[1])[::-1]
-            arrival_s = self._arrivals(entering, self._target)
-            forward_s = _overlapped(member, self._forward, arrival_s, idle, forwards)
-            arrival_s = self._arrivals(leaving, self._source)
-            backward_s = _overlapped(member, self._backward, arrival_s, idle, backwards)
-            again_s = _overlapped(member, self._backward, arrival_s, forward_work_s, backwards)
-        else:
-            exposed = self._transfers is Transfers.EXPOSED
-            crossing_s = (entering | leaving) @ self._transfer if exposed else idle
-            forward_s, backward_s = forward_work_s + crossing_s, backward_work_s + crossing_s
-            again_s = forward_work_s + backward_s
+        passes = self._overlapped if self._transfers is Transfers.OVERLAPPED else self._one_after_another
+        forward_s, backward_s, again_s = passes(member, entering, leaving)
         return Figures(
             forward_s=forward_s,
             backward_s=backward_s,
             again_s=again_s,
             late_s=inside @ self._late,
             parameter_bytes=inside @ parameters,
-            largest_bytes=np.where(member, parameters, 0.0).max(axis=1),
+            largest_bytes=(inside * parameters).max(axis=1),
             activation_bytes=inside @ np.array(self._model.activation_bytes),
-            entering_bytes=entering @ self._bytes,
+            entering_bytes=entering.astype(np.float64) @ self._bytes,
             wide=member @ np.array(self._model.is_tensor_parallel),
             fed=np.asarray(entering.any(axis=1)),
+        )
+
+    def _one_after_another(self, member: BoolArray, entering: BoolArray, leaving: BoolArray) -> Passes:
+        """Forward, backward and recomputed backward passes (B,) when transfers take time of both ends, or none."""
+        forward_s, backward_s = (member.astype(np.float64) @ work for work in (self._forward, self._backward))
+        crossing_s = np.zeros_like(forward_s)
+        if self._transfers is Transfers.EXPOSED:
+            crossing_s = (entering | leaving).astype(np.float64) @ self._transfer
+        return forward_s + crossing_s, backward_s + crossing_s, forward_s + backward_s + crossing_s
+
+    def _overlapped(self, member: BoolArray, entering: BoolArray, leaving: BoolArray) -> Passes:
+        """The same when the receiver alone waits for transfers, behind its earlier work."""
+        order, idle = range(member.shape[1]), np.zeros(len(member))
+        inputs_s, gradients_s = self._arrivals(entering, self._target), self._arrivals(leaving, self._source)
+        recomputed_s = member.astype(np.float64) @ self._forward
+        return (
+            _waiting(member, self._forward, inputs_s, idle, order),
+            _waiting(member, self._backward, gradients_s, idle, order[::-1]),
+            _waiting(member, self._backward, gradients_s, recomputed_s, order[::-1]),
         )
 
     def _arrivals(self, crossing: BoolArray, receiver: IntArray) -> FloatArray:
@@ -104,7 +111,7 @@ class _Calculator:
         return arrival
 
 
-def _overlapped(
+def _waiting(
     member: BoolArray, latency_s: FloatArray, arrival_s: FloatArray, start_s: FloatArray, order: range
 ) -> FloatArray:
     """When the last layer of each stage ends (B,): layers run in order, none before its inputs arrive."""
