@@ -127,8 +127,8 @@ def test_levels_of_known_graphs():
         (wide(13), "too many ways to cut the graph: the exact search takes 1000000 levels"),
         (
             replace(
-                random_problem(random.Random(0), layers=(60, 60), types=2),
-                device_types=(DeviceType("a", 10**5, 1e9), DeviceType("b", 10**5, 1e9)),
+                random_problem(random.Random(0), layers=(60, 60), types=4),
+                device_types=tuple(DeviceType(name, 10**5, 1e9) for name in "abcd"),
                 microbatches_per_batch=1,
             ),
             "too many states",

@@ -39,10 +39,14 @@ class Degree:
 
     @cached_property
     def capacity(self) -> dict[int, int]:
-        """Devices of each type that the stages of one pipeline may take, counted once for every stage."""
-        types = {self.problem.models[model].device_type for model in self.figures}
-        shared = self.problem.virtual_stages
-        return {kind: self.problem.device_types[kind].count * shared // self.data_parallel for kind in types}
+        """Devices of each type that the stages of one pipeline can take, counted once for every stage."""
+        models = [self.problem.models[number] for number in self.figures]
+        shared, capacity = self.problem.virtual_stages, {}
+        for kind in {model.device_type for model in models}:
+            widest = max(model.tensor_parallel for model in models if model.device_type == kind)
+            count = self.problem.device_types[kind].count * shared // self.data_parallel
+            capacity[kind] = min(count, self.levels.layers * widest)
+        return capacity
 
     @cached_property
     def depths(self) -> range:
@@ -66,16 +70,16 @@ class Degree:
         return pipeline(self.problem, self.microbatches, depth)
 
     @property
-    def alike(self) -> bool:
+    def held_by_depth(self) -> bool:
         """A stage holds as many microbatches in a pipeline of any depth."""
         return self.problem.schedule in {Schedule.GPIPE, Schedule.ONE_F_ONE_B}
 
     def deepest(self, line: Pipeline) -> IntArray:
         """Largest depth, at least up to the line's, at which each option of each stage fits, (O, G)."""
-        return self._alike_deepest if self.alike else self.table.deepest(line)
+        return self._common_deepest if self.held_by_depth else self.table.deepest(line)
 
     @cached_property
-    def _alike_deepest(self) -> IntArray:
+    def _common_deepest(self) -> IntArray:
         return self.table.deepest(self.line(self.depths[-1]))
 
     def pipelines(self, line: Pipeline, limits: FloatArray) -> Pipelines:

@@ -19,7 +19,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class TooLargeError(InstanceError):
-    """The graph has more levels than the exact search takes; the message says how many and what helps."""
+    """The instance is larger than the exact search takes; the message says where, the limit and what helps."""
 
 
 @dataclass(frozen=True)

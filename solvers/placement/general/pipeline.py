@@ -1,7 +1,8 @@
 """Pipeline schedules: how many microbatches a stage holds, and the time of a batch as a maximum of linear forms.
 
-A stage of depth s (from the end) in a pipeline of depth S, with n microbatches. In every schedule each slot of
-work is as long as the longest of its kind in any stage, so the time is safe for uneven stages, too.
+A stage of depth s (from the end) in a pipeline of depth S, with n microbatches. A slot of work is as long as the
+longest of its kind in any stage (1F1B: of a forward and a backward pass together), so the time holds for uneven
+stages, too.
 """
 
 from __future__ import annotations

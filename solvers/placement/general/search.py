@@ -9,6 +9,7 @@ Works take finitely many values, so that halving ends: the answer is exact.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -107,7 +108,11 @@ class Search:
     @property
     def _cutoff_s(self) -> float:
         """A slower plan is worse than the best one, a faster one better or as good."""
-        return np.inf if self.best is None else self.best.time_s * (1 + TIE)
+        return self._best_s * (1 + TIE)
+
+    @property
+    def _best_s(self) -> float:
+        return math.inf if self.best is None else self.best.time_s
 
     def _push(self, box: _Box) -> None:
         heapq.heappush(self._queue, (box.line.seconds(box.lower), next(self._order), box))
@@ -124,7 +129,7 @@ class Search:
         """Queue a box for every depth that a pipeline can have within the best time."""
         boxes = [self._box(degree, depth) for depth in degree.depths]
         boxes = [box for box in boxes if not box.empty]
-        if boxes and degree.alike:
+        if boxes and degree.held_by_depth:
             # One run for all depths: their stages hold the same numbers of microbatches.
             upper = np.max([box.upper for box in boxes], axis=0)
             pipelines = degree.pipelines(boxes[-1].line, upper)
@@ -141,9 +146,7 @@ class Search:
     def _clipped(self, box: _Box) -> _Box:
         """The box without plans that are slower than the best one."""
         room_s = self._cutoff_s - box.line.seconds(box.lower)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            upper = box.lower + room_s / box.line.least_weight
-        return replace(box, upper=np.minimum(box.upper, upper))
+        return replace(box, upper=np.minimum(box.upper, box.lower + room_s / box.line.least_weight))
 
     def _explore(self, box: _Box) -> None:
         """Find a plan in a box, and halve the box unless it is empty or all its plans are as good as the best."""
@@ -154,8 +157,8 @@ class Search:
         if pipelines.fewest(box.depth) is None:
             return
         self._consider(box, box.degree.tightened(pipelines.plan(box.depth)))
-        no_better = self.best is not None and box.line.seconds(box.lower) >= self.best.time_s * (1 - TIE)
-        if not no_better or box.line.seconds(box.upper) > self._cutoff_s:
+        fastest_s, slowest_s = box.line.seconds(box.lower), box.line.seconds(box.upper)
+        if fastest_s < self._best_s * (1 - TIE) or slowest_s > self._cutoff_s:
             for half in box.halves():
                 self._push(half)
 
@@ -170,7 +173,7 @@ class Search:
         found = Found(time_s, total, len(plan), box.degree, plan, tuple(options))
         if (
             self.best is None
-            or time_s < self.best.time_s * (1 - TIE)
+            or time_s < self._best_s * (1 - TIE)
             or (time_s <= self._cutoff_s and found.preference < self.best.preference)
         ):
             self.best = found
