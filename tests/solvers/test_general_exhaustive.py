@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 from general_cases import PLAIN, agrees, exhaustive, random_problem
 from phaze.solvers.placement.general import place_general
-from phaze.solvers.placement.general.problem import Recompute, Reduced, Schedule, Transfers
+from phaze.solvers.placement.general.problem import PHAZE, Recompute, Reduced, Schedule, Transfers
 
-PROBLEMS = 25
 BOTH = tuple(Recompute)
 CASES = {
     "gpipe": {"schedule": Schedule.GPIPE},
@@ -40,24 +39,39 @@ CASES = {
     "first": {"conventions": replace(PLAIN, reduced=Reduced.FIRST), "shape": "any"},
     "uncapped": {"conventions": replace(PLAIN, in_flight_capped=False, reduction_factor=4.0)},
     "graphs": {"shape": "any", "layers": (4, 6)},
-    "all": {
-        "shape": "any",
-        "layers": (1, 3),
-        "widths": (1, 2),
-        "types": 2,
-        "zero": (0, 3),
-        "recompute": BOTH,
-    },
 }
+EVERYTHING = {"shape": "any", "layers": (1, 3), "widths": (1, 2), "types": 2, "zero": (0, 3)}
+TOGETHER = {
+    "1f1b": {"recompute": BOTH, "conventions": PHAZE},
+    "gpipe": {"recompute": BOTH, "schedule": Schedule.GPIPE},
+    "interleaved": {
+        "recompute": BOTH,
+        "schedule": Schedule.INTERLEAVED,
+        "virtual_stages": 2,
+        "layers": (2, 3),
+        "conventions": replace(PLAIN, transfers=Transfers.OVERLAPPED),
+    },
+    "zb-h1": {"schedule": Schedule.ZB_H1},
+    "zb-h2": {"schedule": Schedule.ZB_H2, "conventions": replace(PLAIN, transfers=Transfers.OVERLAPPED)},
+}
+
+
+def compare(seed, problems, choices):
+    rng = random.Random(seed)
+    answers = 0
+    for _ in range(problems):
+        problem = random_problem(rng, **choices)
+        expected, result = exhaustive(problem), place_general(problem)
+        assert agrees(result, expected), (problem, expected, result)
+        answers += expected is not None
+    assert answers > problems // 3
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_equal_to_exhaustive_search(name):
-    rng = random.Random(name)
-    answers = 0
-    for _ in range(PROBLEMS):
-        problem = random_problem(rng, **CASES[name])
-        expected, result = exhaustive(problem), place_general(problem)
-        assert agrees(result, expected), (problem, expected, result)
-        answers += expected is not None
-    assert answers > PROBLEMS // 3
+    compare(name, 25, CASES[name])
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_equal_to_exhaustive_search_with_all_choices_together(name):
+    compare(name, 6, {**EVERYTHING, **TOGETHER[name]})

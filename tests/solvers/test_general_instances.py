@@ -18,6 +18,7 @@ from phaze.solvers.placement.general import (
     read_general_problem,
     with_phaze_conventions,
 )
+from phaze.solvers.placement.general.fewest import Pipelines
 from phaze.solvers.placement.general.problem import DeviceType, Recompute
 from phaze.solvers.placement.general.upsets import find_levels
 
@@ -209,3 +210,36 @@ def test_models_differ_in_figures_alone(field):
 def test_missing_field(name):
     with pytest.raises(InstanceError, match=f"field '{name}' is missing"):
         read_general_problem({key: value for key, value in EXAMPLE.items() if key != name})
+
+
+def random_chain(layers, types, widths, device_count):
+    """A chain of random layers on devices that differ in speed, with every option open."""
+    rng = random.Random(layers)
+    edges = [(v, v + 1) for v in range(layers - 1)]
+    problem = random_problem(rng, layers=(layers, layers), types=types, widths=widths)
+    return replace(
+        problem,
+        microbatches_per_batch=64,
+        edges=tuple(edges),
+        recompute=tuple(Recompute),
+        zero=(0, 1, 2, 3),
+        device_types=tuple(DeviceType(f"type{i}", device_count, 2000.0) for i in range(types)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "most"),
+    [(random_chain(100, 1, (1, 2, 4), 256), 2000), (random_chain(60, 2, (1, 2), 12), 500)],
+    ids=["100 layers", "two device types"],
+)
+def test_long_chains_with_every_option_take_few_runs_of_the_program(problem, most, monkeypatch):
+    runs = []
+    original = Pipelines.__init__
+
+    def counted(self, fleet, deepest, depth):
+        runs.append(depth)
+        original(self, fleet, deepest, depth)
+
+    monkeypatch.setattr(Pipelines, "__init__", counted)
+    assert place_general(problem).time_per_batch_s > 0
+    assert len(runs) < most
