@@ -182,7 +182,7 @@ LAYERS = ("models", 0, "layers")
         (["models", 0, "device_type"], "chap", "$.models[0].device_type"),
         ([*LAYERS, 1, "id"], 3, "$.models[0].layers[3].id"),
         ([*LAYERS, 1, "input_gradient_latency_s"], -1, "$.models[0].layers[1].input_gradient_latency_s"),
-        ([*LAYERS, 1, "forward_latency_s"], 1e308, "$.models[0]"),
+        ([*LAYERS, 1, "forward_latency_s"], 1e308, "$.models[0].layers[1].forward_latency_s"),
         ([*LAYERS, 2, "is_tensor_parallel"], "no", "$.models[0].layers[2].is_tensor_parallel"),
         (["models", 0, "edges", 0, "target"], 9, "$.models[0].edges[0].target"),
         (["models", 0, "edges", 0, "source"], 3, "$.models[0].edges"),
