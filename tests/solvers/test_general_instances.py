@@ -104,6 +104,24 @@ def test_only_the_edges_order_the_layers():
     assert place_general(read_general_problem(document)).time_per_batch_s == 43.5
 
 
+def test_every_width_is_tried_at_every_degree():
+    """Of the degrees of two microbatches, 4 to 6, sharding fits at 6 alone, and at the first width alone."""
+    problem = random_problem(random.Random(0), layers=(1, 1), widths=(1, 2), zero=(3,), uniform_width=True)
+    narrow, wide = problem.models
+    problem = replace(
+        problem,
+        microbatches_per_batch=7,
+        optimizer_state_ratio=6.0,
+        device_types=(DeviceType("type0", 6, 135.0),),
+        models=(
+            replace(narrow, parameter_bytes=(60.0,), activation_bytes=(0.0,)),
+            replace(wide, parameter_bytes=(70.0,), activation_bytes=(0.0,)),
+        ),
+    )
+    result = place_general(problem)
+    assert (result.data_parallel, result.stages[0].tensor_parallel) == (6, 1)
+
+
 def wide(count):
     """Layers without any edge: every set of them is an upset."""
     rng = random.Random(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from phaze.solvers.placement.checker import PlanError
 from phaze.solvers.placement.general.bound import work_bound
@@ -36,15 +37,15 @@ def place_general(problem: GeneralProblem) -> GeneralResult:
     found = Search(_degrees(problem)).run()
     if found is None:
         return GeneralResult(
-            PlacementStatus.INFEASIBLE,
-            None,
-            math.inf,
-            None,
-            None,
-            None,
-            None,
-            (),
-            time.perf_counter() - began,
+            status=PlacementStatus.INFEASIBLE,
+            time_per_batch_s=None,
+            lower_bound_s=math.inf,
+            num_stages=None,
+            depth=None,
+            data_parallel=None,
+            devices_used=None,
+            stages=(),
+            runtime_s=time.perf_counter() - began,
         )
     stages = tuple(_stages(problem, found))
     time_s = general_plan_time(problem, found.degree.data_parallel, stages)
@@ -76,7 +77,7 @@ def _degrees(problem: GeneralProblem) -> Iterator[Iterator[Degree]]:
         most = max(problem.device_types[problem.models[i].device_type].count for i in group)
         chosen = {i: figures[i] for i in group}
         for degrees in _data_parallel_degrees(problem, most):
-            yield (Degree(problem, levels, chosen, bound, d) for d in degrees)
+            yield map(partial(Degree, problem, levels, chosen, bound), degrees)
 
 
 def _groups(problem: GeneralProblem) -> list[list[int]]:
