@@ -74,4 +74,4 @@ def test_equal_to_exhaustive_search(name):
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_equal_to_exhaustive_search_with_all_choices_together(name):
-    compare(name, 6, {**EVERYTHING, **TOGETHER[name]})
+    compare(name, 4, {**EVERYTHING, **TOGETHER[name]})
