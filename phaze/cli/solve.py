@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -72,33 +72,24 @@ def schedule(
 
 
 @app.command()
-def placement(file: File, json: opt.Json = False) -> None:
-    """Split a chain of layers into pipeline stages, and choose data and tensor parallelism.
+def placement(
+    file: File,
+    compat: Annotated[
+        str | None, typer.Option(help="phaze: PHAZE's rules instead of the instance's own.")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Split layers into pipeline stages, and choose data and tensor parallelism and the stages' options.
 
     Example: dse solve placement chain.json
     """
-    from phaze.solvers.placement import InstanceError, place, read_problem
+    from phaze.cli.output import choose
+    from phaze.cli.solve_placement import Compat, placement_answer
+    from phaze.solvers.placement import InstanceError
 
-    result = place(_read(file, read_problem, InstanceError))
-    document = {
-        "status": result.status.value,
-        "time_per_batch_s": result.time_per_batch_s,
-        "num_stages": result.num_stages,
-        "data_parallel": result.data_parallel,
-        "tensor_parallel": result.tensor_parallel,
-        "stages": [{"layers": list(s.layers), "devices": s.devices} for s in result.stages],
-        "runtime_s": result.runtime_s,
-    }
-    rows = [
-        {"stage": i, "layers": _span(s.layers), "devices": s.devices} for i, s in enumerate(result.stages)
-    ]
+    rules = None if compat is None else choose(Compat, compat, "--compat")
+    document, rows = _read(file, lambda data: placement_answer(data, rules), InstanceError)
     _show(document, rows, json=json)
-
-
-def _span(layers: Sequence[int]) -> str:
-    """Layer ids, a run of consecutive ones as first-last."""
-    consecutive = list(layers) == list(range(layers[0], layers[0] + len(layers)))
-    return f"{layers[0]}-{layers[-1]}" if consecutive and len(layers) > 2 else " ".join(map(str, layers))
 
 
 def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:

@@ -43,12 +43,12 @@ class Node:
             raise self.fail("a list")
         return [Node(value, f"{self.path}[{i}]") for i, value in enumerate(self.value)]
 
-    def integer(self, minimum: int | None = None) -> int:
+    def integer(self, minimum: int | None = None, maximum: int = LARGEST_COUNT) -> int:
         """A whole number; one with a minimum is a count, which has a maximum too."""
-        kind = "an integer" if minimum is None else f"an integer of {minimum} to {LARGEST_COUNT}"
+        kind = "an integer" if minimum is None else f"an integer of {minimum} to {maximum}"
         if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise self.fail(kind)
-        if minimum is not None and not minimum <= self.value <= LARGEST_COUNT:
+        if minimum is not None and not minimum <= self.value <= maximum:
             raise self.fail(kind)
         return self.value
 

@@ -1,0 +1,133 @@
+"""Fewest devices of a pipeline of each depth: the exact dynamic program over upsets, depths and devices.
+
+The state is (upset placed, upset placed before the level in hand, depth, devices used of every type but one);
+its value is the fewest devices of that last type, then stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from phaze.solvers.placement.general.fleet import DEVICE, NEVER, Fleet, Moves, State
+from phaze.solvers.placement.general.levels import BoolArray, IntArray
+
+
+@dataclass(frozen=True)
+class PlacedStage:
+    """A stage, its depth from the end, and the devices it takes: numbers in Levels and among the classes."""
+
+    stage: int
+    depth: int
+    device_class: int
+
+
+class _Ways:
+    """The moves whose stage fits somewhere, (M,); `stage` counts those alone.
+
+    `different` levels are made by the moves that begin at `first`.
+    """
+
+    def __init__(self, moves: Moves, usable: BoolArray) -> None:
+        rows = np.flatnonzero(usable[moves.stage])
+        self.level, self.source = moves.level[rows], moves.source[rows]
+        self.stage: IntArray = (np.cumsum(usable) - 1)[moves.stage[rows]]
+        self.different, self.first = _groups(self.level)
+
+
+class Pipelines:
+    """All pipelines of up to a depth whose stages fit as deep as `deepest` (classes, G) says."""
+
+    def __init__(self, fleet: Fleet, deepest: IntArray, depth: int) -> None:
+        """Run the program."""
+        self._fleet = fleet
+        usable = deepest.max(axis=0) > 0
+        self._usable, self._deepest = np.flatnonzero(usable), deepest[:, usable]
+        self._alone = _Ways(fleet.alone, usable)
+        self._splits = [_Ways(moves, usable) for moves in fleet.splits]
+        # The levels that can be made, by the upset they lead to.
+        made = np.zeros(len(fleet.levels.after), dtype=np.bool_)
+        for ways in (self._alone, *self._splits):
+            made[ways.level] = True
+        self._made = fleet.by_end[made[fleet.by_end]]
+        self._ends, self._first_made = _groups(fleet.levels.after[self._made])
+        start = np.full((fleet.levels.upsets, *fleet.shape), NEVER)
+        start[(0,) * start.ndim] = 0
+        # Fewest devices and stages of each upset in a pipeline of depth s, (upsets, *shape) at [s].
+        self._values = [start]
+        for s in range(1, depth + 1):
+            self._values.append(self._next(s))
+
+    def fewest(self, depth: int) -> tuple[int, int] | None:
+        """(devices, stages) of a pipeline of exactly this depth, fewest devices first; None if there is none."""
+        least = int(self._fleet.used(self._values[depth][-1]).min())
+        return None if least >= NEVER else divmod(least, DEVICE)
+
+    def plan(self, depth: int) -> list[PlacedStage]:
+        """The stages of a pipeline of `fewest` devices of this depth, first one first."""
+        levels, placed = self._fleet.levels, []
+        used = self._fleet.used(self._values[depth][-1])
+        state = tuple(int(i) for i in np.unravel_index(int(used.argmin()), used.shape))
+        upset = levels.upsets - 1
+        for s in range(depth, 0, -1):
+            values = self._levels(s)
+            wanted = self._values[s][(upset, *state)]
+            ends = np.flatnonzero(levels.after == upset)
+            level = int(ends[np.flatnonzero(values[(ends, *state)] == wanted)[0]])
+            upset = int(levels.before[level])
+            stages, state = self._stages(level, s, values, state)
+            placed += stages
+        return placed
+
+    def _next(self, s: int) -> IntArray:
+        """Values of all upsets at depth s from those at depth s - 1."""
+        values = np.full_like(self._values[-1], NEVER)
+        if len(self._made):
+            made = self._levels(s)[self._made]
+            values[self._ends] = np.minimum.reduceat(made, self._first_made, axis=0)
+        return values
+
+    def _levels(self, s: int) -> IntArray:
+        """Values of all levels at depth s, (P, *shape)."""
+        fits = self._deepest >= s
+        values = np.full((len(self._fleet.levels.before), *self._fleet.shape), NEVER)
+        alone = self._alone
+        values[alone.level] = self._fleet.put(self._values[s - 1][alone.source], alone.stage, fits)
+        for ways in self._splits:
+            if len(ways.level):
+                found = self._fleet.put(values[ways.source], ways.stage, fits)
+                best = np.minimum.reduceat(found, ways.first, axis=0)
+                values[ways.different] = np.minimum(values[ways.different], best)
+        return values
+
+    def _stages(self, level: int, s: int, values: IntArray, state: State) -> tuple[list[PlacedStage], State]:
+        """The stages of a level at depth s, and the state before it."""
+        placed = []
+        rest: int | None = level
+        while rest is not None:
+            rest, stage, state = self._undone(rest, s, values, state)
+            placed.append(stage)
+        return placed, state
+
+    def _undone(
+        self, level: int, s: int, values: IntArray, state: State
+    ) -> tuple[int | None, PlacedStage, State]:
+        """The level (None: the upset below) and state from which a stage leads to this level and state."""
+        value = int(values[(level, *state)])
+        for moves in (self._alone, *self._splits):
+            alone = moves is self._alone
+            sources = self._values[s - 1] if alone else values
+            for row in np.flatnonzero(moves.level == level):
+                source, stage = int(moves.source[row]), int(moves.stage[row])
+                for number in np.flatnonzero(self._deepest[:, stage] >= s):
+                    earlier, before = self._fleet.before(value, state, self._fleet.classes[number])
+                    if min(before, default=0) >= 0 and sources[(source, *before)] == earlier:
+                        placed = PlacedStage(int(self._usable[stage]), s, int(number))
+                        return None if alone else source, placed, before
+        raise AssertionError("every state has one that it came from")
+
+
+def _groups(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """The different values of sorted keys, and where each one begins."""
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[starts], starts
