@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
-from phaze.solvers.scheduling.batch.solve import BatchGraph
 from phaze.solvers.scheduling.batch import upper_bounds
+from phaze.solvers.scheduling.batch.solve import BatchGraph
 from phaze.solvers.scheduling.batch.upper_bounds import RULES
 from phaze.solvers.scheduling.checker import check_schedule
 from phaze.solvers.scheduling.result import Method, ScheduleResult, Status
