@@ -57,5 +57,21 @@ def test_the_network(example):
     assert network.scale_out_latency_s == 5e-6
 
 
+def test_solving():
+    (code,) = re.findall(r"```python\n(.*?)```", (PAGES / "solve.md").read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+    best, quick = names["best"], names["quick"]
+    # Nothing else runs beside "multiply" on all cores, so "filter" goes first, on all cores, beside "load".
+    assert best.makespan_s == best.lower_bound_s == pytest.approx(2.0 + 3.0 + 1.0)
+    assert quick.lower_bound_s <= best.makespan_s <= quick.makespan_s
+
+
 def test_every_page_has_its_test():
-    assert {page.stem for page in PAGES.glob("*.md")} == {"workload", "architecture", "space", "network"}
+    assert {page.stem for page in PAGES.glob("*.md")} == {
+        "workload",
+        "architecture",
+        "space",
+        "network",
+        "solve",
+    }

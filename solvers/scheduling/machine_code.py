@@ -61,6 +61,13 @@ def compiled(*parts: ModuleType) -> dict[str, Any]:
     return scope
 
 
+def is_kept(*parts: ModuleType) -> bool:
+    """Whether these very modules seem to have been compiled before, so that only loading is left to do."""
+    return (
+        bool(os.environ.get("NUMBA_CACHE_DIR")) or _folder(*(str(part.__file__) for part in parts)).is_dir()
+    )
+
+
 def _jit(numba: ModuleType, function: FunctionType, folder: Path) -> Callable[..., Any]:
     """Compiled at its first call; kept in a folder, or nowhere if that cannot be written.
 

@@ -17,7 +17,7 @@ from phaze.solvers.scheduling.critical_path import list_schedule
 from phaze.solvers.scheduling.exact.compact import CompactSearch, packable
 from phaze.solvers.scheduling.exact.paired import search_paired
 from phaze.solvers.scheduling.exact.symmetry import interchangeable, outermost
-from phaze.solvers.scheduling.exact.workshop import PLAIN, WORTH_S, Workshop
+from phaze.solvers.scheduling.exact.workshop import BUILD_AFTER_S, PLAIN, Workshop
 from phaze.solvers.scheduling.indexed import index_problem
 from phaze.solvers.scheduling.outcome import Limits, Outcome
 from phaze.solvers.scheduling.relaxation.weightings import weightings
@@ -114,7 +114,7 @@ def test_compiled_and_plain_functions_agree():
     plain = CompactSearch(ix, bounds, plan.makespan_s, None)
     assert workshop.kernel is PLAIN
     plain.best_first(inf, inf, inf)
-    workshop.report(WORTH_S, plain.sample)
+    workshop.report(BUILD_AFTER_S, plain.sample)
     workshop.wait()
     assert workshop.kernel is not PLAIN
     compiled = CompactSearch(ix, bounds, plan.makespan_s, None, workshop)
@@ -128,7 +128,7 @@ def test_without_numba_the_plain_functions_go_on(monkeypatch):
     ix, plan = next(open_problems([3]))
     workshop = Workshop()
     search = CompactSearch(ix, lower_bounds(ix, plan.makespan_s), plan.makespan_s, None, workshop)
-    workshop.report(WORTH_S, search.sample)
+    workshop.report(BUILD_AFTER_S, search.sample)
     workshop.wait()
     assert workshop.kernel is PLAIN
 

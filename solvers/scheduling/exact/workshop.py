@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
-from ..machine_code import compiled
+from ..machine_code import compiled, is_kept
 from . import kernel, kernel_states
 from .kernel_arrays import Arrays, Memory
 
-WORTH_S = 0.2
-"""Time spent in plain functions in this process from which on numba is worth its start-up."""
+LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 1.0
+"""Time spent in plain functions in this process from which on numba is worth half a second to load what it built
+before, and ten to build it."""
 
 
 class Kernel(NamedTuple):
@@ -34,6 +35,10 @@ class Workshop:
         self._spent_s = 0.0
         self._build: Future[Kernel] | None = None
 
+    @cached_property
+    def _worth_s(self) -> float:
+        return LOAD_AFTER_S if is_kept(kernel_states, kernel) else BUILD_AFTER_S
+
     @property
     def kernel(self) -> Kernel:
         """Compiled if the build is finished and went well."""
@@ -43,7 +48,7 @@ class Workshop:
     def report(self, spent_s: float, sample: Callable[[Kernel], None]) -> None:
         """Add up time spent; the first time that it is much, start the build, with a call to compile for."""
         self._spent_s += spent_s
-        if self._build is None and self._spent_s >= WORTH_S:
+        if self._build is None and self._spent_s >= self._worth_s:
             workers = ThreadPoolExecutor(1, thread_name_prefix="kernel")
             self._build = workers.submit(_compile, sample)
             workers.shutdown(wait=False)
