@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 from phaze.solvers.placement import read_problem
-from phaze.solvers.placement.batch import PlacementBatch
+from phaze.solvers.placement.chain.batch import PlacementBatch
+from phaze.solvers.placement.chain.place import place_batch
 from phaze.solvers.placement.partition import PartitionProblem, bottlenecks, stage_limits
-from phaze.solvers.placement.place import place_batch
 from placement_instances import transformer_chain
 
 from phaze.cost.model import CostModel

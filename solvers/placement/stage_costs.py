@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from phaze.solvers.placement.instance import Edge
+from phaze.solvers.placement.chain.instance import Edge
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

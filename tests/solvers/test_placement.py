@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phaze.solvers.placement import PlacementStatus, PlanError, Stage, dp, place, plan_time, read_problem
+from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, plan_time, read_problem
+from phaze.solvers.placement.chain import dp
 from placement_oracle import exhaustive, instances
 
 INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from phaze.solvers.placement import (
     PlacementBatch,
     PlacementStatus,
-    block_search,
-    dp,
     lower_bound,
     place,
     place_batch,
     read_problem,
 )
+from phaze.solvers.placement.chain import block_search, dp
 from placement_oracle import exhaustive, instances
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))

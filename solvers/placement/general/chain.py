@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phaze.solvers.placement.chain.instance import Optimizer, PlacementProblem
 from phaze.solvers.placement.general.problem import (
     PHAZE,
     DeviceType,
@@ -10,7 +11,6 @@ from phaze.solvers.placement.general.problem import (
     Recompute,
     Schedule,
 )
-from phaze.solvers.placement.instance import Optimizer, PlacementProblem
 
 
 def from_chain(problem: PlacementProblem) -> GeneralProblem:

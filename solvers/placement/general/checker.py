@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phaze.solvers.placement.checker import PlanError
+from phaze.solvers.placement.chain.checker import PlanError
 from phaze.solvers.placement.general.checker_stage import model_of, stage_bytes, stage_times
 from phaze.solvers.placement.general.problem import GeneralProblem, Recompute, Schedule
 from phaze.solvers.placement.general.result import GeneralStage

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from phaze.solvers.placement.checker import PlanError
+from phaze.solvers.placement.chain.checker import PlanError
+from phaze.solvers.placement.chain.result import PlacementStatus
 from phaze.solvers.placement.general.bound import work_bound
 from phaze.solvers.placement.general.checker import general_plan_time
 from phaze.solvers.placement.general.degree import Degree
@@ -17,7 +18,6 @@ from phaze.solvers.placement.general.problem import GeneralProblem, Schedule
 from phaze.solvers.placement.general.result import GeneralResult, GeneralStage
 from phaze.solvers.placement.general.search import Found, Search
 from phaze.solvers.placement.general.upsets import find_levels
-from phaze.solvers.placement.result import PlacementStatus
 
 # The search adds in another order than the checker; more than this is a bug.
 _CHECK_TOLERANCE = 1e-10

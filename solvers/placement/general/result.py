@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from phaze.solvers.placement.chain.result import PlacementStatus
 from phaze.solvers.placement.general.problem import Recompute
-from phaze.solvers.placement.result import PlacementStatus
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement import partition_dp
-from phaze.solvers.placement.partition_greedy import Rows, Sweeper, solve_rows
-from phaze.solvers.placement.partition_problem import PartitionProblem
+from phaze.solvers.placement.partition import dp
+from phaze.solvers.placement.partition.greedy import Rows, Sweeper, solve_rows
+from phaze.solvers.placement.partition.problem import PartitionProblem
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 # (active rows, weight caps, valid lower bounds on the load) -> (load, weight attained with it)
@@ -67,12 +67,12 @@ def by_threshold(problem: PartitionProblem, rows: Rows, weights: FloatArray) -> 
 
 def by_recurrence(problem: PartitionProblem, stages: int, weights: FloatArray) -> CappedSolver:
     """Capped solver of any problem, one row per architecture, all with the same number of stages."""
-    inner, last = partition_dp.stage_loads(problem)
+    inner, last = dp.stage_loads(problem)
     heavy = weights[None, 1:] - weights[:-1, None]  # weight of stage i..j at [i, j]
     deepest = problem.limits.inner
 
     def least(values: FloatArray, last_values: FloatArray) -> FloatArray:
-        tables = partition_dp.suffix_tables(values, last_values, deepest, stages)
+        tables = dp.suffix_tables(values, last_values, deepest, stages)
         if problem.exactly:
             return tables[stages - 1][:, 0] if stages <= len(tables) else np.full(len(values), np.inf)
         smallest: FloatArray = np.min([table[:, 0] for table in tables], axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from phaze.solvers.placement.partition_problem import PartitionProblem
+from phaze.solvers.placement.partition.problem import PartitionProblem
 from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray
 
 # Elements of one (architectures, L, L) block: about 16 MB each.

@@ -9,8 +9,8 @@ in its parameters.
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.placement.chain.width import Width
 from phaze.solvers.placement.stage_costs import DepthArray, FloatArray
-from phaze.solvers.placement.width import Width
 
 # Numbers handled at once: they stay in the cache.
 CHUNK = 32_768

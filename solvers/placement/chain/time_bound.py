@@ -7,8 +7,8 @@ and C * (d - 1) / d the all-reduce. Here C is what reducing the first layer take
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.placement.chain.width import Width
 from phaze.solvers.placement.stage_costs import FloatArray
-from phaze.solvers.placement.width import Width
 
 # Hides the rounding of sums of many terms, so that a bound is one in floating point too.
 SLACK = 1e-9

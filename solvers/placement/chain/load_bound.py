@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.placement.chain.stage_memory import fewest_stages
+from phaze.solvers.placement.chain.width import Width
 from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, IntArray
-from phaze.solvers.placement.stage_memory import fewest_stages
-from phaze.solvers.placement.width import Width
 
 
 class LoadBound:

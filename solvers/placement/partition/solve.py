@@ -31,17 +31,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from phaze.solvers.placement import partition_dp
-from phaze.solvers.placement.partition_bound import lower_bounds
-from phaze.solvers.placement.partition_greedy import ROWS, Rows, Sweeper, is_monotone, solve_rows, trace
-from phaze.solvers.placement.partition_problem import (
+from phaze.solvers.placement.partition import dp
+from phaze.solvers.placement.partition.bound import lower_bounds
+from phaze.solvers.placement.partition.greedy import ROWS, Rows, Sweeper, is_monotone, solve_rows, trace
+from phaze.solvers.placement.partition.problem import (
     PartitionProblem,
     StageLimits,
     fewest_stages,
     interval_weights,
     stage_limits,
 )
-from phaze.solvers.placement.partition_weighted import Weighted, by_recurrence, by_threshold, descend
+from phaze.solvers.placement.partition.weighted import Weighted, by_recurrence, by_threshold, descend
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray, prefix_sums
 
 __all__ = [
@@ -93,7 +93,7 @@ def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
             loads, _ = solve_rows(sweeper, _rows(part, stages), lower.ravel())
             found[chosen] = loads.reshape(lower.shape)
         else:
-            found[chosen] = partition_dp.bottlenecks(part, max(stages))[:, np.asarray(stages) - 1]
+            found[chosen] = dp.bottlenecks(part, max(stages))[:, np.asarray(stages) - 1]
     return found
 
 
@@ -144,7 +144,7 @@ def best_cuts(
     if is_monotone(one)[0] and not problem.exactly:
         starts = trace(one, stages, load, prefix_sums(weights), cap)
     else:
-        starts = partition_dp.trace(one, stages, interval_weights(weights) <= cap)
+        starts = dp.trace(one, stages, interval_weights(weights) <= cap)
     return _partition(one, starts, weights)
 
 
@@ -173,7 +173,7 @@ def _parts(
     dp_s = DP_S_PER_ELEMENT * dp_steps * problem.layers**2 * problem.architectures
     if dp_s < SWEEP_S_PER_STEP * max(stages) + SWEEP_S_PER_ROW * sum(stages) * problem.architectures:
         monotone[:] = False
-    for kind, size in ((True, ROWS // len(stages)), (False, partition_dp.BLOCK // problem.layers**2)):
+    for kind, size in ((True, ROWS // len(stages)), (False, dp.BLOCK // problem.layers**2)):
         chosen = np.flatnonzero(monotone == kind)
         for begin in range(0, chosen.size, max(1, size)):
             yield chosen[begin : begin + max(1, size)], kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from phaze.solvers.placement.partition_problem import PartitionProblem
+from phaze.solvers.placement.partition.problem import PartitionProblem
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 # The bound adds in another order than the exact search; this much below, it stays a bound.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from phaze.solvers.placement.batch import PlacementBatch
-from phaze.solvers.placement.bounds import WidthBound
+from phaze.solvers.placement.chain.batch import PlacementBatch
+from phaze.solvers.placement.chain.bounds import WidthBound
+from phaze.solvers.placement.chain.time_bound import LONGEST_S
+from phaze.solvers.placement.chain.width_search import Plan, WidthSearch
 from phaze.solvers.placement.stage_costs import IntArray
-from phaze.solvers.placement.time_bound import LONGEST_S
-from phaze.solvers.placement.width_search import Plan, WidthSearch
 
 # Stage loads of one width handled at once.
 BLOCK = 1_000_000

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.bounds import Candidates
-from phaze.solvers.placement.dp import SuffixTables
+from phaze.solvers.placement.chain.bounds import Candidates
+from phaze.solvers.placement.chain.dp import SuffixTables
+from phaze.solvers.placement.chain.time_bound import LONGEST_S, SLACK, TimeBound
+from phaze.solvers.placement.chain.width import Width
 from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, prefix_sums, stage_loads
-from phaze.solvers.placement.time_bound import LONGEST_S, SLACK, TimeBound
-from phaze.solvers.placement.width import Width
 
 # Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
 RELATIVE_TIE = 1e-13

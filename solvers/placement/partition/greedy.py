@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.partition_problem import PartitionProblem
+from phaze.solvers.placement.partition.problem import PartitionProblem
 from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray
 
 # Rows handled together: enough to hide the interpreter, few enough for the cache.

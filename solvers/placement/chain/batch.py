@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from phaze.solvers.placement.instance import PlacementProblem
-from phaze.solvers.placement.result import PlacementResult
+from phaze.solvers.placement.chain.instance import PlacementProblem
+from phaze.solvers.placement.chain.result import PlacementResult
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 

@@ -6,12 +6,12 @@ import math
 import time
 from dataclasses import replace
 
-from phaze.solvers.placement.batch import BatchResult, PlacementBatch
-from phaze.solvers.placement.block_search import Found, best_plans, blocks
-from phaze.solvers.placement.bounds import width_bounds
-from phaze.solvers.placement.checker import PlanError, plan_time
-from phaze.solvers.placement.instance import PlacementProblem
-from phaze.solvers.placement.result import PlacementResult, PlacementStatus, Stage
+from phaze.solvers.placement.chain.batch import BatchResult, PlacementBatch
+from phaze.solvers.placement.chain.block_search import Found, best_plans, blocks
+from phaze.solvers.placement.chain.bounds import width_bounds
+from phaze.solvers.placement.chain.checker import PlanError, plan_time
+from phaze.solvers.placement.chain.instance import PlacementProblem
+from phaze.solvers.placement.chain.result import PlacementResult, PlacementStatus, Stage
 
 # The search adds in another order than the checker; more than this is a bug.
 _CHECK_TOLERANCE = 1e-10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phaze.solvers.placement.instance import Optimizer, PlacementProblem, WidthModel
-from phaze.solvers.placement.result import Stage
+from phaze.solvers.placement.chain.instance import Optimizer, PlacementProblem, WidthModel
+from phaze.solvers.placement.chain.result import Stage
 
 
 class PlanError(ValueError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 import numpy as np
-from phaze.solvers.placement.instance import WidthModel
+from phaze.solvers.placement.chain.instance import WidthModel
 from phaze.solvers.placement.stage_costs import BoolArray, IntArray
 
 

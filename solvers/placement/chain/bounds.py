@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.batch import PlacementBatch
-from phaze.solvers.placement.load_bound import LoadBound
+from phaze.solvers.placement.chain.batch import PlacementBatch
+from phaze.solvers.placement.chain.load_bound import LoadBound
+from phaze.solvers.placement.chain.time_bound import TimeBound
+from phaze.solvers.placement.chain.width import Width, widths
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray
-from phaze.solvers.placement.time_bound import TimeBound
-from phaze.solvers.placement.width import Width, widths
 
 # Memories of a batch are rounded up to so many different ones, for each of which stages are counted.
 _MEMORIES = 4

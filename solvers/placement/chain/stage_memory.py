@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.instance import Optimizer, PlacementProblem, WidthModel
+from phaze.solvers.placement.chain.instance import Optimizer, PlacementProblem, WidthModel
 from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, crossing, sums_by_length
 
 

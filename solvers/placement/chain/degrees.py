@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.instance import PlacementProblem
+from phaze.solvers.placement.chain.instance import PlacementProblem
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 

@@ -1,0 +1,1 @@
+"""Chains of layers: one dynamic program for one architecture and for many."""
