@@ -14,6 +14,7 @@ from ..outcome import SAME, Limits, Outcome
 from ..relaxation.weightings import weightings
 from .compact import CompactSearch, packable
 from .paired import search_paired
+from .pairs import with_pairs
 
 FEW_STATES, MORE_STATES = 300, 3_000
 """States expanded before a narrow beam is worth its time, and before all else is."""
@@ -42,10 +43,24 @@ def solve_exact(ix: IndexedProblem, limits: Limits) -> Outcome:
         _stage(ix, outcome, _soon(limits), states=FEW_STATES)
         _stage(ix, outcome, _soon(limits), width=BEAM_WIDTHS[0])
         _stage(ix, outcome, _soon(limits), states=MORE_STATES)
+    if ix.pair is not None and not outcome.proven:
+        _without_pairs(ix, outcome, limits)
     if not outcome.proven:
         _improve(ix, outcome, limits)
         (_search if packable(ix) else search_paired)(ix, outcome, limits)
     return outcome
+
+
+def _without_pairs(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
+    """Bound by the same problem without pairs, for half of the time; its schedule, where cores allow."""
+    loose, now = replace(ix, pair=None), monotonic()
+    found = solve_exact(loose, replace(limits, deadline=now + (limits.deadline - now) / 2.0))
+    for name, count in found.work.items():
+        outcome.work[name] += count
+    outcome.lower_s = max(outcome.lower_s, min(found.lower_s, outcome.plan.makespan_s))
+    plan = with_pairs(ix, found.plan)
+    if plan is not None:
+        outcome.adopt(plan)
 
 
 def _improve(ix: IndexedProblem, outcome: Outcome, limits: Limits) -> None:
