@@ -26,10 +26,15 @@ def placement_answer(data: object, compat: Compat | None) -> Answer:
     Raises:
         InstanceError: the instance is malformed, or too large for the exact search.
     """
-    from phaze.solvers.placement import read_problem
-    from phaze.solvers.placement.general import FORMAT, read_general_problem, with_phaze_conventions
+    from phaze.solvers.placement import FORMAT as CHAIN
+    from phaze.solvers.placement import InstanceError, read_problem
+    from phaze.solvers.placement.general import FORMAT as GENERAL
+    from phaze.solvers.placement.general import read_general_problem, with_phaze_conventions
 
-    if not (isinstance(data, Mapping) and data.get("format") == FORMAT):
+    named = data.get("format", CHAIN) if isinstance(data, Mapping) else CHAIN
+    if named not in (CHAIN, GENERAL):
+        raise InstanceError(f"$.format: must be {CHAIN!r} or {GENERAL!r}, got {named!r}")
+    if named == CHAIN:
         return _chain(read_problem(data))
     problem = read_general_problem(data)
     return _graph(with_phaze_conventions(problem) if compat is Compat.PHAZE else problem)

@@ -199,6 +199,8 @@ def test_without_json_it_reads_as_text(write):
         ("schedule", "{", "not valid JSON"),
         ("schedule", '{"ops": [], "ops": []}', "twice"),
         ("schedule", "[]", "expected an object"),
+        ("placement", {**PLACEMENT, "format": "dse-placement/3"}, "'dse-placement/1' or 'dse-placement/2'"),
+        ("placement", {**PLACEMENT, "format": ["dse-placement/1"]}, "$.format"),
         ("placement", {**PLACEMENT, "num_devices": 0}, "$.num_devices"),
         ("placement", {**PLACEMENT, "models": []}, "$.models"),
         ("placement", {**PLACEMENT, "optimizer": "Lion"}, "$.optimizer"),
