@@ -11,7 +11,7 @@ from ..machine_code import compiled, is_kept
 from . import kernel, kernel_states
 from .kernel_arrays import Arrays, Memory
 
-LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 1.0
+LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 2.0
 """Time spent in plain functions in this process from which on numba is worth half a second to load what it built
 before, and ten to build it."""
 
