@@ -11,6 +11,7 @@ from pathlib import Path
 
 from peers.process import Peer, PeerError, ask
 from phaze.solvers.scheduling import Method, read_instance, schedule
+from phaze.solvers.scheduling.exact.workshop import workshop
 from schedule_instances import Family, instance
 
 
@@ -115,7 +116,11 @@ def solve(instance: Instance, method: str, limit_s: float) -> Answer:
 
 
 def warm_up() -> None:
-    """Load and compile what otherwise the first schedule of a process would be charged for."""
+    """Load and compile what otherwise the first schedules of a process, or of a machine, would be charged for."""
     smallest = read_instance(instance(Family.RANDOM, 4, (2, 2), 0))
     for method in Method:
         schedule(smallest, method)
+    hard = read_instance(instance(Family.INCEPTION_TRAINING, 100, (4, 4), 5))
+    schedule(hard, Method.EXACT, 5.0)
+    workshop().wait()
+    schedule(hard, Method.EXACT, 20.0)
