@@ -1,17 +1,14 @@
 """Exact cuts of a chain into stages, for many architectures at once; see `solve` for shapes and meanings."""
 
-from phaze.solvers.placement.partition.solve import (
-    Partition,
+from phaze.solvers.placement.partition.bound import lower_bounds
+from phaze.solvers.placement.partition.problem import (
     PartitionProblem,
     StageLimits,
-    Weighted,
-    best_cuts,
-    bottlenecks,
     fewest_stages,
-    lower_bounds,
     stage_limits,
-    weighted_bottlenecks,
 )
+from phaze.solvers.placement.partition.solve import Partition, best_cuts, bottlenecks, weighted_bottlenecks
+from phaze.solvers.placement.partition.weighted import Weighted
 
 __all__ = [
     "Partition",

@@ -36,26 +36,10 @@ from phaze.solvers.placement.partition.bound import lower_bounds
 from phaze.solvers.placement.partition.greedy import ROWS, Rows, Sweeper, is_monotone, solve_rows, trace
 from phaze.solvers.placement.partition.problem import (
     PartitionProblem,
-    StageLimits,
-    fewest_stages,
     interval_weights,
-    stage_limits,
 )
 from phaze.solvers.placement.partition.weighted import Weighted, by_recurrence, by_threshold, descend
 from phaze.solvers.placement.stage_costs import FloatArray, IntArray, prefix_sums
-
-__all__ = [
-    "Partition",
-    "PartitionProblem",
-    "StageLimits",
-    "Weighted",
-    "best_cuts",
-    "bottlenecks",
-    "fewest_stages",
-    "lower_bounds",
-    "stage_limits",
-    "weighted_bottlenecks",
-]
 
 # Measured with 195 layers on one core of a 2-core cloud machine; only the speed depends on them.
 DP_S_PER_ELEMENT = 0.85e-9
