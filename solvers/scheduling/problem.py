@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .operators import Mode, Operator
+from .precedence import topological_order
 
 QUANTITIES = (1e-100, 1e100)
 """Smallest and largest latency (s) or bandwidth but zero: sums, quotients and ticks neither overflow nor vanish."""
@@ -67,17 +68,7 @@ class ScheduleProblem:
     @cached_property
     def topological_order(self) -> tuple[int, ...]:
         """Positions, each after its predecessors; shorter than `operators` where there is a cycle."""
-        waiting = [0] * len(self.operators)
-        for row in self.successors:
-            for j in row:
-                waiting[j] += 1
-        order = [i for i, count in enumerate(waiting) if count == 0]
-        for i in order:
-            for j in self.successors[i]:
-                waiting[j] -= 1
-                if waiting[j] == 0:
-                    order.append(j)
-        return tuple(order)
+        return topological_order(self.successors)
 
     def _on_cycle(self) -> str:
         ordered = set(self.topological_order)

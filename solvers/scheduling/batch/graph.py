@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..precedence import topological_order
+
 FloatArray = NDArray[np.float64]
 
 
@@ -52,14 +54,7 @@ class BatchGraph:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Positions, each after its predecessors."""
-        waiting = self.adjacency.sum(axis=0).astype(int).tolist()
-        order = [i for i, count in enumerate(waiting) if count == 0]
-        for i in order:
-            for j in self.successors[i]:
-                waiting[j] -= 1
-                if waiting[j] == 0:
-                    order.append(j)
-        return tuple(order)
+        return topological_order(self.successors)
 
     @cached_property
     def adjacency(self) -> FloatArray:
