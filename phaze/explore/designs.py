@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from phaze.errors import InfeasibleError, Shortfall
+from phaze.explore.best import best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator, Setting
@@ -20,14 +21,6 @@ from phaze.placement.planner import Planner
 from phaze.scheduling.passes import Effort
 
 _ONE = np.array([0])
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An iteration time is proven to lie between these; infinite where the point does not fit or matter."""
-
-    lower_s: float
-    upper_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +47,11 @@ class DesignBuilder:
     def best_of(self, architecture: Architecture, effort: Effort) -> tuple[Design, Points]:
         """The same, with an account of the points that were looked at."""
         evaluator = self._evaluator(architecture)
-        found = self._evaluate(evaluator, effort)
-        fitting = {s: b.upper_s for s, b in found.items() if np.isfinite(b.upper_s)}
-        if not fitting:
+        found = best_points(evaluator, _ONE, effort)
+        if (best := found.settings[0]) is None:
             raise out_of_memory(evaluator, architecture.name)
-        best = min(fitting, key=lambda s: (fitting[s], s))
-        least = min(b.lower_s for b in found.values())
-        points = Points(len(evaluator.settings), len(fitting), least)
-        return self.design(architecture, evaluator, 0, best, fitting[best], effort), points
-
-    def _evaluate(self, evaluator: Evaluator, effort: Effort) -> dict[Setting, Interval]:
-        """Settings in the order of what they promise, until none can be better."""
-        hope = {s: float(evaluator.quick_bound(s, _ONE)[0]) for s in evaluator.settings}
-        best_s, found = np.inf, {}
-        for setting in sorted(hope, key=lambda s: (hope[s], s)):
-            if hope[setting] >= best_s:
-                break
-            bounds = evaluator.exact(setting, _ONE, np.array([best_s]), effort)
-            found[setting] = Interval(float(bounds.lower_s[0]), float(bounds.upper_s[0]))
-            best_s = min(best_s, found[setting].upper_s)
-        return found
+        points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
+        return self.design(architecture, evaluator, 0, best, float(found.upper_s[0]), effort), points
 
     def _evaluator(self, architecture: Architecture) -> Evaluator:
         return Evaluator(self.task, to_table([architecture]), planners=self.planners)

@@ -59,6 +59,10 @@ class Evaluator:
     _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
 
+    def on(self, table: ArchitectureTable) -> Evaluator:
+        """The same task on other architectures; what does not depend on them is shared."""
+        return Evaluator(self.task, table, planners=self.planners)
+
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """The points of every architecture, in a fixed order."""

@@ -9,29 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.errors import InputError, OutOfTimeError
+from phaze.errors import OutOfTimeError
+from phaze.explore.candidates import Candidates
 from phaze.explore.certified import FEW_STATES, CertifiedSearch, Outcome
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.evaluator import Evaluator, Setting
-from phaze.explore.feasible import rows_within
 from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.progress import Clock, Progress
-from phaze.explore.request import Budgets, ExploreRequest, Objective
+from phaze.explore.request import ExploreRequest, Objective
 from phaze.hardware.architecture import Architecture, from_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.dvfs import fit_clock
-from phaze.hardware.power import tdp_w
 from phaze.hardware.space import architecture_id
-from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 NEXT_BEST = 5
-MHZ = 1e6
 REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
 
 
@@ -51,13 +46,10 @@ class Exploration:
         self._progress = progress
         self._clock = clock
         self._started = datetime.now(UTC)
-        table = _with_memory_sizes(request.space.table(), request.space.hbm_capacities_bytes)
-        table = _slowed(table, request.budgets) if request.budgets.dvfs else table
-        self._size = len(table)
-        self._table = table.take(rows_within(table, request.budgets, request.space.name))
+        self._candidates = Candidates(request.space, request.budgets)
+        block = self._candidates.all()
+        self._table, self._tdp, self._area = block.table, block.tdp_w, block.area_mm2
         self._evaluator = Evaluator(request.task, self._table)
-        self._area = area_mm2(self._table)
-        self._tdp = tdp_w(self._table, request.budgets.tdp_margin)
         self._reporting = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
         self._builder = DesignBuilder(request.task, request.budgets.tdp_margin, self._evaluator.planners)
 
@@ -129,8 +121,8 @@ class Exploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=scope(self._request.task),
-            space_size=self._size * settings,
-            over_budget=(self._size - len(self._table)) * settings,
+            space_size=self._candidates.size * settings,
+            over_budget=(self._candidates.size - len(self._table)) * settings,
             pruned=len(self._table) * settings - evaluated,
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
@@ -139,17 +131,8 @@ class Exploration:
 
     # -- what is reported ------------------------------------------------------------------------------------
 
-    def _varied(self) -> list[str]:
-        """Fields in which rows of the table can differ."""
-        varied = list(self._request.space.fields_varied)
-        if self._request.space.hbm_capacities_bytes:
-            varied.append("hbm_capacity_bytes")
-        if self._request.budgets.dvfs:
-            varied.append("clock_hz")
-        return varied
-
     def _architecture(self, row: int) -> Architecture:
-        return from_table(self._table, row, architecture_id(self._table, row, self._varied()))
+        return from_table(self._table, row, architecture_id(self._table, row, self._candidates.varied))
 
     def _design(self, outcome: Outcome, row: int) -> Design:
         throughput, setting = outcome.best_per_row()[row]
@@ -206,7 +189,7 @@ class Exploration:
             "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
             "recompute": np.array([s.recompute.value for s in settings]),
         }
-        for name in self._varied():
+        for name in self._candidates.varied:
             columns[name] = np.array([a.value(name) for a in architectures])
         return columns
 
@@ -224,20 +207,3 @@ class Exploration:
             "gap": request.gap,
             "seed": request.seed,
         }
-
-
-def _with_memory_sizes(table: ArchitectureTable, sizes: tuple[float, ...]) -> ArchitectureTable:
-    """Every architecture once per memory size, where a space searches memory sizes beside the architecture."""
-    if not sizes:
-        return table
-    repeated = table.take(np.repeat(np.arange(len(table)), len(sizes)))
-    return repeated.replace(hbm_capacity_bytes=np.tile(np.array(sizes), len(table)))
-
-
-def _slowed(table: ArchitectureTable, budgets: Budgets) -> ArchitectureTable:
-    """Every architecture at its own clock or, where that draws too much, at the highest that keeps the budget."""
-    if budgets.power_w is None:
-        raise InputError("--dvfs lowers the clock until a power budget holds: give one with --power")
-    fitted = np.floor(fit_clock(table, budgets.power_w, budgets.tdp_margin) / MHZ) * MHZ
-    own = np.asarray(table["clock_hz"], dtype=np.float64)
-    return table.replace(clock_hz=np.where(fitted >= own, own, np.where(fitted > 0, fitted, own)))

@@ -101,3 +101,9 @@ class ExploreRequest:
     time_limit_s: float = 60.0
     gap: float = 0.0
     seed: int = 0
+    others: tuple[Task, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Every workload the design is for; one common design where there are several."""
+        return (self.task, *self.others)

@@ -1,0 +1,121 @@
+"""The architectures a search may choose from: a space with its memory sizes and clocks, within budgets.
+
+A candidate's number is the same in every process: (number in the space) x (memory sizes) + (memory size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.request import Budgets
+from phaze.hardware.architecture import Architecture, from_table
+from phaze.hardware.area import area_mm2
+from phaze.hardware.budgets import Demand, over_budget, shortfalls, smallest_demand, within_budget
+from phaze.hardware.dvfs import fit_clock
+from phaze.hardware.power import tdp_w
+from phaze.hardware.space import DesignSpace, architecture_id
+from phaze.hardware.table import ArchitectureTable
+
+FloatArray = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+MHZ = 1e6
+BLOCK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some candidates that keep the budgets: numbers, hardware, TDP in W and area in mm2, (A,) each."""
+
+    numbers: Numbers
+    table: ArchitectureTable
+    tdp_w: FloatArray
+    area_mm2: FloatArray
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.numbers)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A space under budgets, enumerated block by block so that memory does not grow with it."""
+
+    space: DesignSpace
+    budgets: Budgets
+
+    @property
+    def size(self) -> int:
+        """Architectures of the space, each counted once per memory size, whether they keep the budgets or not."""
+        return self.space.size * max(1, len(self.space.hbm_capacities_bytes))
+
+    def table(self, numbers: Numbers | range) -> ArchitectureTable:
+        """The hardware of some candidates, budgets aside; with `dvfs` at the clock that keeps the power budget."""
+        sizes = self.space.hbm_capacities_bytes
+        wanted = np.asarray(numbers, dtype=np.int64)
+        if sizes:
+            table = self.space.table(wanted // len(sizes))
+            table = table.replace(hbm_capacity_bytes=np.array(sizes)[wanted % len(sizes)])
+        else:
+            table = self.space.table(wanted)
+        return _slowed(table, self.budgets) if self.budgets.dvfs else table
+
+    def within(self, numbers: Numbers | range) -> Block:
+        """Those of some candidates that keep the budgets, the reticle and the shoreline."""
+        wanted, table = np.asarray(numbers, dtype=np.int64), self.table(numbers)
+        b = self.budgets
+        rows = np.flatnonzero(within_budget(over_budget(table, b.power_w, b.area_mm2, b.tdp_margin)))
+        kept = table.take(rows)
+        return Block(wanted[rows], kept, tdp_w(kept, b.tdp_margin), area_mm2(kept))
+
+    def blocks(self, rows: int = BLOCK) -> Iterator[Block]:
+        """All candidates that keep the budgets, in the order of their numbers."""
+        for start in range(0, self.size, rows):
+            yield self.within(range(start, min(start + rows, self.size)))
+
+    def all(self) -> Block:
+        """All of them at once.
+
+        Raises InfeasibleError, with the smallest budgets that would do, where there is none.
+        """
+        block = self.within(range(self.size))
+        if not len(block):
+            raise self.none_left()
+        return block
+
+    def none_left(self) -> InfeasibleError:
+        """Why no candidate keeps the budgets: the smallest that one would keep, and what would help."""
+        b, demand = self.budgets, Demand()
+        for start in range(0, self.size, BLOCK):
+            table = self.table(range(start, min(start + BLOCK, self.size)))
+            demand = demand.merge(smallest_demand(table, b.power_w, b.area_mm2, b.tdp_margin))
+        return InfeasibleError(
+            f"no architecture of space {self.space.name} keeps the budgets",
+            shortfalls(demand, b.power_w, b.area_mm2),
+        )
+
+    @cached_property
+    def varied(self) -> tuple[str, ...]:
+        """Hardware fields in which candidates can differ."""
+        memory = ("hbm_capacity_bytes",) if self.space.hbm_capacities_bytes else ()
+        clock = ("clock_hz",) if self.budgets.dvfs else ()
+        return (*self.space.fields_varied, *memory, *clock)
+
+    def architecture(self, number: int) -> Architecture:
+        """One candidate by number, named by its id."""
+        table = self.table(np.array([number]))
+        return from_table(table, 0, architecture_id(table, 0, self.varied))
+
+
+def _slowed(table: ArchitectureTable, budgets: Budgets) -> ArchitectureTable:
+    """Every architecture at its own clock or, where that draws too much, at the highest that keeps the budget."""
+    if budgets.power_w is None:
+        raise InputError("--dvfs lowers the clock until a power budget holds: give one with --power")
+    fitted = np.floor(fit_clock(table, budgets.power_w, budgets.tdp_margin) / MHZ) * MHZ
+    own = np.asarray(table["clock_hz"], dtype=np.float64)
+    return table.replace(clock_hz=np.where(fitted >= own, own, np.where(fitted > 0, fitted, own)))

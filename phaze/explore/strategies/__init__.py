@@ -1,0 +1,1 @@
+"""Searches without proof over the same evaluation as the certified one: PHAZE's, WHAM's, sampled."""
