@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pint import UnitRegistry
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµμ]+(?:\s?\^?[23²³])?(?:/[A-Za-zµμ]+)?)?\s*")
+_NUMBER_AND_UNIT = re.compile(
+    rf"\s*({_NUMBER})\s*([A-Za-zµμ]+(?:\s?\^?[23²³])?(?:/[A-Za-zµμ]+(?:\s?\^?[23²³])?)?)?\s*"
+)
 _EXPONENT = re.compile(r"\s?\^?([23²³])(?=$|/)")
 _BYTES = r"[A-Za-z]*(B|bytes?|bits?)"
 
@@ -34,6 +36,7 @@ _EXACT = {
     "second": {"s": Decimal(1), "min": Decimal(60)}
     | {f"{p}s": Decimal(10) ** e for p, e in (("m", -3), ("u", -6), ("n", -9))},
     "watt": {f"{prefix}W": scale for prefix, scale in _TEN.items()},
+    "watt / millimeter ** 2": {"W/mm2": Decimal(1), "W/cm2": Decimal("0.01")},
     "millimeter ** 2": {"mm2": Decimal(1), "cm2": Decimal(100)},
 }
 
@@ -55,6 +58,7 @@ class Kind:
 
 POWER = Kind("power", "watt", "400W or 0.4kW")
 AREA = Kind("area", "millimeter ** 2", "800mm2 or 8cm2")
+POWER_DENSITY = Kind("power density", "watt / millimeter ** 2", "0.8W/mm2 or 80W/cm2")
 SIZE = Kind("memory size", "byte", "80GiB (binary) or 80GB (decimal)", _BYTES)
 RATE = Kind("data rate", "byte / second", "300GB/s", _BYTES + "/[a-z]+")
 FREQUENCY = Kind("frequency", "hertz", "1.05GHz", "[A-Za-z]*(Hz|hertz)")
@@ -69,6 +73,11 @@ def parse_power(text: str, name: str = "power") -> float:
 def parse_area(text: str, name: str = "area") -> float:
     """Square millimetres."""
     return parse(text, AREA, name)
+
+
+def parse_power_density(text: str, name: str = "power density") -> float:
+    """Watts per square millimetre."""
+    return parse(text, POWER_DENSITY, name)
 
 
 def parse_size(text: str, name: str = "size") -> float:

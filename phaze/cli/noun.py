@@ -13,9 +13,12 @@ Row = Mapping[str, object]
 
 
 def noun_app(
-    name: str, what: str, rows: Callable[[], Sequence[Row]], show: Callable[[str], str]
+    name: str, what: str, rows: Callable[[], Sequence[Row]], show: Callable[[str], str] | None
 ) -> typer.Typer:
-    """The typer application of a noun; `rows` describes each item, `show` gives its YAML file."""
+    """The typer application of a noun; `rows` describes each item, `show` gives its YAML file.
+
+    Without `show` the noun brings a command of its own.
+    """
     app = typer.Typer(name=name, help=f"List or show {what}.", invoke_without_command=True)
 
     def print_list(json: bool) -> None:
@@ -35,6 +38,9 @@ def noun_app(
     @app.command("list", help=f"List the built-in {what}.")
     def list_(json: opt.Json = False) -> None:
         print_list(json)
+
+    if show is None:
+        return app
 
     @app.command("show", help="Print the YAML file, every number with its source.")
     def show_(item: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME")]) -> None:

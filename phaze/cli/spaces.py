@@ -1,7 +1,13 @@
-"""`dse spaces`: the built-in design spaces."""
+"""`dse spaces`: the built-in design spaces, what a space holds, and a file to start one from."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
 from phaze.cli.noun import Row, noun_app
 
 
@@ -12,11 +18,69 @@ def _rows() -> list[Row]:
     return [{"name": s.name, "architectures": s.size, "description": s.description} for s in spaces]
 
 
-def _show(name: str) -> str:
-    from phaze.cli.output import file_text
+app = noun_app("spaces", "design spaces", _rows, None)
+
+
+@app.command("show")
+def show(
+    space: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME")],
+    power: opt.Power = None,
+    area: opt.Area = None,
+    power_density: Annotated[
+        str | None, typer.Option(help="TDP over silicon per accelerator, for instance 0.8W/mm2.")
+    ] = None,
+    tdp_margin: opt.TdpMargin = 1.0,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(help="Hold a field at one value, FIELD=VALUE or hbm=hbm3x6.", metavar="FIELD=VALUE"),
+    ] = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print the YAML file instead.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Count a space before and after its constraints and under budgets, with its axes.
+
+    Example: dse spaces show default --power 400W
+    """
+    from phaze.cli.output import console, file_text, print_json
+    from phaze.cli.task import make_budgets
     from phaze.hardware.catalogue import Catalogue, find
+    from phaze.hardware.census import census
+    from phaze.hardware.space_file import load_space
+    from phaze.hardware.space_fix import fix as fixed
+    from phaze.quantity import parse_power_density
+    from phaze.report.space import document, print_space
 
-    return file_text(find(Catalogue.SPACE, name))
+    if yaml:
+        typer.echo(file_text(find(Catalogue.SPACE, space)), nl=False)
+        return
+    density = parse_power_density(power_density, "--power-density") if power_density is not None else None
+    limits = make_budgets(power, area, tdp_margin)
+    asked = fixed(load_space(space), fix or ())
+    counted = census(asked, limits.power_w, limits.area_mm2, tdp_margin, density)
+    if json:
+        print_json(document(asked, counted))
+    else:
+        print_space(asked, counted, console())
 
 
-app = noun_app("spaces", "design spaces", _rows, _show)
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the space, or path of the file.", metavar="NAME")],
+) -> None:
+    """Write a commented space file to start from.
+
+    Example: dse spaces new myspace
+    """
+    from phaze.errors import InputError
+    from phaze.hardware.space_file import new_space_text
+
+    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    text = new_space_text(path.stem)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise InputError(f"{path} exists; give another name") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    typer.echo(f"{path}: change it, then look at it with dse spaces show {path}")

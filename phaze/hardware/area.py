@@ -10,6 +10,7 @@ from phaze.hardware.constants import constants, lookup
 from phaze.hardware.derived import (
     MIB,
     Figures,
+    hbm_sites,
     local_buffer_bytes,
     macs,
     register_bytes,
@@ -57,10 +58,24 @@ def exceeds_shoreline(table: ArchitectureTable, area: Figures) -> np.ndarray[tup
 
     PHAZE's law has no HBM interfaces, so the limit does not apply to it.
     """
-    edge = 2.0 * np.sqrt(area / table["n_dies"])
-    room = table["n_dies"] * np.floor(edge / constants()["shoreline_mm_per_site"])
     silicon = table["area_law"] == code("area_law", "silicon")
-    return np.asarray(silicon & (_hbm_sites(table) > room))
+    return np.asarray(silicon & (hbm_sites(table) > _hbm_room(table, area)))
+
+
+def reticle_share(table: ArchitectureTable, area: Figures) -> Figures:
+    """One die of the given total `area` (mm2) over an exposure field."""
+    return np.asarray(area / table["n_dies"] / constants()["reticle_mm2"])
+
+
+def shoreline_share(table: ArchitectureTable, area: Figures) -> Figures:
+    """HBM sites over what two edges have room for, whatever the area law; room for none counts as for one."""
+    return np.asarray(hbm_sites(table) / np.maximum(1.0, _hbm_room(table, area)))
+
+
+def _hbm_room(table: ArchitectureTable, area: Figures) -> Figures:
+    """HBM sites for which two edges of the dies of the given total `area` (mm2) have room."""
+    edge = 2.0 * np.sqrt(area / table["n_dies"])
+    return np.asarray(table["n_dies"] * np.floor(edge / constants()["shoreline_mm_per_site"]))
 
 
 def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
@@ -72,7 +87,7 @@ def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
     hbm_shrink = 1.0 + c["logic_io_share_hbm"] * (logic - 1.0)
     link_shrink = 1.0 + c["logic_io_share_link"] * (logic - 1.0)
     per_site = c.column(table, "hbm_generation", "area_mm2")
-    parts["hbm_phy"] = _hbm_sites(table) * per_site * hbm_shrink
+    parts["hbm_phy"] = hbm_sites(table) * per_site * hbm_shrink
     links = given_or(table, "link_on_die_bytes_per_s", table["link_bandwidth_bytes_per_s"])
     # The constant is per GB/s of both directions summed; the field is per direction.
     parts["link"] = 2.0 * links * 1e-9 * c["link_area_mm2_per_gb_per_s"] * link_shrink
@@ -118,10 +133,6 @@ def _phaze_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
         "local": (table["tensor_cores"] * tensor + table["vector_cores"] * vector) * UM2,
         "global": buffer * UM2,
     }
-
-
-def _hbm_sites(table: ArchitectureTable) -> Figures:
-    return given_or(table, "hbm_sites_on_die", table["hbm_stacks"])
 
 
 def _total(parts: dict[str, Figures]) -> Figures:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import reduce
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import Shortfall
 from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
+from phaze.hardware.derived import Figures
 from phaze.hardware.power import tdp_w
 from phaze.hardware.table import ArchitectureTable
 
@@ -23,30 +25,60 @@ class Limit(StrEnum):
 
     POWER = "power"
     AREA = "area"
+    POWER_DENSITY = "power density"
     RETICLE = "reticle"
     SHORELINE = "shoreline"
 
 
+BUDGETS = {Limit.POWER: "W", Limit.AREA: "mm2", Limit.POWER_DENSITY: "W/mm2"}
+"""The limits a user sets, with their units; the others are physical."""
+
+_LEVERS = {
+    Limit.POWER: (
+        "lower the clock (--dvfs or --clock)",
+        "take a newer node (--node)",
+        "offer fewer HBM stacks",
+    ),
+    Limit.AREA: (
+        "offer smaller global buffers or fewer cores (--space)",
+        "take a newer node (--node)",
+    ),
+    Limit.POWER_DENSITY: (
+        "lower the clock (--dvfs or --clock)",
+        "offer larger global buffers, which spread the power (--space)",
+        "take an older node (--node)",
+    ),
+}
+
+Amounts = Mapping[Limit, float]
+
+
+def _unknown() -> Amounts:
+    return dict.fromkeys(BUDGETS, math.inf)
+
+
 @dataclass(frozen=True)
 class Demand:
-    """Smallest power (W) and area (mm2) over architectures that can be built; infinite where there is none.
+    """Smallest amount of every budget over architectures that can be built; infinite where there is none.
 
-    `power_within_area_w` counts only those within the area budget, `area_within_power_mm2` those within
-    the power budget. Demands of blocks of a space combine with `merge`.
+    `alone` leaves the other budgets aside, `held` counts only architectures that keep the others. `nearest` is
+    what the architecture takes that exceeds its budgets least: `excess` is the largest of its ratios to them.
+    Demands of blocks of a space combine with `merge`.
     """
 
-    power_w: float = math.inf
-    area_mm2: float = math.inf
-    power_within_area_w: float = math.inf
-    area_within_power_mm2: float = math.inf
+    alone: Amounts = field(default_factory=_unknown)
+    held: Amounts = field(default_factory=_unknown)
+    nearest: Amounts = field(default_factory=_unknown)
+    excess: float = math.inf
 
     def merge(self, other: Demand) -> Demand:
         """The demand over two sets of architectures together."""
+        near = self if self.excess <= other.excess else other
         return Demand(
-            min(self.power_w, other.power_w),
-            min(self.area_mm2, other.area_mm2),
-            min(self.power_within_area_w, other.power_within_area_w),
-            min(self.area_within_power_mm2, other.area_within_power_mm2),
+            {limit: min(self.alone[limit], other.alone[limit]) for limit in BUDGETS},
+            {limit: min(self.held[limit], other.held[limit]) for limit in BUDGETS},
+            near.nearest,
+            near.excess,
         )
 
 
@@ -55,13 +87,19 @@ def over_budget(
     power_w: float | None = None,
     area_limit_mm2: float | None = None,
     margin: float = 1.0,
+    power_density_w_per_mm2: float | None = None,
 ) -> dict[Limit, Mask]:
-    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`."""
+    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`.
+
+    Power density is that power over the total silicon of the package.
+    """
     area = area_mm2(table)
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
+    powered = Limit.POWER in given or Limit.POWER_DENSITY in given
+    amounts = _amounts(tdp_w(table, margin) if powered else area, area)
     none = np.zeros(len(table), dtype=np.bool_)
     return {
-        Limit.POWER: none if power_w is None else tdp_w(table, margin) > power_w,
-        Limit.AREA: none if area_limit_mm2 is None else area > area_limit_mm2,
+        **{limit: amounts[limit] > given[limit] if limit in given else none for limit in BUDGETS},
         Limit.RETICLE: exceeds_reticle(table, area),
         Limit.SHORELINE: exceeds_shoreline(table, area),
     }
@@ -72,54 +110,83 @@ def within_budget(masks: dict[Limit, Mask]) -> Mask:
     return ~reduce(np.logical_or, masks.values())
 
 
+def power_limit_w(
+    table: ArchitectureTable, power_w: float | None = None, power_density_w_per_mm2: float | None = None
+) -> Figures:
+    """The power in W that both budgets leave to each architecture; infinite without any."""
+    limit: Figures = np.full(len(table), math.inf if power_w is None else power_w)
+    if power_density_w_per_mm2 is not None:
+        limit = np.minimum(limit, power_density_w_per_mm2 * area_mm2(table))
+    return limit
+
+
 def smallest_demand(
     table: ArchitectureTable,
     power_w: float | None = None,
     area_limit_mm2: float | None = None,
     margin: float = 1.0,
+    power_density_w_per_mm2: float | None = None,
 ) -> Demand:
     """The smallest budgets that some architecture of the table would keep."""
-    masks = over_budget(table, power_w, area_limit_mm2, margin)
-    power, area = tdp_w(table, margin), area_mm2(table)
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
+    masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2)
+    amounts = _amounts(tdp_w(table, margin), area_mm2(table))
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
     return Demand(
-        _smallest(power, built),
-        _smallest(area, built),
-        _smallest(power, built & ~masks[Limit.AREA]),
-        _smallest(area, built & ~masks[Limit.POWER]),
+        {limit: _smallest(amounts[limit], built) for limit in BUDGETS},
+        {limit: _smallest(amounts[limit], built & _keeps_others(masks, limit)) for limit in BUDGETS},
+        *_nearest(amounts, built, given),
     )
 
 
 def shortfalls(
-    demand: Demand, power_w: float | None = None, area_limit_mm2: float | None = None
+    demand: Demand,
+    power_w: float | None = None,
+    area_limit_mm2: float | None = None,
+    power_density_w_per_mm2: float | None = None,
 ) -> tuple[Shortfall, ...]:
-    """Why nothing keeps the budgets: each budget that is too small by itself, or both where only together."""
-    power = math.inf if power_w is None else power_w
-    area = math.inf if area_limit_mm2 is None else area_limit_mm2
-    alone = []
-    if demand.power_w > power:
-        alone.append(_power_shortfall(power, demand.power_w))
-    if demand.area_mm2 > area:
-        alone.append(_area_shortfall(area, demand.area_mm2))
-    if alone:
-        return tuple(alone)
-    together = []
-    if power < demand.power_within_area_w < math.inf:
-        together.append(_power_shortfall(power, demand.power_within_area_w))
-    if area < demand.area_within_power_mm2 < math.inf:
-        together.append(_area_shortfall(area, demand.area_within_power_mm2))
-    return tuple(together)
+    """Why nothing keeps the budgets: each budget that is too small by itself.
+
+    Where they are too small only together: for each, the smallest amount that would do with the others held;
+    and where none alone would do, what to raise at the same time.
+    """
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
+
+    def missed(amounts: Amounts) -> tuple[Shortfall, ...]:
+        return tuple(
+            Shortfall(str(limit), budget, amounts[limit], BUDGETS[limit], _LEVERS[limit])
+            for limit, budget in given.items()
+            if amounts[limit] > budget
+        )
+
+    if alone := missed(demand.alone):
+        return alone
+    if held := tuple(short for short in missed(demand.held) if short.demand < math.inf):
+        return held
+    return missed(demand.nearest) if demand.excess < math.inf else ()
 
 
-def _power_shortfall(limit: float, demand: float) -> Shortfall:
-    levers = ("lower the clock (--dvfs or --clock)", "take a newer node (--node)", "offer fewer HBM stacks")
-    return Shortfall("power", limit, demand, "W", levers)
+def _given(power_w: float | None, area_mm2: float | None, density: float | None) -> dict[Limit, float]:
+    budgets = zip(BUDGETS, (power_w, area_mm2, density), strict=True)
+    return {limit: budget for limit, budget in budgets if budget is not None}
 
 
-def _area_shortfall(limit: float, demand: float) -> Shortfall:
-    levers = ("offer smaller global buffers or fewer cores (--space)", "take a newer node (--node)")
-    return Shortfall("area", limit, demand, "mm2", levers)
+def _amounts(power: Figures, area: Figures) -> dict[Limit, Figures]:
+    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area}
 
 
-def _smallest(values: NDArray[np.float64], allowed: Mask) -> float:
+def _keeps_others(masks: dict[Limit, Mask], limit: Limit) -> Mask:
+    return ~reduce(np.logical_or, (masks[other] for other in BUDGETS if other is not limit))
+
+
+def _nearest(amounts: dict[Limit, Figures], built: Mask, given: dict[Limit, float]) -> tuple[Amounts, float]:
+    """What the architecture takes whose largest ratio to a budget is smallest, and that ratio."""
+    if not given or not built.any():
+        return _unknown(), math.inf
+    ratios = reduce(np.maximum, (amounts[limit] / budget for limit, budget in given.items()))
+    row = int(np.argmin(np.where(built, ratios, math.inf)))
+    return {limit: float(amounts[limit][row]) for limit in BUDGETS}, float(ratios[row])
+
+
+def _smallest(values: Figures, allowed: Mask) -> float:
     return float(np.min(values[allowed], initial=math.inf))

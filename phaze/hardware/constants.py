@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,17 +49,18 @@ class PhazeLaw(_Record):
     global_buffer_um2_by_mib: Mapping[int, float]
 
 
-class Constants(_Record):
-    """The content of `constants.yaml`."""
+class ConstantFile(_Record):
+    """A file of constants: single ones by name, and tables with a row for each choice of a field."""
+
+    file: ClassVar[str]
 
     scalars: Mapping[str, Constant]
     tables: Mapping[str, ConstantTable]
-    phaze: PhazeLaw
 
     def __getitem__(self, name: str) -> float:
         """One scalar. Raises InputError where it is missing: a missing constant is never 0."""
         if name not in self.scalars:
-            raise InputError(f"constants.yaml: the constant {name!r} is missing")
+            raise InputError(f"{self.file}: the constant {name!r} is missing")
         return self.scalars[name].value
 
     def column(self, table: ArchitectureTable, field: str, quantity: str) -> NDArray[np.float64]:
@@ -71,15 +72,31 @@ class Constants(_Record):
         try:
             values = [rows[choice][quantity] for choice in field_table()[field].choices]
         except KeyError as error:
-            raise InputError(f"constants.yaml: {field} lacks {error} (for {quantity!r})") from error
+            raise InputError(f"{self.file}: {field} lacks {error} (for {quantity!r})") from error
         return np.array(values)
+
+
+File = TypeVar("File", bound=ConstantFile)
+
+
+class Constants(ConstantFile):
+    """The content of `constants.yaml`."""
+
+    file = "constants.yaml"
+
+    phaze: PhazeLaw
 
 
 @cache
 def constants() -> Constants:
     """All physical constants."""
-    text = files("phaze.hardware").joinpath("constants.yaml").read_text(encoding="utf-8")
-    return checked(Constants, parse_yaml(text, "constants.yaml"), "constants.yaml")
+    return read_constants(Constants)
+
+
+def read_constants(kind: type[File]) -> File:
+    """A packaged file of constants. Raises InputError where it is faulty."""
+    text = files("phaze.hardware").joinpath(kind.file).read_text(encoding="utf-8")
+    return checked(kind, parse_yaml(text, kind.file), kind.file)
 
 
 def lookup(known: Mapping[int, float], size: NDArray[Any], what: str) -> NDArray[np.float64]:

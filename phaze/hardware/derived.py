@@ -53,6 +53,11 @@ def hbm_capacity_bytes(table: ArchitectureTable) -> Figures:
     return given_or(table, "hbm_capacity_bytes", table["hbm_stacks"] * per_stack)
 
 
+def hbm_sites(table: ArchitectureTable) -> Figures:
+    """HBM interfaces on the dies, those without a stack included."""
+    return given_or(table, "hbm_sites_on_die", table["hbm_stacks"])
+
+
 def local_buffer_bytes(table: ArchitectureTable) -> Figures:
     """Local buffers of all tensor cores in use."""
     c = constants()

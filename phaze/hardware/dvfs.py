@@ -27,8 +27,10 @@ def clock_limit_hz(table: ArchitectureTable) -> Figures:
     return np.where(np.isnan(peak), nominal, own)
 
 
-def fit_clock(table: ArchitectureTable, power_w: float, margin: float = 1.0) -> Figures:
+def fit_clock(table: ArchitectureTable, power_w: float | Figures, margin: float = 1.0) -> Figures:
     """Highest clock in Hz whose TDP times `margin` is at most `power_w`, to 1e-9 relative and never above it.
+
+    The power is one for all, or one for each architecture.
 
     NaN where even `LOWEST_SHARE` of the nominal clock draws too much.
     """

@@ -5,62 +5,39 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, from_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.fields import FieldValue, field_named, field_table
+from phaze.hardware.area_filter import AreaFilter
+from phaze.hardware.axis import Axis, Cells, Condition, cells
+from phaze.hardware.constraint import Constraint
+from phaze.hardware.fields import FieldKind, FieldValue, field_table
+from phaze.hardware.kept import Kept
+from phaze.hardware.naming import architecture_id
 from phaze.hardware.table import ArchitectureTable
 
+__all__ = ["DesignSpace", "architecture_id"]
+
 Rows = NDArray[np.int64]
-
-_IN_EVERY_ID = (
-    "tensor_cores",
-    "tensor_core_rows",
-    "tensor_core_columns",
-    "vector_cores",
-    "vector_core_alus",
-    "global_buffer_bytes",
-    "hbm_generation",
-    "hbm_stacks",
-)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Fields that vary together: `options[k][j]` is the value of field j in option k."""
-
-    fields: tuple[str, ...]
-    options: tuple[tuple[FieldValue, ...], ...]
-
-
-@dataclass(frozen=True)
-class AreaFilter:
-    """PHAZE's filter: at most `limit_mm2`, and at least `floor` of it unless one kind of core is single."""
-
-    limit_mm2: float
-    floor: float
-
-    def keeps(self, table: ArchitectureTable) -> NDArray[np.bool_]:
-        """Which architectures pass. The tolerance keeps the machine that sets the limit."""
-        area = area_mm2(table)
-        single = (table["tensor_cores"] == 1) | (table["vector_cores"] == 1)
-        large = area >= self.floor * self.limit_mm2 * (1.0 - 1e-12)
-        return np.asarray((area <= self.limit_mm2 * (1.0 + 1e-12)) & (large | single))
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class DesignSpace:
     """The architectures of a space, numbered from 0 in lexicographic order, the last axis fastest.
 
-    `ties` maps a field to the field whose value it takes. `kept` lists the numbers in the full grid that pass
-    the area filter (None: all). `hbm_capacities_bytes` are memory sizes to search beside the architecture;
-    empty: the architecture's own.
+    The grid is the product of all axes. An architecture of the grid belongs to the space where its `constraints`,
+    `pins` (fields held at a value) and the area filter allow it; where a conditional axis does not vary, the
+    first of its options stands for the one architecture there is. Numbers count what is kept.
+
+    `ties` maps a field to the field whose value it takes, times `multiples` where it stands there.
+    `hbm_capacities_bytes` are memory sizes to search beside the architecture; empty: the architecture's own.
+    `heterogeneous`: every pipeline stage may have a design of its own.
     """
 
     name: str
@@ -69,13 +46,27 @@ class DesignSpace:
     ties: Mapping[str, str]
     area_filter: AreaFilter | None = None
     hbm_capacities_bytes: tuple[float, ...] = ()
-    kept: Rows | None = None
     description: str = ""
+    multiples: Mapping[str, float] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
+    pins: tuple[Condition, ...] = ()
+    heterogeneous: bool = False
 
     @property
     def size(self) -> int:
         """Number of architectures."""
-        return self._grid_size if self.kept is None else len(self.kept)
+        return self.grid_size if self._kept is None else len(self._kept)
+
+    @property
+    def grid_size(self) -> int:
+        """Number of combinations of the axes' options, before conditions, constraints and the area filter."""
+        return math.prod(len(axis.options) for axis in self.axes)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether some combinations of the grid do not belong to the space."""
+        conditional = any(axis.when for axis in self.axes)
+        return conditional or bool(self.constraints or self.pins or self.area_filter)
 
     @property
     def fields_varied(self) -> tuple[str, ...]:
@@ -100,6 +91,71 @@ class DesignSpace:
         """Short name, distinct within the space and the same in every process."""
         return architecture_id(self.table([row]), 0, self.fields_varied)
 
+    def number(self, fields: Mapping[str, FieldValue]) -> int:
+        """The number of the architecture with these values of the varied fields; others are not looked at.
+
+        Raises InputError where the space does not have it.
+        """
+        grid = 0
+        for axis in self.axes:
+            option = tuple(fields.get(name) for name in axis.fields)
+            offered = axis.options if axis.varies_for(fields) else (axis.otherwise,)
+            if option not in offered:
+                raise InputError(f"space {self.name} does not offer {', '.join(axis.fields)} = {option}")
+            grid = grid * len(axis.options) + offered.index(option)
+        for name, value in self.settled(fields).items():
+            if fields.get(name) != value:
+                raise InputError(f"space {self.name} has {name} = {value} there, not {fields.get(name)}")
+        number = grid if self._kept is None else self._kept.rank(grid)
+        if number is None:
+            raise InputError(f"the constraints of space {self.name} rule this architecture out")
+        return number
+
+    @property
+    def unconstrained(self) -> DesignSpace:
+        """Every architecture that the axes describe; without conditional axes its numbers are those of the grid."""
+        return dataclasses.replace(self, area_filter=None, constraints=(), pins=())
+
+    def collapsed(self, grid: Rows) -> Rows:
+        """Combinations of the grid, (N,), with the first option of every axis that does not vary there."""
+        columns, numbers = self._grid_table(grid).columns, np.zeros_like(grid)
+        for axis, choice in zip(self.axes, self._choices(grid), strict=True):
+            stands = np.where(axis.varies(columns), choice, 0) if axis.when else choice
+            numbers = numbers * len(axis.options) + stands
+        return numbers
+
+    def numbers(self, grid: Rows) -> Rows:
+        """Numbers of combinations of the grid, (N,); -1 where the space does not have one."""
+        return grid if self._kept is None else self._kept.ranks(grid)
+
+    def settled(self, fields: Mapping[str, FieldValue | None]) -> dict[str, FieldValue | None]:
+        """All varied fields from an option of every axis: ties follow, and conditional axes where they do not vary.
+
+        The fields of an axis that does not vary may be left out.
+        """
+        chosen: dict[str, FieldValue | None] = {}
+        for axis in self.axes:
+            varies = axis.varies_for(chosen)
+            option = tuple(fields[name] for name in axis.fields) if varies else axis.otherwise
+            chosen |= zip(axis.fields, option, strict=True)
+        for name, source in self.ties.items():
+            chosen[name] = self.tied_value(name, chosen[source])
+        return chosen
+
+    def tied_value(self, name: str, value: FieldValue | None) -> FieldValue | None:
+        """The value of a tied field where its source has this one."""
+        column = self._tied(name, cells(self.ties[name], [value]))
+        return field_table()[name].decode(column[0])
+
+    def keeps(self, table: ArchitectureTable) -> Mask:
+        """Which architectures the constraints, pins and area filter of the space allow."""
+        kept = np.ones(len(table), dtype=np.bool_)
+        for constraint in self.constraints:
+            kept &= constraint.keeps(table)
+        for pin in self.pins:
+            kept &= pin.holds(table.columns)
+        return kept if self.area_filter is None else kept & self.area_filter.keeps(table)
+
     def fixed(self, **fields: FieldValue) -> DesignSpace:
         """The space with some base fields changed. Raises InputError where the space varies one of them."""
         varied = set(fields) & set(self.fields_varied)
@@ -107,11 +163,25 @@ class DesignSpace:
             raise InputError(
                 f"space {self.name}: it varies {', '.join(sorted(varied))}; a fixed value conflicts"
             )
-        return filtered(dataclasses.replace(self, base=self.base.replace(self.base.name, **fields)))
+        return dataclasses.replace(self, base=self.base.replace(self.base.name, **fields))
 
-    @property
-    def _grid_size(self) -> int:
-        return math.prod(len(axis.options) for axis in self.axes)
+    @cached_property
+    def _kept(self) -> Kept | None:
+        """What of the grid belongs to the space; None: all of it."""
+        if not self.is_filtered:
+            return None
+        kept = Kept.of(self.grid_size, self._keeps_grid)
+        if not len(kept):
+            raise InputError(f"space {self.name}: its constraints and fixed fields leave no architecture")
+        return kept
+
+    def _keeps_grid(self, numbers: Rows) -> Mask:
+        table = self._grid_table(numbers)
+        kept = self.keeps(table)
+        for axis, choice in zip(self.axes, self._choices(numbers), strict=True):
+            if axis.when:
+                kept &= axis.varies(table.columns) | (choice == 0)
+        return kept
 
     def _grid_rows(self, rows: slice | Iterable[int] | None) -> Rows:
         """Numbers in the full grid of some numbers in the space."""
@@ -122,18 +192,24 @@ class DesignSpace:
             if len(numbers) and not (numbers.min() >= 0 and numbers.max() < self.size):
                 msg = f"space {self.name} has the architectures 0 to {self.size - 1}"
                 raise IndexError(msg)
-        return numbers if self.kept is None else self.kept[numbers]
+        return numbers if self._kept is None else self._kept.numbers(numbers)
 
     def _grid_table(self, numbers: Rows) -> ArchitectureTable:
-        columns: dict[str, NDArray[Any]] = {}
+        columns: dict[str, Cells] = {}
         for axis, choice in zip(self.axes, self._choices(numbers), strict=True):
-            for j, name in enumerate(axis.fields):
-                columns[name] = _cells(name, [option[j] for option in axis.options])[choice]
-        columns |= {name: columns[source] for name, source in self.ties.items()}
+            columns |= axis.columns(choice, columns)
+        columns |= {name: self._tied(name, columns[source]) for name, source in self.ties.items()}
         for name in field_table():
             if name not in columns:
-                columns[name] = np.broadcast_to(_cells(name, [self.base.fields.get(name)]), len(numbers))
+                columns[name] = np.broadcast_to(cells(name, [self.base.fields.get(name)]), len(numbers))
         return ArchitectureTable({name: columns[name] for name in field_table()})
+
+    def _tied(self, name: str, source: Cells) -> Cells:
+        """The column of a tied field from that of its source."""
+        tied = field_table()[name]
+        value = source * self.multiples[name] if name in self.multiples else source
+        whole = np.rint(value) if tied.kind is FieldKind.INTEGER else value
+        return whole.astype(tied.dtype, copy=False)
 
     def _choices(self, numbers: Rows) -> list[Rows]:
         """Position on every axis: the digits of a mixed-radix number."""
@@ -142,45 +218,3 @@ class DesignSpace:
             numbers, digit = np.divmod(numbers, len(axis.options))
             digits.append(digit)
         return digits[::-1]
-
-
-def filtered(space: DesignSpace) -> DesignSpace:
-    """The space with `kept` worked out from its area filter."""
-    if space.area_filter is None:
-        return dataclasses.replace(space, kept=None)
-    grid = dataclasses.replace(space, kept=None)
-    passed = [start + np.flatnonzero(space.area_filter.keeps(table)) for start, table in grid.blocks()]
-    return dataclasses.replace(space, kept=np.concatenate(passed))
-
-
-def architecture_id(table: ArchitectureTable, row: int, fields: Iterable[str] = ()) -> str:
-    """Short name such as `tc8x128x128-vc4x256-gb128MiB-hbm3x6`; other `fields` given are appended."""
-    value = {name: field_named(name, "id").decode(table[name][row]) for name in (*_IN_EVERY_ID, *fields)}
-    parts = [
-        f"tc{value['tensor_cores']}x{value['tensor_core_rows']}x{value['tensor_core_columns']}",
-        f"vc{value['vector_cores']}x{value['vector_core_alus']}",
-        f"gb{_binary(int(table['global_buffer_bytes'][row]))}",
-        f"{str(value['hbm_generation']).lower()}x{value['hbm_stacks']}",
-    ]
-    return "-".join(parts + [_named(name, value[name]) for name in fields if name not in _IN_EVERY_ID])
-
-
-def _named(field: str, value: FieldValue | None) -> str:
-    """A field that not every id shows, by name; sizes in binary units where they come out even."""
-    if value is not None and field_table()[field].unit == "byte":
-        return f"{field.removesuffix('_bytes')}={_binary(int(value))}"
-    if field == "clock_hz" and value is not None:
-        return f"{float(value) / 1e6:g}MHz"
-    return f"{field}={value}"
-
-
-def _cells(name: str, values: list[Any]) -> NDArray[Any]:
-    field = field_table()[name]
-    return np.array([field.encode(value) for value in values], dtype=field.dtype)
-
-
-def _binary(size_bytes: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes and size_bytes % scale == 0:
-            return f"{size_bytes // scale}{unit}"
-    return f"{size_bytes}B"

@@ -46,11 +46,18 @@ class ArchitectureTable:
     def take(self, rows: NDArray[np.intp] | Iterable[int]) -> ArchitectureTable:
         """The architectures at the given positions."""
         where = np.asarray(rows)
-        return ArchitectureTable({name: column[where] for name, column in self.columns.items()})
+        return ArchitectureTable({name: _taken(column, where) for name, column in self.columns.items()})
 
     def replace(self, **columns: Column) -> ArchitectureTable:
         """The same architectures with some columns exchanged."""
         return ArchitectureTable({**self.columns, **columns})
+
+
+def _taken(column: Column, where: NDArray[Any]) -> Column:
+    """Some cells of a column; one that repeats a single cell in memory goes on doing so."""
+    if column.strides == (0,) and where.dtype != np.bool_ and len(column):
+        return np.broadcast_to(column[:1], len(where))
+    return np.asarray(column[where])
 
 
 def factor(table: ArchitectureTable, fields: Iterable[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.budgets import Demand, Limit, over_budget, shortfalls, smallest_demand, within_budget
+from phaze.hardware.budgets import (
+    Demand,
+    Limit,
+    over_budget,
+    power_limit_w,
+    shortfalls,
+    smallest_demand,
+    within_budget,
+)
 from phaze.hardware.derived import nominal_clock_hz
 from phaze.hardware.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
 from phaze.hardware.fields import default_values, field_table
@@ -101,15 +109,51 @@ def test_budgets_and_demands():
     assert 0 < fits.sum() < len(table)
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
     demand = smallest_demand(table, 300.0, 400.0, 1.2)
-    assert demand.power_w == power[built].min()
-    assert demand.area_mm2 == area[built].min()
-    assert demand.power_within_area_w == power[built & (area <= 400)].min()
-    assert demand.area_within_power_mm2 == area[built & (power <= 300)].min()
+    assert demand.alone[Limit.POWER] == power[built].min()
+    assert demand.alone[Limit.AREA] == area[built].min()
+    assert demand.held[Limit.POWER] == power[built & (area <= 400)].min()
+    assert demand.held[Limit.AREA] == area[built & (power <= 300)].min()
+    assert demand.held[Limit.POWER_DENSITY] == (power / area)[built & (power <= 300) & (area <= 400)].min()
+
+
+@settings(max_examples=40, deadline=None)
+@given(*[st.one_of(st.none(), st.floats(low, high)) for low, high in ((20, 2000), (60, 900), (0.05, 2.0))])
+def test_three_budgets_and_what_would_do(power_w, area_limit, density):
+    table = load_space().table(slice(0, None, 499))
+    area, power = area_mm2(table), tdp_w(table, 1.1)
+    masks = over_budget(table, power_w, area_limit, 1.1, density)
+    amounts = {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area}
+    budgets = {Limit.POWER: power_w, Limit.AREA: area_limit, Limit.POWER_DENSITY: density}
+    for limit, budget in budgets.items():
+        expected = np.zeros(len(table), bool) if budget is None else amounts[limit] > budget
+        np.testing.assert_array_equal(masks[limit], expected)
     halves = [table.take(range(k, len(table), 2)) for k in range(2)]
-    merged = smallest_demand(halves[0], 300.0, 400.0, 1.2).merge(
-        smallest_demand(halves[1], 300.0, 400.0, 1.2)
-    )
-    assert merged == demand
+    parts = [smallest_demand(half, power_w, area_limit, 1.1, density) for half in halves]
+    merged = parts[0].merge(parts[1])
+    assert merged == smallest_demand(table, power_w, area_limit, 1.1, density)
+    missing = shortfalls(merged, power_w, area_limit, density)
+    fits = within_budget(masks).any()
+    assert fits == (not missing)
+    # Raised to what is said to do, every budget that fell short alone or with the others held is kept.
+    if not fits and any(merged.held[Limit(short.what)] == short.demand for short in missing):
+        for short in missing:
+            raised = {**budgets, Limit(short.what): short.demand}
+            args = (raised[Limit.POWER], raised[Limit.AREA], 1.1, raised[Limit.POWER_DENSITY])
+            assert within_budget(over_budget(table, *args)).any()
+
+
+def test_power_density_is_over_the_total_silicon_and_lowers_the_clock():
+    table = to_table([load_architecture(name) for name in ("a100", "h100", "tpuv4")])
+    density = tdp_w(table) / area_mm2(table)
+    masks = over_budget(table, power_density_w_per_mm2=0.6)
+    np.testing.assert_array_equal(masks[Limit.POWER_DENSITY], density > 0.6)
+    assert masks[Limit.POWER_DENSITY].any()
+    limit = power_limit_w(table, 500.0, 0.6)
+    np.testing.assert_array_equal(limit, np.minimum(500.0, 0.6 * area_mm2(table)))
+    slower = table.replace(clock_hz=fit_clock(table, limit))
+    assert (tdp_w(slower) / area_mm2(slower) <= 0.6).all()
+    assert (tdp_w(slower) <= 500.0).all()
+    assert np.isinf(power_limit_w(table)).all()
 
 
 def test_no_budget_rules_nothing_out():
@@ -126,13 +170,27 @@ def test_an_impossible_budget_is_named_with_what_would_do():
     assert not within_budget(over_budget(table, missing.demand * (1 - 1e-9))).any()
 
 
+def amounts(power, area, density=math.inf):
+    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: density}
+
+
 def test_budgets_that_only_conflict_together():
-    demand = Demand(power_w=100, area_mm2=150, power_within_area_w=130, area_within_power_mm2=210)
+    demand = Demand(alone=amounts(100, 150), held=amounts(130, 210))
     assert [s.demand for s in shortfalls(demand, 120.0, 200.0)] == [130, 210]
     assert [s.what for s in shortfalls(demand, 120.0, 100.0)] == ["area"]
     assert shortfalls(demand, 140.0, 200.0)[0].what == "area"
-    assert shortfalls(Demand(100, 150, 100, 150), 120.0) == ()
+    assert shortfalls(Demand(amounts(100, 150), amounts(100, 150)), 120.0) == ()
     assert shortfalls(Demand(), 120.0)[0].demand == math.inf
+
+
+def test_three_budgets_of_which_no_single_one_can_be_raised():
+    # Every two of the three conflict, so one budget alone does not help: the nearest design says what does.
+    far = Demand(alone=amounts(100, 150, 0.3), nearest=amounts(140, 190, 0.74), excess=1.4)
+    near = Demand(alone=amounts(100, 150, 0.3), nearest=amounts(110, 220, 0.5), excess=1.25)
+    (area, density) = shortfalls(far.merge(near), 120.0, 200.0, 0.4)
+    assert (area.what, area.demand, density.what, density.demand) == ("area", 220, "power density", 0.5)
+    assert density.unit == "W/mm2"
+    assert any("larger global buffers" in lever for lever in density.levers)
 
 
 def test_reticle_and_shoreline_are_per_die():

@@ -1,0 +1,58 @@
+"""Names of architectures, and values of hardware fields as a person writes them: 64MiB, 450GB/s, HBM3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phaze.hardware.fields import FieldValue, field_named, field_table
+from phaze.hardware.table import ArchitectureTable
+
+_IN_EVERY_ID = (
+    "tensor_cores",
+    "tensor_core_rows",
+    "tensor_core_columns",
+    "vector_cores",
+    "vector_core_alus",
+    "global_buffer_bytes",
+    "hbm_generation",
+    "hbm_stacks",
+)
+
+
+def architecture_id(table: ArchitectureTable, row: int, fields: Iterable[str] = ()) -> str:
+    """Short name such as `tc8x128x128-vc4x256-gb128MiB-hbm3x6`; other `fields` given are appended."""
+    value = {name: field_named(name, "id").decode(table[name][row]) for name in (*_IN_EVERY_ID, *fields)}
+    parts = [
+        f"tc{value['tensor_cores']}x{value['tensor_core_rows']}x{value['tensor_core_columns']}",
+        f"vc{value['vector_cores']}x{value['vector_core_alus']}",
+        f"gb{value_text('global_buffer_bytes', value['global_buffer_bytes'])}",
+        f"{str(value['hbm_generation']).lower()}x{value['hbm_stacks']}",
+    ]
+    return "-".join(parts + [_named(name, value[name]) for name in fields if name not in _IN_EVERY_ID])
+
+
+def _named(field: str, value: FieldValue | None) -> str:
+    """A field that not every id shows, by name; rates in plain digits, as an id holds no slash."""
+    if field == "clock_hz":
+        return value_text(field, value)
+    text = str(value) if field_table()[field].unit == "byte/s" else value_text(field, value)
+    return f"{field.removesuffix('_bytes')}={text}"
+
+
+def value_text(field: str, value: FieldValue | None) -> str:
+    """Sizes in binary units, rates in GB/s, frequencies in MHz; anything else as it stands."""
+    unit = field_table()[field].unit
+    if unit == "byte" and value is not None and float(value).is_integer():
+        return _binary(int(value))
+    if unit == "Hz" and value is not None:
+        return f"{float(value) / 1e6:.12g}MHz"
+    if unit == "byte/s" and value is not None:
+        return f"{float(value) / 1e9:.12g}GB/s"
+    return str(value)
+
+
+def _binary(size_bytes: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes and size_bytes % scale == 0:
+            return f"{size_bytes // scale}{unit}"
+    return f"{size_bytes}B"
