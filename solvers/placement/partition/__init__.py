@@ -7,7 +7,13 @@ from phaze.solvers.placement.partition.problem import (
     fewest_stages,
     stage_limits,
 )
-from phaze.solvers.placement.partition.solve import Partition, best_cuts, bottlenecks, weighted_bottlenecks
+from phaze.solvers.placement.partition.solve import (
+    Partition,
+    batch_cuts,
+    best_cuts,
+    bottlenecks,
+    weighted_bottlenecks,
+)
 from phaze.solvers.placement.partition.weighted import Weighted
 
 __all__ = [
@@ -15,6 +21,7 @@ __all__ = [
     "PartitionProblem",
     "StageLimits",
     "Weighted",
+    "batch_cuts",
     "best_cuts",
     "bottlenecks",
     "fewest_stages",

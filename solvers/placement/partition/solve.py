@@ -12,6 +12,7 @@ Shapes: A architectures, L layers, n entries of `stages`. Times in s, memory in 
     weighted_bottlenecks(problem, stages, weight (L,), load_factor (A, n), weight_factor (A, n)) -> Weighted
                                                                (value, load_s, weight), each (A, n)
     best_cuts(problem, architecture, stages, *, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition
+    batch_cuts(problem, stages, weight (L,), load_factor (A,), weight_factor (A,)) -> [Partition] per architecture
 
 `stages` means *at most* so many, hence bottlenecks do not increase with it. Under an objective that
 grows with the number of stages, such as bottleneck * (microbatches + stages - 1), the best over all counts is
@@ -120,16 +121,36 @@ def best_cuts(
 ) -> Partition:
     """Stages of one architecture that attain its bottleneck, or its weighted one if weights are given."""
     one = problem.select(np.array([architecture]))
-    weights = np.zeros(problem.layers) if weight is None else weight
-    best = weighted_bottlenecks(one, [stages], weights, load_factor, weight_factor)
-    load, cap = float(best.load_s[0, 0]), float(best.weight[0, 0])
-    if math.isinf(load):
+    factors = np.array([load_factor]), np.array([weight_factor])
+    return batch_cuts(one, stages, np.zeros(problem.layers) if weight is None else weight, *factors)[0]
+
+
+def batch_cuts(
+    problem: PartitionProblem,
+    stages: int,
+    weight: FloatArray,
+    load_factor: FloatArray,
+    weight_factor: FloatArray,
+) -> list[Partition]:
+    """Stages of every architecture that attain its weighted bottleneck; both factors (A,)."""
+    best = weighted_bottlenecks(problem, [stages], weight, load_factor[:, None], weight_factor[:, None])
+    return [
+        _cuts(
+            problem.select(np.array([a])), stages, weight, float(best.load_s[a, 0]), float(best.weight[a, 0])
+        )
+        for a in range(problem.architectures)
+    ]
+
+
+def _cuts(one: PartitionProblem, stages: int, weight: FloatArray, load_s: float, cap: float) -> Partition:
+    """Stages of one architecture that keep a load and a cap on the weight that some partition keeps."""
+    if math.isinf(load_s):
         return Partition((), (), (), last_recomputes=False)
-    if is_monotone(one)[0] and not problem.exactly:
-        starts = trace(one, stages, load, prefix_sums(weights), cap)
+    if is_monotone(one)[0] and not one.exactly:
+        starts = trace(one, stages, load_s, prefix_sums(weight), cap)
     else:
-        starts = dp.trace(one, stages, interval_weights(weights) <= cap)
-    return _partition(one, starts, weights)
+        starts = dp.trace(one, stages, interval_weights(weight) <= cap)
+    return _partition(one, starts, weight)
 
 
 def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: FloatArray) -> Partition:

@@ -1,0 +1,96 @@
+"""The mixed pipeline: a chain of L layers, K device types of which any number may be had, a type for every stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from phaze.solvers.placement.stage_costs import FloatArray, IntArray, interval_sums
+
+
+class Goal(StrEnum):
+    """What is minimised: seconds per batch, or joules per device, which are seconds times the mean power."""
+
+    TIME = "time"
+    ENERGY = "energy"
+
+
+@dataclass(frozen=True, slots=True)
+class MixedStage:
+    """Layers `first` to `last`, inclusive, on devices of one type (by number)."""
+
+    first: int
+    last: int
+    device_type: int
+
+
+@dataclass(frozen=True)
+class MixedChain:
+    """What every stage costs on every type; loads in s per microbatch.
+
+    `inner_s` (K, L, L): a stage of layers i..j that is not the last one, at [k, i, j], not read below the
+    diagonal. `last_s` (K, L): a last stage of layers i.., infinite where it does not fit in memory. `deepest`
+    (G, L, L): largest index from the end (last stage: 1) at which an inner stage fits in memory, 0 if at none;
+    types of the same memory share it, `group` (K,) says which is whose. `weight` (L,): parameters, or whatever
+    else costs time once per batch. `power_w` (K,): of one device.
+    """
+
+    inner_s: FloatArray
+    last_s: FloatArray
+    deepest: IntArray
+    group: IntArray
+    weight: FloatArray
+    power_w: FloatArray
+
+    def __post_init__(self) -> None:
+        """Check shapes. ValueError where they do not fit together."""
+        types, layers = self.last_s.shape
+        given = (self.inner_s.shape, self.deepest.shape[1:], self.group.shape, self.weight.shape)
+        if given != ((types, layers, layers), (layers, layers), (types,), (layers,)):
+            raise ValueError(f"shapes {given} do not fit {types} types and {layers} layers")
+        if self.power_w.shape != (types,) or not (self.group < len(self.deepest)).all():
+            raise ValueError("every type needs a power and a group of the same memory")
+
+    @property
+    def types(self) -> int:
+        """Number of device types K."""
+        return len(self.power_w)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers L."""
+        return len(self.weight)
+
+    @cached_property
+    def stage_weight(self) -> FloatArray:
+        """Weight of the stage of layers i..j at [i, j], (L, L)."""
+        return interval_sums(self.weight)
+
+    def per_group(self, cost: FloatArray) -> FloatArray:
+        """Least cost (K, L, L) over the types of each group, (G, L, L)."""
+        return np.stack([cost[self.group == g].min(axis=0) for g in range(len(self.deepest))])
+
+
+@dataclass(frozen=True)
+class Line:
+    """One pipeline of exactly `stages` stages: seconds = slots x max(load) + max(weight x rate) + latency.
+
+    `rate_s` (K,): seconds per unit of weight on each type.
+    """
+
+    chain: MixedChain
+    stages: int
+    slots: float
+    rate_s: FloatArray
+    latency_s: float
+
+    def seconds(self, load_s: float, once_s: float) -> float:
+        """Time of a batch from the largest load and the largest of what stages do once."""
+        return self.slots * load_s + once_s + self.latency_s
+
+    @cached_property
+    def once_s(self) -> FloatArray:
+        """What the stage of layers i..j does once per batch on each type, (K, L, L)."""
+        return self.rate_s[:, None, None] * self.chain.stage_weight
