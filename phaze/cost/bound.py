@@ -20,7 +20,7 @@ from phaze.cost.factors import Factors, Floats, Rows
 from phaze.cost.tables import OperatorTables
 from phaze.workload.work import Pass, Unit
 
-_BLOCK = 1024  # architectures at a time: gathered blocks stay in the cache
+_CELLS = 1 << 14  # architectures x passes at a time: gathered blocks stay in the cache
 
 _TENSOR = (Unit.TENSOR, Unit.TENSOR_VECTOR)
 _VECTOR = (Unit.VECTOR, Unit.TENSOR_VECTOR)
@@ -54,12 +54,12 @@ def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True)
 class LowerTables:
-    """Bounds of one pass per distinct hardware combination.
+    """Bounds of P passes per distinct hardware combination, P last.
 
-    `tensor_s`, `floor_s`: (clock levels, tensor sides, memory sides); `vector_s`: likewise with vector
+    `tensor_s`, `floor_s`: (clock levels x tensor sides x memory sides, P); `vector_s`: likewise with vector
     sides. Both sums over blocks add up to the bound; `floor_s` is the time that all bytes of the pass
-    take. The last three arrays hold the lone operators (last axis) that use both kinds of cores; their
-    fill is in `tensor_s`.
+    take. The next three arrays hold the lone operators (last axis) that use both kinds of cores, whose
+    fill is in `tensor_s`; `pass_of` (lone operators, P) is 1 where an operator belongs to a pass.
     """
 
     tensor_s: Floats
@@ -68,32 +68,60 @@ class LowerTables:
     tensor_cycles: Floats
     vector_cycles: Floats
     off_chip_s: Floats
+    pass_of: Floats
+
+    @classmethod
+    def join(cls, parts: Sequence[LowerTables]) -> LowerTables:
+        """Several passes side by side."""
+        width, lone = (sum(part.pass_of.shape[axis] for part in parts) for axis in (1, 0))
+        pass_of, done, passes = np.zeros((lone, width)), 0, 0
+        for part in parts:
+            operators, several = part.pass_of.shape
+            pass_of[done : done + operators, passes : passes + several] = part.pass_of
+            done, passes = done + operators, passes + several
+        return cls(
+            np.concatenate([p.tensor_s for p in parts], axis=1),
+            np.concatenate([p.vector_s for p in parts], axis=1),
+            np.concatenate([p.floor_s for p in parts], axis=1),
+            np.concatenate([p.tensor_cycles for p in parts], axis=1),
+            np.concatenate([p.vector_cycles for p in parts], axis=1),
+            np.concatenate([p.off_chip_s for p in parts], axis=1),
+            pass_of,
+        )
+
+    def weighted(self, times: Floats) -> LowerTables:
+        """Bounds on sums of the passes, `times` (P, S) of each: at most the sums of the bounds.
+
+        The slowest of several things is taken of sums instead of summed, so that one operator is left of all
+        lone ones of a sum.
+        """
+        lone = self.pass_of @ times
+        return LowerTables(
+            self.tensor_s @ times,
+            self.vector_s @ times,
+            self.floor_s @ times,
+            self.tensor_cycles @ lone,
+            self.vector_cycles @ lone,
+            self.off_chip_s @ lone,
+            np.eye(times.shape[1]),
+        )
 
 
-def lower_s(factors: Factors, bounds: Sequence[LowerTables], rows: Rows) -> Floats:
+def lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     """Lower bounds in s on the latency of passes under any schedule, (architectures, passes)."""
     where = np.asarray(rows, dtype=np.intp)
-    width = len(bounds)
-    lone_count = [b.off_chip_s.shape[1] for b in bounds]
-    pass_of = np.repeat(np.eye(width), lone_count, axis=0)
-    tensor, vector, floor = (
-        np.stack([getattr(b, name).ravel() for b in bounds], axis=1)
-        for name in ("tensor_s", "vector_s", "floor_s")
-    )
-    lone = [
-        np.concatenate([getattr(b, name) for b in bounds], axis=1)
-        for name in ("tensor_cycles", "vector_cycles", "off_chip_s")
-    ]
+    width = bounds.pass_of.shape[1]
     total = np.empty((len(where), width))
-    for start in range(0, len(where), _BLOCK):
-        at = where[start : start + _BLOCK]
-        out = total[start : start + _BLOCK]
+    block = max(_CELLS // max(width, 1), 1)
+    for start in range(0, len(where), block):
+        at = where[start : start + block]
+        out = total[start : start + block]
         on_tensor, on_vector = _positions(factors, at)
-        np.take(tensor, on_tensor, axis=0, out=out, mode="clip")
-        out += np.take(vector, on_vector, axis=0)
-        if len(pass_of):
-            out += _lone_s(factors, lone, at) @ pass_of
-        np.maximum(out, np.take(floor, on_tensor, axis=0), out=out)
+        np.take(bounds.tensor_s, on_tensor, axis=0, out=out, mode="clip")
+        out += np.take(bounds.vector_s, on_vector, axis=0)
+        if len(bounds.pass_of):
+            out += _lone_s(factors, bounds, at) @ bounds.pass_of
+        np.maximum(out, np.take(bounds.floor_s, on_tensor, axis=0), out=out)
     return total
 
 
@@ -106,13 +134,12 @@ def _positions(factors: Factors, rows: Rows) -> tuple[Rows, Rows]:
     return on_tensor, on_vector
 
 
-def _lone_s(factors: Factors, lone: list[Floats], rows: Rows) -> Floats:
+def _lone_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     """Latency without fill, in the faster mode, of the operators that use both kinds of cores."""
-    tensor_cycles, vector_cycles, off_chip_s = lone
-    time: Floats = np.take(tensor_cycles, factors.tensor_of[rows], axis=0)
-    np.maximum(time, np.take(vector_cycles, factors.vector_of[rows], axis=0), out=time)
+    time: Floats = np.take(bounds.tensor_cycles, factors.tensor_of[rows], axis=0)
+    np.maximum(time, np.take(bounds.vector_cycles, factors.vector_of[rows], axis=0), out=time)
     time *= factors.cycle_s[rows, None]
-    return np.maximum(time, np.take(off_chip_s, factors.memory_of[rows], axis=0), out=time)
+    return np.maximum(time, np.take(bounds.off_chip_s, factors.memory_of[rows], axis=0), out=time)
 
 
 @dataclass(frozen=True)
@@ -145,8 +172,7 @@ class _Side:
 
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTables:
     """Sum the bounds of a pass's blocks over all distinct hardware combinations."""
-    off_chip = np.maximum(t.hbm_s, t.link_s)
-    on_chip = [np.maximum(c, t.buffer_cycles) for c in (t.tensor_single_cycles, t.tensor_parallel_cycles)]
+    off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
     lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
     fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
@@ -157,14 +183,17 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTable
     on_tensor, on_vector, lone = _sort_blocks(pass_)
     level_cycle_s = factors.level_cycle_s[:, None, None]
     lone_fill_s = t.fill_cycles[:, lone].sum(axis=1)[None, :, None] * level_cycle_s
-    buffer_s = t.buffer_cycles.sum(axis=1)[None, :, None] * level_cycle_s
+    buffer_s = t.total_buffer_cycles[None, :, None] * level_cycle_s
+    tensor_s = _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s) + lone_fill_s
+    vector_s = _sum_blocks(pass_, on_vector, vector, _VECTOR, factors.level_cycle_s)
     return LowerTables(
-        _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s) + lone_fill_s,
-        _sum_blocks(pass_, on_vector, vector, _VECTOR, factors.level_cycle_s),
-        np.maximum(buffer_s, t.hbm_s.sum(axis=1)),
+        tensor_s.reshape(-1, 1),
+        vector_s.reshape(-1, 1),
+        np.maximum(buffer_s, t.total_hbm_s).reshape(-1, 1),
         tensor_least[:, lone],
         vector_least[:, lone],
         off_chip[:, lone],
+        np.ones((len(lone), 1)),
     )
 
 

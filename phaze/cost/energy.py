@@ -33,8 +33,8 @@ class Events:
         """Both together."""
         return Events(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def __mul__(self, times: float) -> Events:
-        """The same work several times."""
+    def __mul__(self, times: float | Floats) -> Events:
+        """The same work several times, on every architecture as often or (A,) times."""
         return Events(*(getattr(self, f.name) * times for f in fields(self)))
 
 

@@ -7,7 +7,8 @@ combination and gathered per architecture.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,17 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 _CLOCK_LEVELS = 16
+_LARGEST = 1 << 62
+_TENSOR = (
+    "tensor_cores",
+    "tensor_core_rows",
+    "tensor_core_columns",
+    "local_bytes",
+    "global_buffer_bytes_per_cycle",
+)
+_VECTOR = ("vector_cores", "vector_core_alus")
+_MEMORY = ("global_buffer_bytes", "hbm_bytes_per_s", "link_bandwidth_bytes_per_s")
+_FIELDS = (_TENSOR, _VECTOR, _MEMORY)
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,46 @@ class MemorySide:
 
 
 @dataclass(frozen=True)
+class Coding:
+    """Finds the combination that an architecture shows: mixed-radix numbers of its fields' known values.
+
+    `numbers` (combinations,): the number of every known combination, ascending; `combination` the one it stands for.
+    """
+
+    fields: tuple[str, ...]
+    values: tuple[Floats, ...]
+    numbers: NDArray[np.int64]
+    combination: Rows
+
+    @classmethod
+    def of(cls, fields: tuple[str, ...], columns: list[Floats]) -> Coding:
+        """The coding of known combinations, one column per field."""
+        values = tuple(np.unique(column) for column in columns)
+        numbers = np.zeros(len(columns[0]), dtype=np.int64)
+        for known, column in zip(values, columns, strict=True):
+            numbers = numbers * len(known) + np.searchsorted(known, column)
+        order = np.argsort(numbers, kind="stable")
+        return cls(fields, values, numbers[order], order)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the numbers do not overflow."""
+        return math.prod(len(v) for v in self.values) < _LARGEST
+
+    def find(self, table: ArchitectureTable) -> Rows | None:
+        """The combination of each architecture, (A,); None where one of them is not known."""
+        numbers = np.zeros(len(table), dtype=np.int64)
+        for known, name in zip(self.values, self.fields, strict=True):
+            column = table[name]
+            digit = np.minimum(np.searchsorted(known, column), len(known) - 1)
+            if not np.array_equal(known[digit], column):
+                return None
+            numbers = numbers * len(known) + digit
+        at = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        return self.combination[at] if np.array_equal(self.numbers[at], numbers) else None
+
+
+@dataclass(frozen=True)
 class Factors:
     """Distinct combinations, and for each architecture the one it shows on every side.
 
@@ -66,24 +118,30 @@ class Factors:
     cycle_s: Floats
     level_cycle_s: Floats
     clock_level: Rows
+    codings: tuple[Coding, Coding, Coding]
+
+    def on(self, table: ArchitectureTable) -> Factors | None:
+        """The same combinations with the positions of other architectures; None where one shows a new one."""
+        full, cycle_s = _full(table), 1.0 / np.asarray(table["clock_hz"], dtype=np.float64)
+        found = [c.find(full) if c.usable else None for c in self.codings]
+        level = np.searchsorted(self.level_cycle_s, cycle_s, side="right") - 1
+        tensor_of, vector_of, memory_of = found
+        if tensor_of is None or vector_of is None or memory_of is None or level.min(initial=0) < 0:
+            return None
+        return replace(
+            self,
+            tensor_of=tensor_of,
+            vector_of=vector_of,
+            memory_of=memory_of,
+            cycle_s=cycle_s,
+            clock_level=level.astype(np.intp),
+        )
 
 
 def factor_table(table: ArchitectureTable) -> Factors:
     """Factor a table of architectures into its sides."""
-    full = table.replace(
-        hbm_bytes_per_s=hbm_bandwidth_bytes_per_s(table),
-        local_bytes=local_buffer_bytes_per_group(table),
-    )
-    tensor, tensor_of = _side(
-        full,
-        "tensor_cores",
-        "tensor_core_rows",
-        "tensor_core_columns",
-        "local_bytes",
-        "global_buffer_bytes_per_cycle",
-    )
-    vector, vector_of = _side(full, "vector_cores", "vector_core_alus")
-    memory, memory_of = _side(full, "global_buffer_bytes", "hbm_bytes_per_s", "link_bandwidth_bytes_per_s")
+    full = _full(table)
+    (tensor, tensor_of), (vector, vector_of), (memory, memory_of) = (_side(full, f) for f in _FIELDS)
     cycle_s = 1.0 / np.asarray(table["clock_hz"], dtype=np.float64)
     levels, level_of = _levels(cycle_s)
     return Factors(
@@ -96,10 +154,19 @@ def factor_table(table: ArchitectureTable) -> Factors:
         cycle_s,
         levels,
         level_of,
+        codings=(Coding.of(_TENSOR, tensor), Coding.of(_VECTOR, vector), Coding.of(_MEMORY, memory)),
     )
 
 
-def _side(table: ArchitectureTable, *fields: str) -> tuple[list[Floats], Rows]:
+def _full(table: ArchitectureTable) -> ArchitectureTable:
+    """The table with the derived columns that combinations are made of."""
+    return table.replace(
+        hbm_bytes_per_s=hbm_bandwidth_bytes_per_s(table),
+        local_bytes=local_buffer_bytes_per_group(table),
+    )
+
+
+def _side(table: ArchitectureTable, fields: tuple[str, ...]) -> tuple[list[Floats], Rows]:
     """Columns of the distinct combinations of some fields, and the combination of each architecture."""
     rows, inverse = factor(table, fields)
     return [np.asarray(table[name][rows], dtype=np.float64) for name in fields], inverse

@@ -7,10 +7,9 @@ the arrays, which nothing hides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,23 +76,24 @@ class CostModel:
 
     def __init__(self, table: ArchitectureTable, network: Network) -> None:
         """Factor the table; collectives of tensor-parallel groups run over `network`."""
-        self.table = table
         self.network = network
         self.factors = factor_table(table)
         self._gemms = GemmTables(self.factors)
+
+    def on(self, table: ArchitectureTable) -> CostModel | None:
+        """The same costs at the positions of other architectures; None where one shows a new combination."""
+        factors = self.factors.on(table)
+        if factors is None:
+            return None
+        other = copy(self)
+        other.factors = factors
+        return other
 
     def costs(self, pass_: Pass) -> PassCosts:
         """Cost all operators of a pass on all distinct hardware combinations."""
         return PassCosts(
             pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network)
         )
-
-    def lower_s(self, passes: Sequence[PassCosts], rows: Rows) -> Floats:
-        """Lower bounds in s of several passes of this model at once, (A, passes); see `PassCosts.lower_s`.
-
-        Many passes in one call cost a fraction of as many calls.
-        """
-        return lower_s(self.factors, [p.lower_tables for p in passes], rows)
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,10 @@ class PassCosts:
     pass_: Pass
     factors: Factors
     tables: OperatorTables
+
+    def on(self, model: CostModel) -> PassCosts:
+        """The same costs at the positions of another model's architectures; it must be derived from this one's."""
+        return PassCosts(self.pass_, model.factors, self.tables)
 
     def latencies(self, rows: Rows) -> OperatorLatencies:
         """Latency of every operator in both modes on the given architectures."""
@@ -116,17 +120,21 @@ class PassCosts:
 
     def hbm_s(self, rows: Rows) -> Floats:
         """Seconds to move all HBM bytes of the pass, (A,)."""
-        total: Floats = self.tables.hbm_s.sum(axis=1)[self.factors.memory_of[rows]]
+        total: Floats = self.tables.total_hbm_s[self.factors.memory_of[rows]]
         return total
 
     def buffer_s(self, rows: Rows) -> Floats:
         """Seconds to move all bytes of the pass through the global buffer, (A,)."""
-        cycles: Floats = self.tables.buffer_cycles.sum(axis=1)[self.factors.tensor_of[rows]]
+        cycles: Floats = self.tables.total_buffer_cycles[self.factors.tensor_of[rows]]
         return cycles * self.factors.cycle_s[rows]
 
     def lower_s(self, rows: Rows) -> Floats:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
-        return lower_s(self.factors, [self.lower_tables], rows)[:, 0]
+        return lower_s(self.factors, self.lower_tables(), rows)[:, 0]
+
+    def lower_tables(self) -> LowerTables:
+        """Bounds of the pass per distinct hardware combination, for `phaze.cost.bound.lower_s`; not kept."""
+        return lower_tables(self.pass_, self.factors, self.tables)
 
     def attribution(self, rows: Rows) -> Attribution:
         """What each resource alone would take, for explaining a few architectures."""
@@ -147,34 +155,15 @@ class PassCosts:
     def _indices(self) -> tuple[Rows, Rows, Rows]:
         return self.factors.tensor_of, self.factors.vector_of, self.factors.memory_of
 
-    @cached_property
-    def _on_chip(self) -> tuple[Floats, Floats]:
-        """Tensor cycles or global-buffer cycles, whichever are more, single and parallel (T, O)."""
-        t = self.tables
-        return (
-            np.maximum(t.tensor_single_cycles, t.buffer_cycles),
-            np.maximum(t.tensor_parallel_cycles, t.buffer_cycles),
-        )
-
-    @cached_property
-    def _off_chip_s(self) -> Floats:
-        """HBM or link seconds, whichever are more (M, O)."""
-        return np.maximum(self.tables.hbm_s, self.tables.link_s)
-
-    @cached_property
-    def lower_tables(self) -> LowerTables:
-        """Bounds of the pass per distinct hardware combination, for `lower_s`."""
-        return lower_tables(self.pass_, self.factors, self.tables)
-
     def _gather(self, rows: Rows, single: Floats, parallel: Floats) -> None:
         """Fill two (A, O) blocks in place."""
         tensor, vector, memory = (f[rows] for f in self._indices)
         cycle_s = self.factors.cycle_s[rows, None]
-        off_chip = self._off_chip_s[memory]
+        off_chip = self.tables.off_chip_s[memory]
         fill = self.tables.fill_cycles[tensor] * cycle_s
         lanes = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
         for mode, out in enumerate((single, parallel)):
-            np.take(self._on_chip[mode], tensor, axis=0, out=out, mode="clip")
+            np.take(self.tables.on_chip_cycles[mode], tensor, axis=0, out=out, mode="clip")
             np.maximum(out, lanes[mode][vector], out=out)
             np.multiply(out, cycle_s, out=out)
             np.maximum(out, off_chip, out=out)

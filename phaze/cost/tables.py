@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -45,6 +46,31 @@ class OperatorTables:
     hbm_s: Floats
     link_s: Floats
     link: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    @cached_property
+    def on_chip_cycles(self) -> tuple[Floats, Floats]:
+        """Tensor cycles or global-buffer cycles, whichever are more, single and parallel (T, O)."""
+        return (
+            np.maximum(self.tensor_single_cycles, self.buffer_cycles),
+            np.maximum(self.tensor_parallel_cycles, self.buffer_cycles),
+        )
+
+    @cached_property
+    def off_chip_s(self) -> Floats:
+        """HBM or link seconds, whichever are more (M, O)."""
+        return np.maximum(self.hbm_s, self.link_s)
+
+    @cached_property
+    def total_hbm_s(self) -> Floats:
+        """HBM seconds of all operators, (M,)."""
+        total: Floats = self.hbm_s.sum(axis=1)
+        return total
+
+    @cached_property
+    def total_buffer_cycles(self) -> Floats:
+        """Global-buffer cycles of all operators, (T,)."""
+        total: Floats = self.buffer_cycles.sum(axis=1)
+        return total
 
 
 class GemmTables:

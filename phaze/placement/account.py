@@ -8,11 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import Collective, wire_bytes
-from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Cluster
+from phaze.placement.energy import ChainEnergy, drivers
 from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
@@ -89,40 +88,9 @@ class Account:
         return TimedChain(timed.chain, CostModel(table, timed.model.network), table)
 
     def energy_j(self) -> float:
-        """Joules of one iteration on all devices: events of every microbatch, and what flows whatever runs."""
-        plan, devices = self.plan, self.cluster.devices
-        work = self._compute_events() * (self.cluster.global_batch / plan.microbatch * plan.tensor_parallel)
-        work = work + self._transfer_events()
-        dynamic = float(dynamic_j(work, self.table)[0])
-        return dynamic + float(static_w(self.table)[0]) * devices * plan.iteration_s
-
-    def _compute_events(self) -> Events:
-        """Events of one microbatch through the whole chain, on one device of every stage's group."""
-        where = np.array([self.row])
-        forward = [pass_events(p.costs, where) for p in self.timed.forward]
-        backward = [pass_events(p.costs, where) for p in self.timed.backward]
-        total = Events()
-        for stage in self.plan.stages:
-            for unique in self.timed.chain.index[stage.first : stage.last + 1]:
-                total = total + forward[unique] * (2 if stage.recompute else 1) + backward[unique]
-        return total
-
-    def _transfer_events(self) -> Events:
-        """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
-        plan, chain = self.plan, self.timed.chain
-        microbatches = self.cluster.global_batch / plan.microbatch
-        ways = 2 if any(layer.backward is not None for layer in chain.layers) else 1
-        cut = sum(chain.layers[chain.index[s.last]].output_bytes for s in plan.stages[:-1])
-        width = plan.tensor_parallel
-        gathered = width * float(wire_bytes(Collective.ALL_GATHER, cut, width))
-        replicas = width * plan.data_parallel
-        events = Events(link_bytes=2 * microbatches * ways * (cut + gathered))
-        for stage in plan.stages:
-            gradient = stage.parameters * self.numerics.gradient_bytes
-            reduced = float(wire_bytes(Collective.ALL_REDUCE, gradient, plan.data_parallel))
-            step = optimizer_events(stage.parameters, self.numerics)
-            events = events + (step + Events(link_bytes=2 * reduced)) * replicas
-        return events
+        """Joules of one iteration on all devices."""
+        energy = ChainEnergy(self.timed, self.cluster, self.numerics)
+        return float(energy.energy_j(np.array([self.row]), drivers([self.plan], self.timed.chain))[0])
 
 
 def _sum(times: LayerTimes, index: NDArray[np.intp], recompute: bool) -> float:

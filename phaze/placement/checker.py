@@ -43,10 +43,20 @@ def check_plan(plan: Plan, premises: Premises) -> None:
 
     Raises PlanError that says what is wrong.
     """
-    _check_degrees(plan, premises)
-    _check_cover(plan, len(premises.chain.index))
-    for depth, stage in zip(range(len(plan.stages), 0, -1), plan.stages, strict=True):
-        _check_stage(plan, premises, stage, depth)
+    check_mixed_plan(plan, [premises] * max(1, len(plan.stages)))
+
+
+def check_mixed_plan(plan: Plan, premises: Sequence[Premises]) -> None:
+    """The same of a pipeline whose stages may be of different architectures: the premises of each stage's own.
+
+    They are for one chain on one cluster. Raises PlanError that says what is wrong.
+    """
+    _check_degrees(plan, premises[0])
+    _check_cover(plan, len(premises[0].chain.index))
+    _equal("number of stages", len(plan.stages), len(premises))
+    depths = range(len(plan.stages), 0, -1)
+    for depth, stage, own in zip(depths, plan.stages, premises, strict=True):
+        _check_stage(plan, own, stage, depth)
     _check_iteration(plan, premises)
 
 
@@ -136,22 +146,26 @@ def _transfer_s(plan: Plan, premises: Premises, stage: StagePlan) -> float:
     return total
 
 
-def _check_iteration(plan: Plan, premises: Premises) -> None:
-    """Slowest stage in every slot, then the ring all-reduce and the optimizer step of the largest stage."""
-    d, training = plan.data_parallel, _training(premises)
-    largest = max(stage.parameters for stage in plan.stages)
-    bandwidth, latency_s = _tier(premises, d * plan.tensor_parallel)
-    gradient = largest * premises.numerics.gradient_bytes
-    reduction_s = _seconds(2 * (d - 1) / d * gradient, bandwidth)
-    if premises.numerics.gradient_bytes > 0:
-        reduction_s += 2 * (d - 1) * latency_s
-    optimizer_s = largest * premises.optimizer_s if training else 0.0
+def _check_iteration(plan: Plan, premises: Sequence[Premises]) -> None:
+    """Slowest stage in every slot, then whichever stage takes longest to reduce gradients and to step."""
+    tails = [_tail_s(plan, stage, own) for stage, own in zip(plan.stages, premises, strict=True)]
+    reduction_s, optimizer_s = max(tails, key=sum)
     slots = plan.microbatches + len(plan.stages) - 1
     pipeline_s = slots * max(stage.load_s for stage in plan.stages)
     scale = pipeline_s + reduction_s + optimizer_s
     _close("gradient reduction", plan.reduction_s, reduction_s, scale)
     _close("optimizer step", plan.optimizer_s, optimizer_s, scale)
     _close("iteration time", plan.iteration_s, scale)
+
+
+def _tail_s(plan: Plan, stage: StagePlan, premises: Premises) -> tuple[float, float]:
+    """Ring all-reduce of a stage's gradients over its replicas, and its optimizer step."""
+    d, numerics = plan.data_parallel, premises.numerics
+    bandwidth, latency_s = _tier(premises, d * plan.tensor_parallel)
+    reduction_s = _seconds(2 * (d - 1) / d * stage.parameters * numerics.gradient_bytes, bandwidth)
+    if numerics.gradient_bytes > 0:
+        reduction_s += 2 * (d - 1) * latency_s
+    return reduction_s, stage.parameters * premises.optimizer_s if _training(premises) else 0.0
 
 
 def _training(premises: Premises) -> bool:

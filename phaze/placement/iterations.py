@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,7 @@ from phaze.placement.plan import Plan, StagePlan
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.partition import (
     PartitionProblem,
-    best_cuts,
+    batch_cuts,
     bottlenecks,
     lower_bounds,
     weighted_bottlenecks,
@@ -151,31 +152,38 @@ class Iterations:
             seconds[rows] = self._weighted(rows, np.array([option]))[:, 0]
         return seconds
 
-    # -- the plan of the first architecture -------------------------------------------------------------------
+    # -- plans ------------------------------------------------------------------------------------------------
 
     @cached_property
     def _transfers(self) -> dict[int, FloatArray]:
-        return {t: self._basis.boundaries(self._rates, t)[0] for t in (0, 1)}
+        return {t: self._basis.boundaries(self._rates, t) for t in (0, 1)}
 
-    def plan(self, option: int) -> Plan:
-        """The plan behind one option, for the first architecture."""
+    def plans(self, choice: IntArray) -> list[Plan | None]:
+        """The plan behind one option per architecture, (A,); None where it is -1."""
+        found: list[Plan | None] = [None] * len(choice)
+        for option in np.unique(choice[choice >= 0]).tolist():
+            rows = np.flatnonzero(choice == option)
+            cuts = batch_cuts(
+                self._problem(*self._key(option)).select(rows),
+                int(self._options.stages[option]),
+                self._basis.parameters,
+                np.full(len(rows), float(self._options.slots[option])),
+                self._weight_rate[rows, option],
+            )
+            for row, partition in zip(rows.tolist(), cuts, strict=True):
+                found[row] = self._plan(row, option, partition.starts)
+        return found
+
+    def _plan(self, row: int, option: int, starts: tuple[int, ...]) -> Plan:
         o, basis = self._options, self._basis
-        problem = self._problem(*self._key(option))
-        rate = float(self._weight_rate[0, option])
-        cuts = best_cuts(
-            problem,
-            0,
-            int(o.stages[option]),
-            weight=basis.parameters,
-            load_factor=float(o.slots[option]),
-            weight_factor=rate,
-        )
-        ends = [*(start - 1 for start in cuts.starts[1:]), len(basis.index) - 1]
-        stages = self._stages(tuple(zip(cuts.starts, ends, strict=True)), option)
+        ends = [*(start - 1 for start in starts[1:]), len(basis.index) - 1]
+        ranges = tuple(zip(starts, ends, strict=True))
+        transfers = self._transfers[int(o.pipeline_tier[option])]
+        stages = stage_plans(basis, ranges, self._times, transfers, int(o.microbatches[option]), row)
         largest = max(s.parameters for s in stages)
         slots = int(o.microbatches[option]) + len(stages) - 1
-        step = largest * (float(self._rates.optimizer_s[0]) if basis.training else 0.0)
-        reduction = largest * rate - step + float(self._latency[option])
+        step = largest * (float(self._rates.optimizer_s[row]) if basis.training else 0.0)
+        reduction = largest * float(self._weight_rate[row, option]) - step + float(self._latency[option])
         slowest = max(s.load_s for s in stages)
         return Plan(
             microbatch=basis.chain.microbatch,
@@ -189,28 +197,38 @@ class Iterations:
             iteration_s=slowest * slots + reduction + step,
         )
 
-    def _stages(self, ranges: tuple[tuple[int, int], ...], option: int) -> tuple[StagePlan, ...]:
-        o, basis, memory = self._options, self._basis, self._basis.memory
-        transfers = self._transfers[int(o.pipeline_tier[option])]
-        index = basis.index
-        forward, backward = self._times.forward_s[0, index], self._times.backward_s[0, index]
-        stages = []
-        for depth, (first, last) in zip(range(len(ranges), 0, -1), ranges, strict=True):
-            part = slice(first, last + 1)
-            held = min(depth, int(o.microbatches[option]))
-            plain_fits = memory.peak_bytes(first, last, 1, recompute=False) <= memory.memory_bytes
-            redo = memory.recompute and (depth > 1 or not plain_fits)
-            moved = float(transfers[first] + transfers[last + 1])
-            load = float((forward[part] * (2 if redo else 1) + backward[part]).sum()) + moved
-            stages.append(
-                StagePlan(
-                    first=first,
-                    last=last,
-                    recompute=redo,
-                    load_s=load,
-                    transfer_s=moved,
-                    parameters=int(basis.parameters[part].sum()),
-                    memory_bytes=memory.peak_bytes(first, last, held, redo),
-                )
+
+def stage_plans(
+    basis: Basis,
+    ranges: Sequence[tuple[int, int]],
+    times: LayerTimes,
+    transfers_s: FloatArray,
+    microbatches: int,
+    row: int = 0,
+) -> tuple[StagePlan, ...]:
+    """What the stages of layers first..last, (first, last) each, come to on the architecture at `row` of `times`.
+
+    `transfers_s` (A, L + 1): what a cut costs a stage; see `Basis.boundaries`. `microbatches` of one pipeline.
+    """
+    memory, index = basis.memory, basis.index
+    forward, backward = times.forward_s[row, index], times.backward_s[row, index]
+    stages = []
+    for depth, (first, last) in zip(range(len(ranges), 0, -1), ranges, strict=True):
+        part = slice(first, last + 1)
+        held = min(depth, microbatches)
+        plain_fits = memory.peak_bytes(first, last, 1, recompute=False) <= memory.memory_bytes
+        redo = memory.recompute and (depth > 1 or not plain_fits)
+        moved = float(transfers_s[row, first] + transfers_s[row, last + 1])
+        load = float((forward[part] * (2 if redo else 1) + backward[part]).sum()) + moved
+        stages.append(
+            StagePlan(
+                first=first,
+                last=last,
+                recompute=redo,
+                load_s=load,
+                transfer_s=moved,
+                parameters=int(basis.parameters[part].sum()),
+                memory_bytes=memory.peak_bytes(first, last, held, redo),
             )
-        return tuple(stages)
+        )
+    return tuple(stages)

@@ -38,6 +38,10 @@ class Planner(Basis):
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where nothing can fit in memory."""
         return self._quick.seconds(_finite(times), rates)
 
+    def work_bound(self, forward_s: FloatArray, backward_s: FloatArray) -> FloatArray:
+        """A still cheaper one, (A,) seconds, from the times of all layers together, (A,) each."""
+        return self._quick.work_seconds(np.minimum(forward_s, NEVER_S), np.minimum(backward_s, NEVER_S))
+
     @property
     def fits(self) -> bool:
         """Whether some placement fits in memory."""
@@ -75,20 +79,24 @@ class Planner(Basis):
         """Iteration time (A,) of a given option per architecture."""
         return Iterations(self, _finite(times), rates).value(choice)
 
-    def best(self, times: LayerTimes, rates: Rates, give_up_s: float = np.inf) -> Plan | None:
-        """The best plan of one architecture, checked, or None where nothing fits or gets below `give_up_s`.
+    def best(self, times: LayerTimes, rates: Rates) -> Plan | None:
+        """The best plan of one architecture, checked, or None where nothing fits.
 
         Raises PlanError where the plan does not stand the independent check: a defect of ours.
         """
+        return self.plans(times, rates, np.array([np.inf]))[0]
+
+    def plans(self, times: LayerTimes, rates: Rates, give_up_s: FloatArray) -> list[Plan | None]:
+        """The same for many architectures, `give_up_s` (A,); few of them have options to themselves."""
         if not len(self.roomy.stages):
-            return None
+            return [None] * len(give_up_s)
         search = Iterations(self, _finite(times), rates)
-        seconds, choice = search.solve(np.array([give_up_s]))
-        if not np.isfinite(seconds[0]):
-            return None
-        plan = search.plan(int(choice[0]))
-        check_plan(plan, self.premises(times, rates))
-        return plan
+        plans = search.plans(search.solve(give_up_s)[1])
+        for row, plan in enumerate(plans):
+            if plan is not None:
+                one = np.array([row])
+                check_plan(plan, self.premises(times.take(one), rates.take(one)))
+        return plans
 
     def premises(self, times: LayerTimes, rates: Rates) -> Premises:
         """What the plan of the first architecture is checked against."""

@@ -12,6 +12,7 @@ their smaller coefficients, which leaves a handful.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from phaze.scheduling.layers import LayerTimes
 FloatArray = NDArray[np.float64]
 Coefficients = tuple[bool, int, int, FloatArray]
 _SPARES = 20  # forward shares are rounded up to a multiple of 1 / _SPARES, so that coefficients can be kept
+_ELEMENTS = 1 << 14  # coefficients x architectures looked at together
 _GRID = 1.02  # similar options share coefficients that are at most this factor too small
 
 
@@ -50,14 +52,40 @@ class QuickBound:
         total = forward + backward + (forward if redo else 0.0)
         cuts = {t: basis.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
         step = rates.optimizer_s if basis.training else 0.0
-        for several, pipeline, data, row in self._coefficients(math.ceil(share * _SPARES) / _SPARES):
-            c0, c1, c2, c3, c4, c5 = row
+        for several, pipeline, data, rows in self._coefficients(math.ceil(share * _SPARES) / _SPARES):
             work = total if several else forward + backward
             cut = cuts[pipeline] if several else 0.0
             bandwidth, _ = tier_of(basis.cluster, data, rates.link_bytes_per_s)
-            seconds = np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
-            np.minimum(best, seconds, out=best)
+            # Of few architectures all rows at once, of many one row at a time.
+            together = max(1, _ELEMENTS // max(1, len(best)))
+            for begin in range(0, len(rows), together):
+                c0, c1, c2, c3, c4, c5 = rows[begin : begin + together].T[:, :, None]
+                seconds = (
+                    np.maximum(c0 * work + c1 * cut, c2 * slowest) + send_s(c3, bandwidth, c5) + c4 * step
+                )
+                np.minimum(best, seconds.min(axis=0), out=best)
+        return np.maximum(best * (1 - 1e-12), self.work_seconds(forward, backward))
+
+    def work_seconds(self, forward_s: FloatArray, backward_s: FloatArray) -> FloatArray:
+        """(A,) seconds from the forward and backward time of all layers together; at most `seconds`.
+
+        No device idles, nothing is sent, and the last stage may spare all of its layers the second forward pass.
+        """
+        once = forward_s + backward_s
+        redone = once + forward_s if self._basis.memory.recompute else once
+        best = np.full(len(once), np.inf)
+        for share, work in zip(self._least_share, (once, redone), strict=True):
+            if math.isfinite(share):
+                np.minimum(best, share * work, out=best)
         return best * (1 - 1e-12)
+
+    @cached_property
+    def _least_share(self) -> tuple[float, float]:
+        """Least slots over the stages that share the work, with one stage and with more; infinite without any."""
+        o = self._basis.roomy
+        spare = 1 if self._basis.memory.recompute else 0
+        share = o.slots / np.where(o.stages > 1, o.stages + spare, 1)
+        return float(share[o.stages == 1].min(initial=np.inf)), float(share[o.stages > 1].min(initial=np.inf))
 
     def _coefficients(self, spare: float) -> list[Coefficients]:
         if spare not in self._known:
@@ -66,7 +94,7 @@ class QuickBound:
 
 
 def coefficients(basis: Basis, spare: float) -> list[Coefficients]:
-    """(more than one stage, pipeline tier, data tier, the six coefficients) of the options that can matter.
+    """(more than one stage, pipeline tier, data tier, coefficients (n, 6)) of the options that can matter.
 
     `spare` is at least the forward share of any layer: the last stage need not recompute.
     """
@@ -89,7 +117,7 @@ def coefficients(basis: Basis, spare: float) -> list[Coefficients]:
         for pipeline in (SCALE_UP, SCALE_OUT):
             for data in (SCALE_UP, SCALE_OUT):
                 here = ((o.stages > 1) == several) & (o.pipeline_tier == pipeline) & (o.data_tier == data)
-                found += [(several, pipeline, data, row) for row in _undominated(exact[here])]
+                found.append((several, pipeline, data, _undominated(exact[here])))
     return found
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.bound import LowerTables, lower_s
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
 from phaze.scheduling.passes import Band, Effort, FloatArray, Rows, TimedPass
@@ -37,30 +38,62 @@ class LayerTimes:
 
 @dataclass(frozen=True)
 class TimedChain:
-    """A chain of layers whose passes are costed over a table of architectures."""
+    """A chain of layers whose passes are costed over a table of architectures.
+
+    `base`: the same chain on the table that the costs were worked out for (None: this one).
+    """
 
     chain: LayerChain
     model: CostModel
     table: ArchitectureTable
+    base: TimedChain | None = None
+
+    def on(self, model: CostModel, table: ArchitectureTable) -> TimedChain:
+        """The same chain on other architectures, at a model derived from this one's; costs are shared."""
+        return TimedChain(self.chain, model, table, self.base or self)
 
     @cached_property
     def forward(self) -> tuple[TimedPass, ...]:
         """Forward pass of each unique layer."""
-        return tuple(TimedPass(self.model.costs(layer.forward), self.table) for layer in self.chain.layers)
+        if self.base is not None:
+            return tuple(p.on(self.model, self.table) for p in self.base.forward)
+        return tuple(TimedPass.of(self.model.costs(layer.forward), self.table) for layer in self.chain.layers)
 
     @cached_property
     def backward(self) -> tuple[TimedPass, ...]:
         """Backward pass of each unique layer (empty in inference)."""
+        if self.base is not None:
+            return tuple(p.on(self.model, self.table) for p in self.base.backward)
         return tuple(
-            TimedPass(self.model.costs(layer.backward or _EMPTY), self.table) for layer in self.chain.layers
+            TimedPass.of(self.model.costs(layer.backward or _EMPTY), self.table)
+            for layer in self.chain.layers
         )
+
+    @cached_property
+    def _lower(self) -> LowerTables:
+        """Bounds of all forward passes, then of all backward passes."""
+        if self.base is not None:
+            return self.base._lower
+        return LowerTables.join([p.costs.lower_tables() for p in (*self.forward, *self.backward)])
+
+    @cached_property
+    def _lower_work(self) -> LowerTables:
+        """Bounds of the sums over the chain, forward and backward."""
+        if self.base is not None:
+            return self.base._lower_work
+        repeats = np.bincount(self.chain.index, minlength=len(self.chain.layers)).astype(np.float64)
+        none = np.zeros_like(repeats)
+        return self._lower.weighted(np.array([[*repeats, *none], [*none, *repeats]]).T)
 
     def least(self, rows: Rows) -> LayerTimes:
         """Cheap lower bounds on layer times for the architectures at `rows`."""
-        return LayerTimes(
-            np.stack([p.costs.lower_s(rows) for p in self.forward], axis=1),
-            np.stack([p.costs.lower_s(rows) for p in self.backward], axis=1),
-        )
+        found, layers = lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
+        return LayerTimes(found[:, :layers], found[:, layers:])
+
+    def work(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Cheaper lower bounds on the forward and backward time of all layers together, (A,) seconds each."""
+        found = lower_s(self.model.factors, self._lower_work, rows)
+        return found[:, 0], found[:, 1]
 
     def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.model import OperatorLatencies, PassCosts
+from phaze.cost.model import CostModel, OperatorLatencies, PassCosts
 from phaze.hardware.table import ArchitectureTable
 from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult, schedule
 from phaze.solvers.scheduling.batch.graph import BatchGraph
@@ -71,19 +70,23 @@ class TimedPass:
 
     costs: PassCosts
     table: ArchitectureTable
+    graph: BatchGraph  # the operators as the batch solver takes them
     _solved: dict[tuple[object, ...], _Solved] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, costs: PassCosts, table: ArchitectureTable) -> TimedPass:
+        """A pass of which nothing is scheduled yet."""
+        units = tuple(UNITS_OF[w.unit] for w in costs.pass_.works)
+        return cls(costs, table, BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED))
+
+    def on(self, model: CostModel, table: ArchitectureTable) -> TimedPass:
+        """The same pass on other architectures, at a model derived from this one's; schedules are shared."""
+        return replace(self, costs=self.costs.on(model), table=table)
 
     @property
     def work(self) -> Pass:
         """The operators."""
         return self.costs.pass_
-
-    @cached_property
-    def graph(self) -> BatchGraph:
-        """The operators as the batch solver takes them."""
-        return BatchGraph(
-            units=tuple(UNITS_OF[w.unit] for w in self.work.works), edges=self.work.edges, unblocked=UNBLOCKED
-        )
 
     def capacity(self, rows: Rows) -> dict[str, NDArray[np.int64]]:
         """Cores per unit type, (A,) each."""

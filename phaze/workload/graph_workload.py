@@ -60,8 +60,10 @@ class GraphWorkload:
         optimizer: Optimizer = Optimizer.ADAM,
         expert_plan: tuple[int, int, int] | None = None,
         fusion: bool = True,
+        sequence_length: int | None = None,
     ) -> None:
         """Wrap a forward model; without `global_batch` it is 32 samples per device."""
+        self._sequence_length = sequence_length
         self._model = model
         self._mode = mode
         self._global_batch = global_batch
@@ -76,6 +78,11 @@ class GraphWorkload:
     def name(self) -> str:
         """Short name, as in results."""
         return self._model.name
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Tokens of one sample; None where samples are no sequences, or nobody said."""
+        return self._sequence_length
 
     @property
     def mode(self) -> Mode:

@@ -104,6 +104,7 @@ def load_workload(
         optimizer=spec.optimizer,
         expert_plan=(plan.pipeline, plan.tensor, plan.data) if plan else None,
         fusion=fusion,
+        sequence_length=spec.sequence_length,
     )
 
 

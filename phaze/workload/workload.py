@@ -49,6 +49,10 @@ class Workload(Protocol):
     def mode(self) -> Mode:
         """Training or prefill."""
 
+    @property
+    def sequence_length(self) -> int | None:
+        """Tokens of one sample; None where samples are no sequences, or nobody said."""
+
     def global_batch(self, devices: int) -> int:
         """Samples per iteration on that many devices: the workload's own, or 32 per device."""
 

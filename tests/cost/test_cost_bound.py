@@ -11,7 +11,7 @@ from cost_cases import NETWORK, chips, grid, product, tensor, transformer_layer,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.bound import serial_blocks
+from phaze.cost.bound import LowerTables, lower_s, serial_blocks
 from phaze.cost.model import CostModel
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
@@ -138,9 +138,14 @@ def test_many_passes_at_once_equal_one_by_one():
     passes = [transformer_layer(), random_pass(1), Pass((), ()), random_pass(2)]
     model = CostModel(TABLE, NETWORK)
     costs, rows = [model.costs(p) for p in passes], np.arange(len(TABLE))[::-1]
-    together = model.lower_s(costs, rows)
+    tables = LowerTables.join([one.lower_tables() for one in costs])
+    together = lower_s(model.factors, tables, rows)
     for i, one in enumerate(costs):
         np.testing.assert_allclose(together[:, i], one.lower_s(rows), rtol=1e-14)
+    times = np.array([[3.0, 1.0, 2.0, 5.0], [0.0, 1.0, 0.0, 1.0]]).T
+    sums = lower_s(model.factors, tables.weighted(times), rows)
+    assert (sums <= together @ times * (1 + 1e-12)).all()
+    assert (sums >= 0.5 * together @ times).all()
 
 
 def test_many_clocks_keep_the_bound_below_and_close():

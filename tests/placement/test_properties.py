@@ -135,6 +135,6 @@ def test_no_plan_is_reported_unchecked(case):
     assume(plan is not None)
     wrong = replace(plan, iteration_s=plan.iteration_s * 0.9 - 1e-3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phaze.placement.planner.Iterations.plan", lambda *_: wrong)
+        patch.setattr("phaze.placement.planner.Iterations.plans", lambda *_: [wrong])
         with pytest.raises(PlanError, match="iteration time"):
             case.best()

@@ -1,0 +1,99 @@
+"""Energy of one iteration on all devices, for many architectures at once, each with a plan of its own.
+
+Beside the chain of layers and the architecture, energy depends on four figures of a plan alone and grows with
+each of them, so that least figures give a bound that no plan falls below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.collective import Collective, wire_bytes
+from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.placement.cluster import Cluster
+from phaze.placement.plan import Plan
+from phaze.scheduling.layers import TimedChain
+from phaze.workload.work import LayerChain
+from phaze.workload.workload import Numerics
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """What of a plan its energy depends on, for (A,) architectures; one value serves all.
+
+    `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
+    `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,).
+    """
+
+    recomputed: FloatArray
+    data_parallel: FloatArray
+    cut_bytes: FloatArray
+    iteration_s: FloatArray
+
+
+def drivers(plans: Sequence[Plan], chain: LayerChain) -> Drivers:
+    """The drivers of one plan per architecture."""
+    output_bytes = np.array([chain.layers[unique].output_bytes for unique in chain.index])
+    return Drivers(
+        np.array([_recomputed(plan, chain) for plan in plans]).reshape(len(plans), len(chain.layers)),
+        np.array([plan.data_parallel for plan in plans], dtype=np.float64),
+        np.array([output_bytes[[s.last for s in plan.stages[:-1]]].sum() for plan in plans]),
+        np.array([plan.iteration_s for plan in plans]),
+    )
+
+
+def _recomputed(plan: Plan, chain: LayerChain) -> FloatArray:
+    """How many layers of each unique kind stand in stages that recompute, (U,)."""
+    index = [u for s in plan.stages if s.recompute for u in chain.index[s.first : s.last + 1]]
+    return np.bincount(np.array(index, dtype=np.intp), minlength=len(chain.layers)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ChainEnergy:
+    """One chain on one cluster, for the architectures of the timed chain's table."""
+
+    timed: TimedChain
+    cluster: Cluster
+    numerics: Numerics
+
+    def energy_j(self, rows: Rows, plans: Drivers) -> FloatArray:
+        """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
+        chain, table = self.timed.chain, self.timed.table.take(rows)
+        groups = self.cluster.global_batch / chain.microbatch * chain.tensor_parallel
+        work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans)
+        standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
+        return dynamic_j(work, table) + standing_j
+
+    def _compute(self, rows: Rows, recomputed: FloatArray) -> Events:
+        """Events of one microbatch through the whole chain, on one device of every stage's group."""
+        total, forward = Events(), self._counts + recomputed
+        for unique, count in enumerate(self._counts):
+            total = total + pass_events(self.timed.forward[unique].costs, rows) * forward[:, unique]
+            total = total + pass_events(self.timed.backward[unique].costs, rows) * count
+        return total
+
+    @cached_property
+    def _counts(self) -> FloatArray:
+        """Layers of each unique kind, (U,)."""
+        chain = self.timed.chain
+        return np.bincount(chain.index, minlength=len(chain.layers)).astype(np.float64)
+
+    def _exchange(self, plans: Drivers) -> Events:
+        """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
+        chain = self.timed.chain
+        width, d = chain.tensor_parallel, plans.data_parallel
+        ways = 2 if any(layer.backward is not None for layer in chain.layers) else 1
+        gathered = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
+        microbatches = self.cluster.global_batch / chain.microbatch
+        sent = microbatches * ways * (plans.cut_bytes + gathered)
+        reduced = wire_bytes(Collective.ALL_REDUCE, chain.parameters * self.numerics.gradient_bytes, d)
+        step = optimizer_events(chain.parameters, self.numerics) + Events(link_bytes=2 * reduced)
+        return step * (width * d) + Events(link_bytes=2 * sent)
