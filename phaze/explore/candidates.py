@@ -5,7 +5,7 @@ A candidate's number is the same in every process: (number in the space) x (memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,8 +16,16 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.request import Budgets
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.area import area_mm2
-from phaze.hardware.budgets import Demand, over_budget, shortfalls, smallest_demand, within_budget
+from phaze.hardware.budgets import (
+    Demand,
+    over_budget,
+    power_limit_w,
+    shortfalls,
+    smallest_demand,
+    within_budget,
+)
 from phaze.hardware.dvfs import fit_clock
+from phaze.hardware.fields import FieldValue
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space import DesignSpace, architecture_id
 from phaze.hardware.table import ArchitectureTable
@@ -69,7 +77,8 @@ class Candidates:
         """Those of some candidates that keep the budgets, the reticle and the shoreline."""
         wanted, table = np.asarray(numbers, dtype=np.int64), self.table(numbers)
         b = self.budgets
-        rows = np.flatnonzero(within_budget(over_budget(table, b.power_w, b.area_mm2, b.tdp_margin)))
+        limits = (b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
+        rows = np.flatnonzero(within_budget(over_budget(table, *limits)))
         kept = table.take(rows)
         return Block(wanted[rows], kept, tdp_w(kept, b.tdp_margin), area_mm2(kept))
 
@@ -93,10 +102,11 @@ class Candidates:
         b, demand = self.budgets, Demand()
         for start in range(0, self.size, BLOCK):
             table = self.table(range(start, min(start + BLOCK, self.size)))
-            demand = demand.merge(smallest_demand(table, b.power_w, b.area_mm2, b.tdp_margin))
+            limits = (b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
+            demand = demand.merge(smallest_demand(table, *limits))
         return InfeasibleError(
             f"no architecture of space {self.space.name} keeps the budgets",
-            shortfalls(demand, b.power_w, b.area_mm2),
+            shortfalls(demand, b.power_w, b.area_mm2, b.power_density_w_per_mm2),
         )
 
     @cached_property
@@ -106,6 +116,15 @@ class Candidates:
         clock = ("clock_hz",) if self.budgets.dvfs else ()
         return (*self.space.fields_varied, *memory, *clock)
 
+    def number(self, fields: Mapping[str, FieldValue]) -> int:
+        """The number of the candidate with these hardware fields; those that do not vary are not looked at.
+
+        Raises InputError where the space does not have it.
+        """
+        sizes = self.space.hbm_capacities_bytes
+        number = self.space.number(fields)
+        return number * len(sizes) + sizes.index(fields["hbm_capacity_bytes"]) if sizes else number
+
     def architecture(self, number: int) -> Architecture:
         """One candidate by number, named by its id."""
         table = self.table(np.array([number]))
@@ -114,8 +133,9 @@ class Candidates:
 
 def _slowed(table: ArchitectureTable, budgets: Budgets) -> ArchitectureTable:
     """Every architecture at its own clock or, where that draws too much, at the highest that keeps the budget."""
-    if budgets.power_w is None:
+    if budgets.power_w is None and budgets.power_density_w_per_mm2 is None:
         raise InputError("--dvfs lowers the clock until a power budget holds: give one with --power")
-    fitted = np.floor(fit_clock(table, budgets.power_w, budgets.tdp_margin) / MHZ) * MHZ
+    limit = power_limit_w(table, budgets.power_w, budgets.power_density_w_per_mm2)
+    fitted = np.floor(fit_clock(table, limit, budgets.tdp_margin) / MHZ) * MHZ
     own = np.asarray(table["clock_hz"], dtype=np.float64)
     return table.replace(clock_hz=np.where(fitted >= own, own, np.where(fitted > 0, fitted, own)))

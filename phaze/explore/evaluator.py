@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
-RECHECK = 16  # exact schedules between two looks at who can still matter
+RECHECK = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,6 +37,11 @@ class Setting:
     microbatch: int
     tensor_parallel: int
     recompute: Recompute
+
+    @property
+    def chain(self) -> tuple[int, int]:
+        """Microbatch and width: settings that share them share a chain of layers."""
+        return self.microbatch, self.tensor_parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +56,27 @@ class PointBounds:
 class Evaluator:
     """Evaluates points of one task on one table of architectures; caches what they share.
 
-    `planners` does not depend on the architectures: evaluators of one task may share it.
+    `planners` does not depend on the architectures: evaluators of one task may share it. `base`: an evaluator
+    whose costs this one shares, at the positions of its own architectures, with the `model` derived from it.
     """
 
     task: Task
     table: ArchitectureTable
     _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    base: Evaluator | None = None
 
     def on(self, table: ArchitectureTable) -> Evaluator:
-        """The same task on other architectures; what does not depend on them is shared."""
-        return Evaluator(self.task, table, planners=self.planners)
+        """The same task on other architectures; what does not depend on them is shared.
+
+        Costs are shared where every architecture combines tensor cores, vector cores and memories in a way that
+        this evaluator knows; otherwise they are worked out anew.
+        """
+        base = self.base or self
+        other = Evaluator(self.task, table, planners=self.planners)
+        if (model := base.model.on(table)) is not None:
+            other.base, other.model = base, model
+        return other
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -97,11 +112,6 @@ class Evaluator:
         return peak_flops_per_s(self.table)
 
     @cached_property
-    def sustained_flops_per_s(self) -> FloatArray:
-        """Peak at the clock that latencies use, (A,)."""
-        return 2.0 * macs(self.table) * self.table["clock_hz"]
-
-    @cached_property
     def model_flops(self) -> float:
         """Model FLOPs of one iteration, all devices together."""
         b = self.task.microbatches[0]
@@ -109,9 +119,12 @@ class Evaluator:
 
     def timed(self, setting: Setting) -> TimedChain:
         """The costed chain of layers behind a setting."""
-        key = (setting.microbatch, setting.tensor_parallel)
+        key = setting.chain
         if key not in self._chains:
-            self._chains[key] = TimedChain(self.task.workload.chain(*key), self.model, self.table)
+            if self.base is not None:
+                self._chains[key] = self.base.timed(setting).on(self.model, self.table)
+            else:
+                self._chains[key] = TimedChain(self.task.workload.chain(*key), self.model, self.table)
         return self._chains[key]
 
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
@@ -130,8 +143,30 @@ class Evaluator:
 
     def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
         """Positions within `rows` grouped by memory capacity."""
-        values, group = np.unique(self.capacity_bytes[rows], return_inverse=True)
-        return [(float(v), np.flatnonzero(group == g)) for g, v in enumerate(values)]
+        values, group = self._capacity_groups
+        if len(values) == 1:
+            return [(float(values[0]), np.arange(len(rows)))] if len(rows) else []
+        of = group[rows]
+        found = ((float(v), np.flatnonzero(of == g)) for g, v in enumerate(values))
+        return [(value, at) for value, at in found if len(at)]
+
+    @cached_property
+    def _capacity_groups(self) -> tuple[FloatArray, Rows]:
+        return np.unique(self.capacity_bytes, return_inverse=True)
+
+    def work_s(self, setting: Setting) -> tuple[FloatArray, FloatArray]:
+        """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
+        return self.timed(setting).work(np.arange(len(self.table)))
+
+    def work_bound(self, setting: Setting, work_s: tuple[FloatArray, FloatArray]) -> FloatArray:
+        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
+
+        It is at most `quick_bound` (rounding aside), and infinite in the same places.
+        """
+        seconds = np.empty(len(self.table))
+        for capacity, at in self.capacities(np.arange(len(self.table))):
+            seconds[at] = self.planner(setting, capacity).work_bound(work_s[0][at], work_s[1][at])
+        return seconds
 
     def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where it cannot fit in memory."""
@@ -199,13 +234,18 @@ class Evaluator:
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
         _, times = self.timed(setting).exact(rows, effort)
-        return [
-            self._plan(setting, int(row), times.take(np.array([i])), float(known_s[i]))
-            for i, row in enumerate(rows)
-        ]
+        plans: list[Plan | None] = [None] * len(rows)
+        for capacity, at in self.capacities(rows):
+            planner = self.planner(setting, capacity)
+            # What is known only saves work: it may come from better schedules than these.
+            for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
+                left = at[[plans[i] is None for i in at]]
+                rates = self.rates.take(rows[left])
+                for i, plan in zip(left, planner.plans(times.take(left), rates, limit_s[left]), strict=True):
+                    plans[i] = plan
+        return plans
 
-    def _plan(self, setting: Setting, row: int, times: LayerTimes, known_s: float) -> Plan | None:
-        """The best plan of one architecture; what is known only saves work, it may come from better schedules."""
-        planner = self.planner(setting, float(self.capacity_bytes[row]))
-        rates = self.rates.take(np.array([row]))
-        return planner.best(times, rates, known_s * (1 + 1e-9)) or planner.best(times, rates)
+
+def sustained_flops_per_s(table: ArchitectureTable) -> FloatArray:
+    """Peak of every architecture at the clock that latencies use, (A,)."""
+    return np.asarray(2.0 * macs(table) * table["clock_hz"])

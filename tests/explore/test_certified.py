@@ -9,7 +9,22 @@ from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate, explore
 from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.hardware.area import area_mm2
 from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.power import tdp_w
+from phaze.hardware.space_file import parse_space
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 6]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [vector_cores], values: [1, 3]}
+  - {fields: [vector_core_alus], values: [64, 1024]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
 
 
 def brute_force(task, space, power_w):
@@ -27,10 +42,25 @@ def brute_force(task, space, power_w):
 
 
 @pytest.fixture(scope="module")
-def sixteen(tiny, small_space, network):
-    """The small space on 16 devices, everything evaluated one by one."""
-    task = Task(tiny, 16, network)
-    return task, brute_force(task, small_space, 300.0)
+def space():
+    """32 architectures of very different balance."""
+    return parse_space(SPACE, "few.yaml")
+
+
+@pytest.fixture(scope="module")
+def task(tiny, network):
+    return Task(tiny, 16, network)
+
+
+@pytest.fixture(scope="module")
+def everything(task, space):
+    """The space within 300 W, evaluated one by one."""
+    return brute_force(task, space, 300.0)
+
+
+@pytest.fixture(scope="module")
+def answer(task, space):
+    return explore(ExploreRequest(task, space, Budgets(power_w=300.0)))
 
 
 def pareto(points):
@@ -42,15 +72,14 @@ def pareto(points):
     return steps
 
 
-def test_optimum_and_frontier_equal_brute_force(sixteen, small_space):
-    task, everything = sixteen
-    check(explore(ExploreRequest(task, small_space, Budgets(power_w=300.0))), everything)
+def test_optimum_and_frontier_equal_brute_force(answer, everything):
+    check(answer, everything)
 
 
-def test_also_where_devices_do_not_divide(tiny, small_space, network):
+def test_also_where_devices_do_not_divide(tiny, space, network):
     task = Task(tiny, 6, network)
-    answer = explore(ExploreRequest(task, small_space, Budgets(power_w=150.0)))
-    check(answer, brute_force(task, small_space, 150.0))
+    answer = explore(ExploreRequest(task, space, Budgets(power_w=150.0)))
+    check(answer, brute_force(task, space, 150.0))
 
 
 def check(answer, everything):
@@ -66,9 +95,7 @@ def check(answer, everything):
     np.testing.assert_allclose(np.array(steps), np.array(pareto(everything)), rtol=1e-9)
 
 
-def test_rows_of_the_design_table_stand_on_their_own(sixteen, small_space):
-    task, everything = sixteen
-    answer = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0)))
+def test_rows_of_the_design_table_stand_on_their_own(answer, everything):
     alone = {name: throughput for _, throughput, name in everything}
     best = answer.document.certificate.objective_value
     for name, throughput in zip(
@@ -79,52 +106,53 @@ def test_rows_of_the_design_table_stand_on_their_own(sixteen, small_space):
         assert alone[name] <= best * (1 + 1e-9)
 
 
-def test_a_larger_budget_is_never_worse(tiny, small_space, network):
-    task = Task(tiny, 16, network)
-    values = [
-        explore(ExploreRequest(task, small_space, Budgets(power_w=w))).document.certificate.objective_value
-        for w in (160.0, 220.0, 300.0)
-    ]
-    assert values == sorted(values)
+def optimum(task, space, **budgets):
+    certificate = explore(ExploreRequest(task, space, Budgets(**budgets))).document.certificate
+    assert certificate.optimal
+    return certificate.objective_value
 
 
-def test_every_objective_is_certified_by_the_same_frontier(sixteen, small_space):
-    task, everything = sixteen
+def test_a_larger_budget_is_never_worse(task, space):
+    for budget, needed in (("power_w", tdp_w(space.table())), ("area_mm2", area_mm2(space.table()))):
+        amounts = np.quantile(needed, (0.05, 0.3, 0.6))
+        values = [optimum(task, space, **{budget: float(amount)}) for amount in amounts]
+        assert values == sorted(values)
+        assert values[0] < values[-1]
+
+
+def test_every_objective_is_certified_by_the_same_frontier(task, space, everything):
     expected = {
         Objective.THROUGHPUT_PER_TDP: max(throughput / tdp for tdp, throughput, _ in everything),
         Objective.TDP: 1 / min(tdp for tdp, _, _ in everything),
     }
     for objective, value in expected.items():
-        request = ExploreRequest(task, small_space, Budgets(power_w=300.0), objective)
+        request = ExploreRequest(task, space, Budgets(power_w=300.0), objective)
         certificate = explore(request).document.certificate
         assert certificate.optimal
         assert certificate.objective_value == pytest.approx(value, rel=1e-9)
 
 
-def test_a_gap_is_kept_and_told(tiny, small_space, network):
-    task = Task(tiny, 16, network)
-    exact = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0))).document.certificate
-    loose = explore(ExploreRequest(task, small_space, Budgets(power_w=300.0), gap=0.2)).document.certificate
+def test_a_gap_is_kept_and_told(task, space, answer):
+    exact = answer.document.certificate
+    loose = explore(ExploreRequest(task, space, Budgets(power_w=300.0), gap=0.2)).document.certificate
     assert loose.objective_value <= exact.objective_value * (1 + 1e-12)
     assert loose.upper_bound >= exact.objective_value * (1 - 1e-12)
     assert loose.gap <= 0.2 + 1e-9
 
 
-def test_an_impossible_budget_names_the_smallest_that_would_do(tiny, small_space, network):
-    task = Task(tiny, 16, network)
+def test_an_impossible_budget_names_the_smallest_that_would_do(task, space):
     with pytest.raises(InfeasibleError) as caught:
-        explore(ExploreRequest(task, small_space, Budgets(power_w=5.0)))
+        explore(ExploreRequest(task, space, Budgets(power_w=5.0)))
     (shortfall,) = caught.value.shortfalls
     assert shortfall.limit == 5.0
     assert shortfall.levers
-    again = explore(ExploreRequest(task, small_space, Budgets(power_w=shortfall.demand * (1 + 1e-9))))
+    again = explore(ExploreRequest(task, space, Budgets(power_w=shortfall.demand * (1 + 1e-9))))
     assert again.document.best.tdp_w == pytest.approx(shortfall.demand)
 
 
-def test_an_interrupted_search_keeps_a_valid_bound(tiny, small_space, network):
-    task = Task(tiny, 16, network)
-    request = ExploreRequest(task, small_space, Budgets(power_w=300.0))
-    truth = explore(request).document.certificate.objective_value
+def test_an_interrupted_search_keeps_a_valid_bound(task, space, answer):
+    request = ExploreRequest(task, space, Budgets(power_w=300.0))
+    truth = answer.document.certificate.objective_value
 
     class StopAtOnce(Clock):
         def __init__(self):
@@ -136,16 +164,14 @@ def test_an_interrupted_search_keeps_a_valid_bound(tiny, small_space, network):
             self.looks += 1
             return self.looks > 4
 
-    answer = explore(request, clock=StopAtOnce())
-    certificate = answer.document.certificate
+    certificate = explore(request, clock=StopAtOnce()).document.certificate
     assert certificate.upper_bound >= truth * (1 - 1e-12)
     assert certificate.objective_value <= truth * (1 + 1e-12)
 
 
-def test_lowering_the_clock_only_adds_designs(sixteen, small_space):
-    task, _ = sixteen
-    fixed = explore(ExploreRequest(task, small_space, Budgets(power_w=200.0)))
-    slowed = explore(ExploreRequest(task, small_space, Budgets(power_w=200.0, dvfs=True)))
+def test_lowering_the_clock_only_adds_designs(task, space):
+    fixed = explore(ExploreRequest(task, space, Budgets(power_w=200.0)))
+    slowed = explore(ExploreRequest(task, space, Budgets(power_w=200.0, dvfs=True)))
     assert slowed.document.certificate.optimal
     assert slowed.document.certificate.over_budget < fixed.document.certificate.over_budget
     gain = slowed.document.certificate.objective_value / fixed.document.certificate.objective_value

@@ -27,7 +27,7 @@ def pareto(rows):
 def test_keeps_the_pareto_set(rows):
     stairs = Staircase()
     for tdp, value, key in rows:
-        stairs.add(float(tdp), float(value), (float(key), key))
+        stairs.add((float(tdp),), float(value), (float(key), key))
     found = [
         (int(t), int(v), k[1]) for t, v, k in zip(stairs.tdp_w, stairs.throughput, stairs.keys, strict=True)
     ]
@@ -38,12 +38,12 @@ def test_keeps_the_pareto_set(rows):
 def test_dominated_points_change_nothing(rows, tdp, value):
     stairs = Staircase()
     for t, v, key in rows:
-        stairs.add(float(t), float(v), (float(key), key))
-    dominated = stairs.dominates(np.array([float(tdp)]), np.array([float(value)]))[0]
+        stairs.add((float(t),), float(v), (float(key), key))
+    dominated = stairs.dominates(np.array([[float(tdp)]]), np.array([float(value)]))[0]
     before = (list(stairs.tdp_w), list(stairs.throughput))
-    stairs.add(float(tdp), float(value), (9.0, 9))
+    stairs.add((float(tdp),), float(value), (9.0, 9))
     if dominated:
         assert (stairs.tdp_w, stairs.throughput) == before
     else:
         # Not dominated: on the frontier, or equal to a step whose tie another key may break.
-        assert stairs.best_at(np.array([float(tdp)]))[0] == value
+        assert stairs.threshold(np.array([[float(tdp)]]))[0] == value

@@ -1,0 +1,161 @@
+"""From bounds to values: tighten the most promising points first, then evaluate what is still of interest."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.archive import FloatArray
+from phaze.explore.candidates import Candidates
+from phaze.explore.certified.pool import Pool, Stage
+from phaze.explore.certified.relevance import ROUNDING, Relevance, Undecided
+from phaze.explore.evaluator import Evaluator, PointBounds, Setting
+from phaze.explore.progress import Clock, Progress
+from phaze.scheduling.passes import Effort
+
+Rows = NDArray[np.intp]
+Step = Callable[[Rows], PointBounds]
+BATCH, EXACT_BATCH = 512, 64  # points tightened, and scheduled exactly, together
+FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
+
+
+class Refinement:
+    """Works on a pool of points until none is left, or time is over.
+
+    `evaluated` and `reached` hold throughput per (candidate number, setting number): exact values, and what
+    plans reach whose points may have better ones; `columns` what is minimised, and the area, per candidate number.
+    `fallen` counts the points that bounds ruled out.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        evaluator: Evaluator,
+        relevance: Relevance,
+        undecided: Undecided,
+        clock: Clock,
+        progress: Progress,
+    ) -> None:
+        """What points let go for the slack could reach goes to `undecided`."""
+        self._candidates = candidates
+        self._evaluator = evaluator
+        self._relevance = relevance
+        self._undecided = undecided
+        self._clock = clock
+        self._progress = progress
+        self._batch = float(evaluator.task.cluster.global_batch)
+        self.pool = Pool.empty()
+        self.fallen: Counter[str] = Counter()
+        self.evaluated: dict[tuple[int, int], float] = {}
+        self.reached: dict[tuple[int, int], float] = {}
+        self.columns: dict[int, tuple[list[float], float]] = {}
+
+    def take_in(self, pools: Iterable[Pool]) -> None:
+        """Add points to the pool."""
+        self.pool = Pool.join([p for p in (self.pool, *pools) if len(p)])
+        self._drop()
+
+    def tighten(self, most: int = 0) -> None:
+        """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them."""
+        while len(self.pool) > most and not self._clock.over:
+            if not len(at := self._most_promising(Stage.PATH, BATCH)):
+                return
+            self._advance(at, self._bounds, Stage.PLACEMENT)
+            self._report("refining")
+
+    def evaluate(self, most: int = 0) -> None:
+        """Exact schedules, first with little effort, and exact partitions, until at most that many points are left."""
+        for stage, states in ((Stage.PLACEMENT, FEW_STATES), (Stage.SEARCHED, math.inf)):
+            effort = Effort(self._clock.left, states)
+            while len(self.pool) > most and not self._clock.over:
+                if not len(at := self._most_promising(stage, EXACT_BATCH)):
+                    break
+                self._advance(at, partial(self._exact, effort=effort), Stage.SEARCHED)
+                self._report("evaluating")
+
+    # -- what comes next ----------------------------------------------------------------------------------
+
+    def _gain(self) -> FloatArray:
+        """How much better than what is known every point of the pool may be, as a ratio, (N,)."""
+        known = self._relevance.known.threshold(self.pool.others)
+        return np.where(known > 0, self.pool.bound / np.where(known > 0, known, 1.0), np.inf)
+
+    def _most_promising(self, stage: Stage, most: int) -> Rows:
+        """The points with most to gain in the setting that has the very most: one setting's share their costs."""
+        pool = self.pool
+        gain = self._gain()
+        gain[pool.stage != stage] = 0.0
+        mine = np.flatnonzero((pool.setting == pool.setting[gain.argmax()]) & (gain > 0))
+        return mine[np.argsort(-gain[mine], kind="stable")[:most]]
+
+    def _drop(self) -> None:
+        """Let go of points that cannot matter any more, and count where they fell."""
+        pool = self.pool
+        if not len(pool):
+            return
+        keep = self._relevance.matters(pool.others, pool.bound)
+        if keep.all():
+            return
+        fell, near = ~keep, self._relevance.near(pool.others, pool.bound)
+        self._undecided.add(pool.others[near], pool.bound[near])
+        early = int((pool.stage[fell] == Stage.PATH).sum())
+        self.fallen["critical_path"] += early
+        self.fallen["placement"] += int(fell.sum()) - early
+        self.pool = pool.take(keep)
+
+    # -- batches ------------------------------------------------------------------------------------------
+
+    def _advance(self, at: Rows, step: Step, stage: Stage) -> None:
+        """Take over what a step finds out about a batch."""
+        met = self._settle(at, step(at), stage)
+        self.pool = self.pool.take(np.setdiff1d(np.arange(len(self.pool)), at[met]))
+        self._drop()
+
+    def _settle(self, at: Rows, found: PointBounds, stage: Stage) -> NDArray[np.bool_]:
+        """Whether the bounds of a batch meet, so that its points are evaluated; plans in reach become known."""
+        pool = self.pool
+        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + ROUNDING))
+        # A point that was searched twice and is still open has run out of time: it stays open.
+        pool.stage[at] = np.where(pool.stage[at] >= stage, Stage.EXHAUSTED, stage)
+        met = np.asarray(np.isfinite(found.upper_s) & (found.lower_s == found.upper_s))
+        self._learn(pool.take(at), found.upper_s, met)
+        return met
+
+    def _learn(self, points: Pool, upper_s: FloatArray, met: NDArray[np.bool_]) -> None:
+        """Remember throughput that is reached."""
+        for i in np.flatnonzero(np.isfinite(upper_s)):
+            number, throughput = int(points.number[i]), self._batch / float(upper_s[i])
+            into = self.evaluated if met[i] else self.reached
+            into[number, int(points.setting[i])] = throughput
+            others, area = points.others[i].tolist(), float(points.area_mm2[i])
+            self.columns[number] = others, area
+            self._relevance.known.add(others, throughput, (area, number))
+
+    def _bounds(self, at: Rows) -> PointBounds:
+        points = self.pool.take(at)
+        evaluator, setting = self._on(points)
+        return evaluator.bounds(setting, np.arange(len(at)), self._give_up_s(points))
+
+    def _exact(self, at: Rows, effort: Effort) -> PointBounds:
+        points = self.pool.take(at)
+        evaluator, setting = self._on(points)
+        return evaluator.exact(setting, np.arange(len(at)), self._give_up_s(points), effort)
+
+    def _on(self, points: Pool) -> tuple[Evaluator, Setting]:
+        """An evaluator of the candidates of some points, and the setting they share."""
+        table = self._candidates.table(points.number)
+        return self._evaluator.on(table), self._evaluator.settings[int(points.setting[0])]
+
+    def _give_up_s(self, points: Pool) -> FloatArray:
+        """Iteration time above which a point is dominated by what is known."""
+        known = np.maximum(self._relevance.known.threshold(points.others), self._relevance.floor)
+        return np.where(known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + ROUNDING), np.inf)
+
+    def _report(self, what: str) -> None:
+        done = len(self.evaluated)
+        self._progress.update(what, done, done + len(self.pool), f"{len(self.pool)} points in question")

@@ -1,0 +1,150 @@
+"""The stages that see every point: roofline, work, path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.archive import FloatArray
+from phaze.explore.candidates import Block
+from phaze.explore.certified.pool import Pool, Stage
+from phaze.explore.certified.relevance import ROUNDING, Relevance
+from phaze.explore.evaluator import Evaluator, sustained_flops_per_s
+from phaze.hardware.table import ArchitectureTable
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What is left of a block, and where the rest fell.
+
+    `spared`: others and optimistic throughput of what was let go without proof: for the slack, or in a hurry.
+    """
+
+    pool: Pool
+    fallen: Counter[str]
+    spared: list[tuple[FloatArray, FloatArray]]
+
+
+class Screen:
+    """Bounds all points of blocks of candidates against what is known; nothing is evaluated."""
+
+    def __init__(self, evaluator: Evaluator, relevance: Relevance) -> None:
+        """`evaluator` shares its costs with the blocks where it knows their combinations."""
+        self._evaluator = evaluator
+        self._relevance = relevance
+        self._batch = float(evaluator.task.cluster.global_batch)
+
+    def roof(self, table: ArchitectureTable) -> FloatArray:
+        """Throughput of the model's FLOPs at peak on all devices, (A,)."""
+        peak = sustained_flops_per_s(table) * self._evaluator.task.cluster.devices
+        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
+
+    def run(self, block: Block, others: FloatArray, taken: Pool, *, hurry: bool = False) -> Screened:
+        """All three stages over a block with the minimised columns (A, k) of its candidates.
+
+        Points that are `taken` already are passed over. In a `hurry` only the roofline is looked at, and what it
+        leaves stays open.
+        """
+        sieve = _Sieve(self._relevance, block, others, taken)
+        roof, settings = self.roof(block.table), len(self._evaluator.settings)
+        alive = sieve.under_the_roof(roof, settings)
+        if hurry:
+            sieve.leave_open(alive, roof[alive], settings)
+            return Screened(Pool.empty(), sieve.fallen, sieve.spared)
+        left = self._survivors(block.table.take(alive), alive, sieve)
+        found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
+        return Screened(Pool.join(found), sieve.fallen, sieve.spared)
+
+    def quick(self, table: ArchitectureTable) -> FloatArray:
+        """Path bounds of all points of some architectures, throughput (settings, A)."""
+        evaluator, rows = self._evaluator.on(table), np.arange(len(table))
+        return np.stack([self._optimistic(evaluator.quick_bound(s, rows)) for s in evaluator.settings])
+
+    def _survivors(
+        self, table: ArchitectureTable, alive: Rows, sieve: _Sieve
+    ) -> Iterator[tuple[int, Rows, FloatArray]]:
+        """Number of a setting, rows of the table that the work and path stages leave of it, and their bounds."""
+        evaluator = self._evaluator.on(table)
+        numbered = enumerate(evaluator.settings)
+        for _, group in groupby(numbered, key=lambda item: item[1].chain):
+            same_chain = list(group)
+            work_s = evaluator.work_s(same_chain[0][1])
+            for k, setting in same_chain:
+                rows = sieve.free(alive, k)
+                work = self._optimistic(evaluator.work_bound(setting, work_s))[rows]
+                kept = sieve.keep("work", work, alive[rows])
+                rows, work = rows[kept], work[kept]
+                path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows)), work)
+                kept = sieve.keep("critical_path", path, alive[rows])
+                yield k, rows[kept], path[kept]
+
+    def _optimistic(self, seconds: FloatArray) -> FloatArray:
+        return self._batch / seconds * (1 + ROUNDING)
+
+
+class _Sieve:
+    """One block: what its candidates must promise, and where their points fall."""
+
+    def __init__(self, relevance: Relevance, block: Block, others: FloatArray, taken: Pool) -> None:
+        self._least, self._slack, self._others = relevance.least(others), relevance.slack, others
+        at = np.minimum(np.searchsorted(block.numbers, taken.number), max(len(block) - 1, 0))
+        here = block.numbers[at] == taken.number if len(block) else np.zeros(len(taken), dtype=bool)
+        self._taken_row, self._taken_setting = at[here], taken.setting[here]
+        self.fallen: Counter[str] = Counter()
+        self.spared: list[tuple[FloatArray, FloatArray]] = []
+
+    def under_the_roof(self, roof: FloatArray, settings: int) -> Rows:
+        """Rows of the candidates whose roofline can matter; all points of the others fall."""
+        kept = roof >= self._least
+        self._spare(roof, np.arange(len(roof)))
+        self.fallen["roofline"] += self._points(~kept, settings)
+        return np.flatnonzero(kept)
+
+    def leave_open(self, rows: Rows, bound: FloatArray, settings: int) -> None:
+        """Count all points of some candidates as undecided."""
+        there = np.zeros(len(self._least), dtype=bool)
+        there[rows] = True
+        self.fallen["open"] += self._points(there, settings)
+        self.spared.append((self._others[rows], bound))
+
+    def free(self, rows: Rows, k: int) -> Rows:
+        """Positions in `rows` whose points in setting k are not taken."""
+        mine = self._taken_row[self._taken_setting == k]
+        return np.flatnonzero(~np.isin(rows, mine)) if len(mine) else np.arange(len(rows))
+
+    def keep(self, stage: str, bound: FloatArray, rows: Rows) -> Rows:
+        """Positions in `bound` that can matter, of the candidates at `rows`; the rest is counted."""
+        unfit = bound <= 0
+        kept = (bound >= self._least[rows]) & ~unfit
+        self._spare(bound, rows)
+        self.fallen["memory"] += int(unfit.sum())
+        self.fallen[stage] += int((~kept & ~unfit).sum())
+        return np.flatnonzero(kept)
+
+    def _points(self, which: NDArray[np.bool_], settings: int) -> int:
+        """Points of some candidates, without those that are taken."""
+        return int(which.sum()) * settings - int(which[self._taken_row].sum())
+
+    def _spare(self, bound: FloatArray, rows: Rows) -> None:
+        """Remember what falls for the slack alone."""
+        if self._slack > 1.0:
+            near = (bound < self._least[rows]) & (bound * self._slack >= self._least[rows]) & (bound > 0)
+            self.spared.append((self._others[rows[near]], bound[near]))
+
+
+def _points(block: Block, others: FloatArray, rows: Rows, k: int, bound: FloatArray) -> Pool:
+    return Pool(
+        block.numbers[rows],
+        np.full(len(rows), k, dtype=np.int16),
+        others[rows],
+        block.area_mm2[rows],
+        bound,
+        np.full(len(rows), Stage.PATH, dtype=np.int8),
+    )

@@ -1,0 +1,184 @@
+"""The certified search over the candidates of a space, block by block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.archive import Archive, FloatArray
+from phaze.explore.candidates import Block, Candidates
+from phaze.explore.certified.outcome import Outcome, best_per_candidate
+from phaze.explore.certified.pool import Pool
+from phaze.explore.certified.refinement import Refinement
+from phaze.explore.certified.relevance import Relevance, Undecided
+from phaze.explore.certified.screen import Screen, Screened
+from phaze.explore.certified.seeds import seeds, trials
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.frontier import Staircase
+from phaze.explore.progress import Clock, Progress
+from phaze.explore.request import Task
+
+BLOCK = 1 << 17  # candidates bounded at once
+WAVE = 4  # blocks between two looks at the pool: they may run side by side
+CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
+SURVEY = 1 << 18  # candidates that show the combinations of a space
+
+
+def power(block: Block) -> FloatArray:
+    """The default of what is minimised beside the throughput: TDP in W, (A, 1)."""
+    return block.tdp_w[:, None]
+
+
+class CertifiedSearch:
+    """Finds the complete frontier of throughput against other columns, and proves it.
+
+    `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
+    `min_throughput`, and gains smaller than `gap`, are of no interest. Whatever `threads`, the answer is the same.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        task: Task,
+        clock: Clock,
+        progress: Progress,
+        *,
+        gap: float = 0.0,
+        min_throughput: float = 0.0,
+        others: Callable[[Block], FloatArray] = power,
+        archive: Callable[[], Archive] = Staircase,
+        threads: int = 2,
+        block: int = BLOCK,
+        cap: int = CAP,
+    ) -> None:
+        """Nothing is evaluated yet."""
+        self._candidates = candidates
+        self._clock = clock
+        self._progress = progress
+        self._others = others
+        self._archive = archive
+        self._threads = threads
+        self._cap = cap
+        self._blocks = -(-candidates.size // block)
+        self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
+        self._undecided = Undecided(archive())
+        survey = _strided(candidates.size, 0, -(-candidates.size // SURVEY))
+        self.evaluator = Evaluator(task, candidates.table(survey))
+        self._screen = Screen(self.evaluator, self._relevance)
+        self._taken = Pool.empty()
+        self._fallen: Counter[str] = Counter()
+        self._done = 0
+        self._in_budget = 0
+
+    def run(self) -> Outcome:
+        """Search until nothing can be better or time is over.
+
+        Raises InfeasibleError, with the smallest budgets that would do, where no candidate keeps them.
+        """
+        with ThreadPoolExecutor(self._threads) as executor:
+            self._refinement = Refinement(
+                self._candidates,
+                self.evaluator,
+                self._relevance,
+                self._undecided,
+                self._clock,
+                self._progress,
+            )
+            for wave in self._waves():
+                self._take(wave, executor)
+            if not self._in_budget:
+                raise self._candidates.none_left()
+            self._refinement.tighten()
+            self._refinement.evaluate()
+        return self._outcome()
+
+    # -- blocks -------------------------------------------------------------------------------------------
+
+    def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
+        """Numbers of the blocks, a wave at a time; every block is spread evenly over the space."""
+        blocks = (_strided(self._candidates.size, i, self._blocks) for i in range(self._blocks))
+        while wave := list(islice(blocks, WAVE)):
+            yield wave
+
+    def _take(self, wave: list[NDArray[np.int64]], executor: Executor) -> None:
+        """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
+        done = self._done
+        self._progress.update(
+            "bounding", done, self._blocks, f"{len(self._refinement.pool)} points in question"
+        )
+        blocks = [b for b in executor.map(self._candidates.within, wave) if len(b)]
+        if blocks and not self._in_budget:
+            self._seed(blocks)
+        self._in_budget += sum(map(len, blocks))
+        hurry = self._clock.over
+        screened = list(
+            executor.map(lambda b: self._screen.run(b, self._others(b), self._taken, hurry=hurry), blocks)
+        )
+        self._refinement.take_in([self._counted(found) for found in screened])
+        self._done += len(wave)
+        if self._done < self._blocks:
+            self._make_room(first=done == 0)
+
+    def _seed(self, blocks: list[Block]) -> None:
+        """Tighten a few promising points, so that bounds have something to meet."""
+        others = np.concatenate([self._others(b) for b in blocks])
+        roof = np.concatenate([self._screen.roof(b.table) for b in blocks])
+        numbers = np.concatenate([b.numbers for b in blocks])
+        classes = trials(others, roof)
+        tried = self._candidates.within(numbers[np.concatenate(classes)])
+        ends = np.cumsum([len(c) for c in classes])[:-1]
+        bound = self._screen.quick(tried.table)
+        self._taken = seeds(tried, self._others(tried), bound, np.split(np.arange(len(tried)), ends))
+        self._refinement.take_in([self._taken])
+        self._refinement.tighten()
+
+    def _counted(self, screened: Screened) -> Pool:
+        self._fallen += screened.fallen
+        for others, throughput in screened.spared:
+            self._undecided.add(others, throughput)
+        return screened.pool
+
+    def _make_room(self, *, first: bool) -> None:
+        """Leave at most half of the cap in a pool that is over it; strengthen what is known before the first blocks."""
+        if first:
+            self._refinement.tighten()
+        if len(self._refinement.pool) > self._cap:
+            self._refinement.tighten(self._cap // 2)
+            self._refinement.evaluate(self._cap // 2)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Outcome:
+        """What was found, where points fell, and what is left open as a bound."""
+        refinement, pool = self._refinement, self._refinement.pool
+        fallen, evaluated = self._fallen + refinement.fallen, refinement.evaluated
+        fallen["open"] += len(pool)
+        self._undecided.add(pool.others, pool.bound)
+        # Stopped early: what is reached counts, though it may not be the best of its point.
+        if fallen["open"] or self._relevance.slack > 1.0:
+            waiting = set(zip(pool.number.tolist(), pool.setting.tolist(), strict=True))
+            for point in refinement.reached.keys() - evaluated.keys():
+                fallen["open" if point in waiting else "placement"] -= 1
+            evaluated = {**refinement.reached, **evaluated}
+        frontier = self._archive()
+        for number, (throughput, _) in best_per_candidate(evaluated).items():
+            others, area = refinement.columns[number]
+            frontier.add(others, throughput, (area, number))
+        settings = self.evaluator.settings
+        return Outcome(
+            settings=len(settings),
+            in_budget=self._in_budget,
+            pruned_by={name: count for name, count in sorted(fallen.items()) if count},
+            evaluated={(number, settings[k]): value for (number, k), value in evaluated.items()},
+            frontier=frontier,
+            undecided=self._undecided.beyond(frontier),
+        )
+
+
+def _strided(size: int, first: int, step: int) -> NDArray[np.int64]:
+    return np.arange(first, size, step, dtype=np.int64)

@@ -1,0 +1,114 @@
+"""What is reported of the candidates that a search evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.candidates import Candidates
+from phaze.explore.certified.outcome import Outcome
+from phaze.explore.designs import DesignBuilder
+from phaze.explore.document import Design, FrontierPoint
+from phaze.explore.evaluator import Evaluator, Setting
+from phaze.hardware.architecture import Architecture, from_table
+from phaze.hardware.area import area_mm2
+from phaze.hardware.power import tdp_w
+from phaze.hardware.space import architecture_id
+from phaze.placement.account import Account
+from phaze.placement.plan import Plan
+from phaze.scheduling.passes import Effort
+
+
+class Findings:
+    """The evaluated candidates, by rows in the order of their numbers, each in its best setting.
+
+    `block`: their hardware; `throughput`: samples per second.
+    """
+
+    def __init__(
+        self, candidates: Candidates, evaluator: Evaluator, outcome: Outcome, effort: Effort
+    ) -> None:
+        """`evaluator` shares what it knows; `effort` limits the schedules that are not known yet."""
+        best = outcome.best_per_candidate()
+        self.block = candidates.within(np.array(sorted(best), dtype=np.int64))
+        self.throughput = [best[number][0] for number in self.block.numbers.tolist()]
+        self._settings = [best[number][1] for number in self.block.numbers.tolist()]
+        self._candidates = candidates
+        self._outcome = outcome
+        self._evaluator = evaluator.on(self.block.table)
+        self._task = evaluator.task
+        self._effort = effort
+        self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin, evaluator.planners)
+
+    def design(self, row: int) -> Design:
+        """The full report of one candidate."""
+        known_s = self._task.cluster.global_batch / self.throughput[row]
+        architecture = self._architecture(row)
+        return self._builder.design(
+            architecture, self._evaluator, row, self._settings[row], known_s, self._effort
+        )
+
+    def frontier(self) -> list[FrontierPoint]:
+        """The frontier in the order in which the archive keeps it."""
+        numbers = [number for _, number in self._outcome.frontier.keys]
+        rows = np.searchsorted(self.block.numbers, numbers).tolist()
+        by_setting: dict[Setting, list[int]] = {}
+        for row in rows:
+            by_setting.setdefault(self._settings[row], []).append(row)
+        points: dict[int, FrontierPoint] = {}
+        margin = self._candidates.budgets.tdp_margin
+        for setting, members in by_setting.items():
+            known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
+            plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
+            for row, plan in zip(members, plans, strict=True):
+                if plan is not None:
+                    points[row] = frontier_point(
+                        self._evaluator, setting, row, self._architecture(row), plan, margin
+                    )
+        return [points[row] for row in rows]
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The design table: every candidate as columns of equal length."""
+        architectures = [self._architecture(row) for row in range(len(self.block))]
+        throughput, task = np.array(self.throughput), self._task
+        per_sample = self._evaluator.model_flops / task.cluster.global_batch
+        columns: dict[str, NDArray[Any]] = {
+            "id": np.array([a.name for a in architectures]),
+            "number": self.block.numbers,
+            "throughput_samples_per_s": throughput,
+            "mfu": throughput * per_sample / (task.devices * self._evaluator.peak_flops_per_s),
+            "tdp_w": self.block.tdp_w,
+            "area_mm2": self.block.area_mm2,
+            "microbatch_size": np.array([s.microbatch for s in self._settings]),
+            "tensor_parallel": np.array([s.tensor_parallel for s in self._settings]),
+            "recompute": np.array([s.recompute.value for s in self._settings]),
+        }
+        for name in self._candidates.varied:
+            columns[name] = np.array([a.value(name) for a in architectures])
+        return columns
+
+    def _architecture(self, row: int) -> Architecture:
+        table = self.block.table
+        return from_table(table, row, architecture_id(table, row, self._candidates.varied))
+
+
+def frontier_point(
+    evaluator: Evaluator, setting: Setting, row: int, architecture: Architecture, plan: Plan, margin: float
+) -> FrontierPoint:
+    """What a frontier tells of the architecture at `row` of the evaluator's table under a plan."""
+    task = evaluator.task
+    account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
+    peak = float(evaluator.peak_flops_per_s[row])
+    alone = evaluator.table.take(np.array([row]))
+    return FrontierPoint(
+        id=architecture.name,
+        throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
+        tdp_w=float(tdp_w(alone, margin)[0]),
+        area_mm2=float(area_mm2(alone)[0]),
+        energy_per_sample_j=account.energy_j() / task.cluster.global_batch,
+        memory_bytes=plan.memory_bytes,
+        mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
+        architecture=dict(architecture.fields),
+    )

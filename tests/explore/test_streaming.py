@@ -1,0 +1,136 @@
+"""The certified search gives the same answer however the space is cut into blocks and spread over threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phaze.explore.candidates import Candidates
+from phaze.explore.certified.search import CertifiedSearch
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.progress import Clock, Silent
+from phaze.explore.request import Budgets, Task
+from phaze.hardware.space_file import load_space
+from phaze.placement.cluster import FixedDegrees
+from phaze.scheduling.passes import Effort
+
+MEMORY = """
+schema_version: 1
+name: sizes
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [vector_core_alus], values: [64, 1024]}
+  - {fields: [global_buffer_bytes], values: [16MiB, 64MiB]}
+hbm_capacities: [1MiB, 4MiB, 32GiB]
+"""
+BUDGETS = {
+    "power": Budgets(power_w=300.0),
+    "area": Budgets(power_w=250.0, area_mm2=250.0),
+    "dvfs": Budgets(power_w=120.0, dvfs=True),
+}
+
+
+@pytest.fixture(scope="module")
+def task(tiny, network):
+    return Task(tiny, 16, network, fixed=FixedDegrees(microbatch=2))
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory, small_space):
+    path = tmp_path_factory.mktemp("spaces") / "sizes.yaml"
+    path.write_text(MEMORY)
+    return {"small": small_space, "sizes": load_space(path)}
+
+
+@pytest.fixture(scope="module")
+def candidates(small_space):
+    return Candidates(small_space, BUDGETS["power"])
+
+
+@pytest.fixture(scope="module")
+def whole(task, candidates):
+    """Everything at once."""
+    return search(task, candidates)
+
+
+def search(task, candidates, **options):
+    return CertifiedSearch(candidates, task, Clock(300.0), Silent(), **options).run()
+
+
+def frontier(outcome):
+    steps = outcome.frontier
+    return list(zip(steps.tdp_w, steps.throughput, steps.keys, strict=True))
+
+
+def check_counts(outcome, candidates):
+    assert outcome.finished
+    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.in_budget * outcome.settings
+    assert outcome.in_budget == sum(len(block) for block in candidates.blocks(64))
+
+
+@pytest.mark.parametrize("budgets", BUDGETS)
+@pytest.mark.parametrize("name", ["small", "sizes"])
+def test_tiny_blocks_and_a_tiny_pool_give_the_frontier_of_all_at_once(task, spaces, name, budgets):
+    candidates = Candidates(spaces[name], BUDGETS[budgets])
+    whole = search(task, candidates)
+    streamed = search(task, candidates, block=7, cap=5)
+    assert frontier(streamed) == frontier(whole)
+    assert len(frontier(whole)) >= 3
+    for outcome in (whole, streamed):
+        check_counts(outcome, candidates)
+
+
+def test_the_number_of_threads_changes_nothing(task, candidates):
+    one, two = (search(task, candidates, threads=threads, block=16) for threads in (1, 2))
+    assert one.evaluated == two.evaluated
+    assert one.pruned_by == two.pruned_by
+    assert frontier(one) == frontier(two)
+
+
+def test_below_the_floor_nothing_is_looked_for(task, candidates, whole):
+    floor = whole.frontier.throughput[len(whole.frontier) // 2]
+    found = search(task, candidates, min_throughput=floor)
+    assert [s for s in frontier(found) if s[1] >= floor] == [s for s in frontier(whole) if s[1] >= floor]
+    assert len(found.evaluated) < len(whole.evaluated)
+    check_counts(found, candidates)
+
+
+def test_more_columns_find_more_points(task, candidates):
+    """With the area beside the power every point of the frontier of power alone is found, and others."""
+    by_area = search(task, candidates, others=lambda block: block.area_mm2[:, None])
+    best = by_area.best_per_candidate()
+    rows = candidates.within(np.array(sorted(best)))
+    for area, value in zip(by_area.frontier.tdp_w, by_area.frontier.throughput, strict=True):
+        at = np.flatnonzero(rows.area_mm2 == area)
+        assert any(best[int(rows.numbers[i])][0] == value for i in at)
+    check_counts(by_area, candidates)
+
+
+def test_each_bound_is_at_most_the_next_and_the_exact_time(task, small_space):
+    candidates = Candidates(small_space, Budgets())
+    evaluator = Evaluator(task, candidates.table(np.arange(96)))
+    rows = np.arange(0, 96, 5)
+    for setting in evaluator.settings:
+        work = evaluator.work_bound(setting, evaluator.work_s(setting))[rows]
+        path = evaluator.quick_bound(setting, rows)
+        exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), Effort(lambda: 60.0)).lower_s
+        assert (work <= path * (1 + 1e-12)).all()
+        assert (path <= exact * (1 + 1e-11)).all()
+        np.testing.assert_array_equal(np.isinf(work), np.isinf(path))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_evaluator_on_other_architectures_equals_a_fresh_one(task, small_space, known):
+    candidates = Candidates(small_space, Budgets())
+    table = candidates.table(np.arange(96))
+    base, part = Evaluator(task, table), table.take(np.arange(95, 2, -9))
+    if not known:
+        part = part.replace(tensor_core_rows=np.where(part["tensor_core_rows"] == 64, 32, 256))
+    shared, fresh = base.on(part), Evaluator(task, part)
+    assert (shared.base is base) == known
+    rows, nothing = np.arange(len(part)), np.full(len(part), np.inf)
+    for setting in base.settings[::2]:
+        np.testing.assert_array_equal(shared.quick_bound(setting, rows), fresh.quick_bound(setting, rows))
+        mine, other = (e.exact(setting, rows, nothing, Effort(lambda: 60.0)) for e in (shared, fresh))
+        np.testing.assert_array_equal(mine.upper_s, other.upper_s)
