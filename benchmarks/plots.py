@@ -1,4 +1,4 @@
-"""Curves on two logarithmic axes as an SVG picture, each with the exponent fitted to it."""
+"""Curves on two logarithmic axes as an SVG picture, with the exponents fitted to them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,21 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y), both above zero, by increasing x; those at `open_x` are drawn hollow and not fitted."""
+    """Points (x, y), both above zero, by increasing x; those at `open_x` are drawn hollow and not fitted.
+
+    `power_law`: whether one is fitted at all.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
     open_x: frozenset[float] = frozenset()
+    power_law: bool = True
 
     @property
     def exponent(self) -> float | None:
-        """p of the power law x^p that fits best, by least squares of the logarithms; None below two points."""
+        """p of the power law x^p that fits best, by least squares of the logarithms; None where none is fitted."""
         fitted = [point for point in self.points if point[0] not in self.open_x]
-        if len(fitted) < 2:
+        if len(fitted) < 2 or not self.power_law:
             return None
         x, y = np.log(np.asarray(fitted, dtype=float)).T
         return float(np.polyfit(x, y, 1)[0])

@@ -1,9 +1,10 @@
 """Measure phaze and write what came out as tables, rows of numbers and pictures.
 
-    python benchmarks/run.py schedules|placement|growth|product|all [--data DIR] [--out DIR|FILE.md|FILE.json]
+    python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-`--data` is a folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1);
-without it only seeded instances are solved. Writes nothing without `--out` and `--answers`.
+PART is schedules, placement, growth, product or convergence. `--data` is a folder with scheduling/*.json and
+placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded instances are solved. Writes
+nothing without `--out` and `--answers`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
+import convergence
+import convergence_tables
 import growth
 import placements
 import product
@@ -20,7 +23,7 @@ import schedules
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = ("schedules", "placement", "growth", "product")
+PARTS = ("schedules", "placement", "growth", "product", "convergence")
 
 
 def main() -> None:
@@ -48,8 +51,23 @@ def _report(part: str, arguments: argparse.Namespace) -> Report:
             return placements.report(arguments.data)
         case "growth":
             return growth.report(growth.measure(arguments.limit, tell), arguments.limit)
+        case "convergence":
+            return convergence_tables.report(convergence.measure(_convergence(arguments), tell))
         case _:
             return product.report()
+
+
+def _convergence(arguments: argparse.Namespace) -> convergence.Plan:
+    if arguments.quick:
+        return convergence.quick()
+    return convergence.Plan(
+        tuple(arguments.workloads),
+        tuple(arguments.spaces),
+        arguments.evaluations,
+        arguments.seeds,
+        arguments.devices,
+        workers=arguments.workers,
+    )
 
 
 def _schedules(arguments: argparse.Namespace) -> Report:
@@ -77,6 +95,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--per-family", type=int, default=10, help="generated schedules per family (default 10)"
     )
+    searches = parser.add_argument_group("convergence")
+    searches.add_argument("--quick", action="store_true", help="one small case instead of all")
+    searches.add_argument(
+        "--workloads", nargs="+", default=(), help="some of the built-in ones (default: all)"
+    )
+    searches.add_argument("--spaces", nargs="+", default=("phaze", "default"))
+    searches.add_argument("--evaluations", type=int, default=200, help="budget of a search (default 200)")
+    searches.add_argument("--seeds", type=int, default=3, help="runs of seeded strategies (default 3)")
+    searches.add_argument("--devices", type=int, default=1024)
+    searches.add_argument("--workers", type=int, default=2, help="cases at a time (default 2)")
     parser.add_argument(
         "--out", type=Path, help="a folder (.md, .json and .svg per part), or one .md or .json"
     )

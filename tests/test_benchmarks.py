@@ -5,15 +5,18 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from xml.etree import ElementTree
 
 import answers
+import convergence_tables
 import peers.process
 import pytest
 import run
 import schedule_tables
 from answers import Answer, Answers, Instance
+from convergence_runs import FLOOR, Run, course, medians, ratio
 from operator_graphs import Graph, backward
 from peers.process import Peer, PeerError, ask, installed
 from peers.project import Project
@@ -157,6 +160,68 @@ def test_the_command_writes_tables_and_rows(tmp_path, monkeypatch, capsys):
     assert table.startswith(capsys.readouterr().out.strip())
     rows = json.loads((tmp_path / "schedules.json").read_text(encoding="utf-8"))["schedules"]
     assert Counter(row["method"] for row in rows) == {"exact": 3, "critical-path": 3}
+
+
+@pytest.mark.slow
+def test_searches_converge_on_a_small_case(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run.py", "convergence", "--quick", "--out", str(tmp_path)])
+    run.main()
+    text = (tmp_path / "convergence.md").read_text(encoding="utf-8")
+    rows = json.loads((tmp_path / "convergence.json").read_text(encoding="utf-8"))["convergence"]
+    searches = {row["name"]: row for row in rows if row["kind"] == "search"}
+    assert {"phaze", "random"} <= set(searches)
+    assert all(-1e-9 < row["distance"] <= 1 for row in searches.values() if "distance" in row)
+    assert "## Space `small`" in text
+    assert (tmp_path / "convergence-small-evaluations.svg").exists()
+    assert str(BENCHMARKS) not in text + json.dumps(rows)
+
+
+def search(name, case, history, optimum=10.0):
+    steps = tuple((float(n), s, v) for n, s, v in history)
+    return Run(name, ("space", case), optimum, steps, evaluations=8, runtime_s=4.0)
+
+
+def test_the_course_of_searches():
+    one = search("a", "x", [(1, 0.5, 5.0), (4, 2.0, 9.6)])
+    other = search("a", "y", [(2, 1.0, 10.0)])
+    assert one.reaches(0.05) == (4, 2.0)
+    assert one.reaches(0.01) == (inf, inf)
+    assert course([one], 0) == [(1.0, 0.5), (4.0, pytest.approx(0.04)), (8.0, pytest.approx(0.04))]
+    # The median of two runs: half way between what both miss.
+    assert course([one, other], 1)[:2] == [(0.5, pytest.approx(0.75)), (1.0, pytest.approx(0.25))]
+    assert course([other], 0)[-1] == (8, FLOOR)
+    assert ratio(medians([one, other]), {("space", "x"): 4.8, ("space", "z"): 1.0}) == pytest.approx(2.0)
+
+
+def test_rows_become_tables_with_every_claim_that_can_be_judged():
+    case = {"space": "s", "workload": "w", "devices": 4}
+    rows = [
+        {**case, "kind": "certified", "name": "certified", "value": 10.0, "upper_bound": 10.0},
+        {**case, "kind": "chip", "name": "tpuv4", "value": 5.0, "note": ""},
+        {**case, "kind": "chip", "name": "tpuv2", "value": None, "note": "does not fit"},
+        found_by("wham", [[1, 1.0, 9.8]]),
+        found_by("tpe", [[1, 1.0, 4.9], [10, 2.0, 9.8]]),
+        {**case, "kind": "search", "name": "gp", "seed": 0, "value": None, "note": "needs torch"},
+    ]
+    text = convergence_tables.report(rows).text
+    assert "| throughput over | tpuv4 (1) | tpe (1) | within 5 % sooner than tpe |" in text
+    assert "| wham | 1.96 | 1.00 | 10.0, 2.0 in time (1) |" in text
+    assert "| wham | 1 | 20 | 2 % | 2 % | 200 ms | 1/1: 1, 1 s | 0/1: never |" in text
+    assert "- gp: needs torch" in text
+
+
+def found_by(name, history):
+    return {
+        "space": "s",
+        "workload": "w",
+        "kind": "search",
+        "name": name,
+        "seed": 0,
+        "value": history[-1][2],
+        "evaluations": 20,
+        "runtime_s": 4.0,
+        "history": history,
+    }
 
 
 def test_operators_held_back_by_core_parallel_ones_are_replayed_after_them():

@@ -1,191 +1,182 @@
-"""Sampling the design space with Optuna: no proof, but any objectives and any evaluator.
-
-Trials are asked in fixed batches and told in their order, and each batch seeds its own sampler, so that a
-sweep that was stopped and resumed visits the same designs as one that ran through.
-"""
+"""Sampling the design space with Optuna: no proof, but any objectives, and a study that lasts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Protocol
-
-import optuna
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
-from optuna.study import StudyDirection
-from optuna.trial import TrialState
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
 
 from phaze.errors import InfeasibleError, InputError
+from phaze.explore.candidates import Candidates
+from phaze.explore.designs import out_of_memory
 from phaze.explore.document import Design
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.manifest import describe_task
 from phaze.explore.metrics import Metric
 from phaze.explore.progress import Progress
+from phaze.explore.request import Task
+from phaze.explore.sampling.assessor import Assessor, Row
+from phaze.explore.sampling.parameters import described, parameters
+from phaze.explore.sampling.record import Place, Record, as_json
+from phaze.explore.sampling.samplers import Sampler
+from phaze.explore.sampling.scope import Point, Scope
+from phaze.explore.sampling.study import BATCH, Asked, BatchedStudy, Told, is_feasible
+from phaze.explore.sampling.workers import Workers
 
-BATCH = 8
-_CONSTRAINT = "missed limits"  # how far a design misses its limits; at most zero where it keeps them
-Choice = Mapping[str, Any]
-
-
-class Sampler(StrEnum):
-    """How the next designs are chosen."""
-
-    TPE = "tpe"
-    RANDOM = "random"
-    NSGA2 = "nsga2"
-
-
-class Evaluator(Protocol):
-    """Turns hardware fields into a design with its best placement; InfeasibleError where it fits no limit."""
-
-    def design(self, fields: Mapping[str, Any]) -> Design:
-        """Evaluate one architecture."""
+_NUMBER = "candidate"  # user attribute: the number of a trial's candidate in the whole grid of the space
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What to sweep.
+    """What to sweep, how, and where the study is kept. `trials` counts those of earlier runs.
 
-    `parameters` maps a parameter to its choices in ascending order, each a mapping of the hardware fields
-    it sets (several at once for tied fields such as an HBM option). `journal` is the study's file.
+    `resume`: whether a study that has trials is continued; if not, it is refused.
     """
 
-    parameters: Mapping[str, Sequence[Choice]]
-    objectives: Sequence[Metric]
+    task: Task
+    candidates: Candidates
+    objectives: tuple[Metric, ...]
     trials: int
-    journal: Path
+    place: Place
     sampler: Sampler = Sampler.TPE
     seed: int = 0
+    workers: int = 1
+    resume: bool = False
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The feasible designs in the order found, the frontier among them, and how many trials there were."""
+    """Rows of the design table in the order found, the frontier among them, and how many trials there were."""
 
-    designs: tuple[Design, ...]
-    frontier: tuple[Design, ...]
+    designs: tuple[Row, ...]
+    frontier: tuple[Row, ...]
     trials: int
     infeasible: int
 
 
-def sweep(
-    evaluator: Evaluator,
-    plan: SweepPlan,
-    progress: Progress,
-    stop: Callable[[], bool] = lambda: False,
-) -> SweepResult:
-    """Run (or continue) the study until `plan.trials` trials are told or `stop` says so.
-
-    Raises InfeasibleError where not one trial was feasible, InputError where the journal holds another study.
-    """
-    study = _study(plan)
-    answers = _Answers(evaluator, _seen(study))
-    for batch in _batches(study, plan):
-        for trial in batch:
-            if stop():
-                return _result(study, plan, answers)
-            _evaluate(study, plan, answers, trial)
-            done = trial.number + 1
-            progress.update("sweep", done, plan.trials, f"{answers.feasible} feasible designs")
-    return _result(study, plan, answers)
-
-
 @dataclass
-class _Answers:
-    """Evaluations by hardware fields: a design, or by how much the limits are missed. Duplicates are free."""
+class Sweep:
+    """One sweep, new or continued. Raises InputError where the study cannot be opened or is another's."""
 
-    evaluator: Evaluator
-    known: dict[str, Design | float]
-    last_failure: InfeasibleError | None = field(default=None)
+    plan: SweepPlan
+    progress: Progress
+    stop: Callable[[], bool] = lambda: False
+    _known: dict[int, Row] = field(default_factory=dict)
 
-    @property
-    def feasible(self) -> int:
-        return sum(isinstance(answer, Design) for answer in self.known.values())
+    def run(self) -> SweepResult:
+        """Sample until `plan.trials` trials are told or `stop` says so.
 
-    def get(self, fields: Mapping[str, Any]) -> Design | float:
-        key = json.dumps(fields, sort_keys=True, default=str)
-        if key not in self.known:
-            try:
-                self.known[key] = self.evaluator.design(fields)
-            except InfeasibleError as error:
-                self.last_failure = error
-                self.known[key] = _violation(error)
-        return self.known[key]
+        Raises InfeasibleError where nothing keeps the budgets or not one trial was feasible, WorkerLostError where
+        a worker died.
+        """
+        if not any(len(block) for block in self.plan.candidates.blocks()):
+            raise self.plan.candidates.none_left()
+        study = self._study  # first, as it may refuse
+        self._recall()
+        study.replay(self._record.trials[: len(self._record.trials) // BATCH * BATCH])
+        with Workers(self.assessor, self.plan.workers) as workers:
+            first = len(self._record.trials) // BATCH * BATCH
+            while first < self.plan.trials and self._batch(workers, self.plan.trials - first):
+                first += BATCH
+        return self._result()
+
+    def design(self, row: Row) -> Design:
+        """Everything that is reported of a row of the result."""
+        return self.assessor.design(row[_NUMBER], row)
+
+    @cached_property
+    def assessor(self) -> Assessor:
+        """What evaluates candidates by their number in the whole grid of the space."""
+        return Assessor(self.plan.task, self._scope.grid)
+
+    @cached_property
+    def _scope(self) -> Scope:
+        return Scope(self.plan.candidates)
+
+    @cached_property
+    def _record(self) -> Record:
+        return Record.open(self.plan.place, self.plan.objectives, as_json(_identity(self.plan)))
+
+    @cached_property
+    def _study(self) -> BatchedStudy:
+        return BatchedStudy(
+            parameters(self.plan.candidates.space),
+            [metric.maximise for metric in self.plan.objectives],
+            self.plan.sampler,
+            self.plan.seed,
+        )
+
+    def _recall(self) -> None:
+        """Know again what earlier runs have evaluated."""
+        if self._record.trials and not self.plan.resume:
+            raise InputError(
+                f"the {self.plan.place} holds {len(self._record.trials)} trials; add --resume to continue it, "
+                "or choose another --study"
+            )
+        for trial in self._record.trials:
+            if "memory_missed" in trial.user_attrs:
+                figures = dict(trial.user_attrs)
+                self._known[figures.pop(_NUMBER)] = figures
+
+    def _batch(self, workers: Workers, room: int) -> bool:
+        """Ask and tell a batch, at most `room` trials of it; whether it was not stopped."""
+        asked = self._study.ask(room)
+        points = self._scope.points([a.fields for a in asked])
+        new = dict.fromkeys(p.number for p in points if p.allowed and p.number not in self._known)
+        found = workers.assess(list(new))
+        for trial, point in zip(asked, points, strict=True):
+            if self.stop():
+                return False
+            if point.number in new and point.number not in self._known:
+                self._known[point.number] = self._figures(point.number) | next(found)
+            self._tell(trial, point)
+        return True
+
+    def _figures(self, number: int) -> Row:
+        return {"id": self._scope.grid.architecture(number).name, **self.assessor.size(number)}
+
+    def _tell(self, asked: Asked, point: Point) -> None:
+        figures = self._known.get(point.number) if point.allowed else None
+        attributes = {_NUMBER: point.number, **(figures or self.assessor.size(point.number))}
+        missed = {**point.missed, "memory": (figures or {}).get("memory_missed", 0.0)}
+        values = tuple(_value(metric, attributes) for metric in self.plan.objectives)
+        trial = self._study.tell(asked.trial, Told(values, missed, attributes))
+        self._record.add(trial)
+        feasible = sum("throughput_samples_per_s" in row for row in self._known.values())
+        self.progress.update(
+            "sweep", trial.number + 1, self.plan.trials, f"{feasible} feasible designs evaluated"
+        )
+
+    def _result(self) -> SweepResult:
+        trials = self._record.trials
+        feasible = [t for t in trials if is_feasible(t)]
+        if trials and not feasible:
+            raise self._nothing()
+        rows = tuple({t.user_attrs[_NUMBER]: self._row(t.user_attrs) for t in feasible}.values())
+        frontier = non_dominated(rows, self.plan.objectives)
+        return SweepResult(rows, frontier, len(trials), len(trials) - len(feasible))
+
+    def _row(self, attributes: Row) -> Row:
+        """A row of the design table: the figures, then the hardware fields."""
+        figures = {name: value for name, value in attributes.items() if name != "memory_missed"}
+        return {**figures, **self._scope.grid.architecture(attributes[_NUMBER]).fields}
+
+    def _nothing(self) -> InfeasibleError:
+        """Why nothing was feasible: the budgets, or the memory."""
+        found = f"none of {len(self._record.trials)} sampled designs is feasible"
+        if not self._known:
+            misses = [t.constraints for t in self._record.trials]
+            names = [name for name in misses[0] if any(m[name] > 0 for m in misses)]
+            return InfeasibleError(f"{found}: each misses {' or '.join(names)}; more --trials may find one")
+        table = self._scope.table(list(self._known))
+        error = out_of_memory(Evaluator(self.plan.task, table), f"space {self.plan.candidates.space.name}")
+        return InfeasibleError(f"{found}; {error}", error.shortfalls)
 
 
-def _study(plan: SweepPlan) -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    directions = [StudyDirection.MAXIMIZE if m.maximise else StudyDirection.MINIMIZE for m in plan.objectives]
-    storage = JournalStorage(JournalFileBackend(str(plan.journal)))
-    study = optuna.create_study(
-        storage=storage, study_name="sweep", directions=directions, load_if_exists=True
-    )
-    fingerprint = json.dumps(
-        [[m.name for m in plan.objectives], plan.sampler, plan.seed, _plain(plan.parameters)], default=str
-    )
-    if study.user_attrs.setdefault("plan", fingerprint) != fingerprint:
-        raise InputError(f"{plan.journal} holds a sweep with other objectives, sampler, seed or space")
-    study.set_user_attr("plan", fingerprint)
-    return study
-
-
-def _batches(study: optuna.Study, plan: SweepPlan) -> Iterator[list[optuna.Trial]]:
-    """First the trials an interruption left unfinished, then new ones, `BATCH` at a time."""
-    left = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.RUNNING]
-    if left:
-        study.sampler = _sampler(plan, left[0].number // BATCH)
-        batch = [optuna.Trial(study, t._trial_id) for t in left]
-        yield [_asked(trial, plan) for trial in batch]
-    while (count := len(study.get_trials(deepcopy=False))) < plan.trials:
-        # A batch always ends at a multiple of BATCH, wherever an interruption cut it.
-        size = min(BATCH - count % BATCH, plan.trials - count)
-        study.sampler = _sampler(plan, count)
-        yield [_asked(study.ask(), plan) for _ in range(size)]
-
-
-def _asked(trial: optuna.Trial, plan: SweepPlan) -> optuna.Trial:
-    """The trial with a choice (by position, so that the sampler knows their order) for every parameter."""
-    for name, choices in plan.parameters.items():
-        trial.suggest_int(name, 0, len(choices) - 1)
-    return trial
-
-
-def _evaluate(study: optuna.Study, plan: SweepPlan, answers: _Answers, trial: optuna.Trial) -> None:
-    fields: dict[str, Any] = {}
-    for name, choices in plan.parameters.items():
-        fields |= choices[trial.params[name]]
-    answer = answers.get(fields)
-    trial.set_user_attr("fields", json.dumps(fields, sort_keys=True, default=str))
-    if isinstance(answer, Design):
-        trial.set_user_attr("design", answer.model_dump_json())
-        values = [metric.value(design_row(answer)) for metric in plan.objectives]
-    else:
-        # Worst possible values; the samplers rank infeasible trials by their violation alone.
-        values = [0.0 if metric.maximise else float("inf") for metric in plan.objectives]
-    trial.set_constraint(_CONSTRAINT, 0.0 if isinstance(answer, Design) else answer)
-    study.tell(trial, values)
-
-
-def design_row(design: Design) -> dict[str, Any]:
-    """One design as a flat row: figures of its first workload, then the hardware fields."""
-    result = next(iter(design.workloads.values()))
-    return {
-        "id": design.id,
-        "throughput_samples_per_s": result.throughput_samples_per_s,
-        "tdp_w": design.tdp_w,
-        "area_mm2": design.area_mm2,
-        "energy_per_sample_j": result.energy_per_iteration_j / result.global_batch,
-        "memory_bytes": result.memory_bytes,
-        "mfu": result.mfu,
-        **design.architecture,
-    }
-
-
-def non_dominated(designs: Sequence[Design], objectives: Sequence[Metric]) -> tuple[Design, ...]:
-    """The designs that no other one equals or beats on every objective, in order; of equals the first."""
-    points = [[m.value(design_row(d)) * (1 if m.maximise else -1) for m in objectives] for d in designs]
+def non_dominated(rows: Sequence[Row], objectives: Sequence[Metric]) -> tuple[Row, ...]:
+    """The rows that no other one equals or beats on every objective, in order; of equals the first."""
+    points = [[m.value(row) * (1 if m.maximise else -1) for m in objectives] for row in rows]
 
     def beaten(i: int) -> bool:
         return any(
@@ -194,58 +185,28 @@ def non_dominated(designs: Sequence[Design], objectives: Sequence[Metric]) -> tu
             if j != i
         )
 
-    return tuple(design for i, design in enumerate(designs) if not beaten(i))
+    return tuple(row for i, row in enumerate(rows) if not beaten(i))
 
 
-def _result(study: optuna.Study, plan: SweepPlan, answers: _Answers) -> SweepResult:
-    trials = [t for t in study.get_trials(deepcopy=False) if t.state == TrialState.COMPLETE]
-    designs: dict[str, Design] = {}
-    for trial in trials:
-        answer = answers.known[trial.user_attrs["fields"]]
-        if isinstance(answer, Design):
-            designs.setdefault(trial.user_attrs["fields"], answer)
-    if not designs and trials:
-        failure = answers.last_failure
-        raise InfeasibleError(
-            f"none of {len(trials)} sampled designs is feasible"
-            + (f"; the last: {failure}" if failure else ""),
-            failure.shortfalls if failure else (),
-        )
-    found = tuple(designs.values())
-    infeasible = sum(trial.constraints[_CONSTRAINT] > 0 for trial in trials)
-    return SweepResult(found, non_dominated(found, plan.objectives), len(trials), infeasible)
+def _value(metric: Metric, figures: Row) -> float | None:
+    """A metric of a design; None where it takes an evaluation that was not made."""
+    try:
+        return metric.value(figures)
+    except InputError:
+        return None
 
 
-def _seen(study: optuna.Study) -> dict[str, Design | float]:
-    """What earlier runs of the study have evaluated."""
-    known: dict[str, Design | float] = {}
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state == TrialState.COMPLETE:
-            attrs = trial.user_attrs
-            design = attrs.get("design")
-            known[attrs["fields"]] = (
-                Design.model_validate_json(design) if design else trial.constraints[_CONSTRAINT]
-            )
-    return known
-
-
-def _sampler(plan: SweepPlan, first: int) -> optuna.samplers.BaseSampler:
-    """A sampler whose randomness depends on the seed and the first trial of the batch alone."""
-    seed = (plan.seed * 1_000_003 + first) % 2**32
-    match plan.sampler:
-        case Sampler.RANDOM:
-            return optuna.samplers.RandomSampler(seed=seed)
-        case Sampler.NSGA2:
-            return optuna.samplers.NSGAIISampler(seed=seed)
-        case Sampler.TPE:
-            return optuna.samplers.TPESampler(seed=seed)
-
-
-def _violation(error: InfeasibleError) -> float:
-    """How far a design misses its limits: the sum of demand / limit - 1, and 1 where that is unknown."""
-    missed = sum(max(0.0, s.demand / s.limit - 1) for s in error.shortfalls if s.limit > 0)
-    return missed or 1.0
-
-
-def _plain(parameters: Mapping[str, Sequence[Choice]]) -> dict[str, list[dict[str, Any]]]:
-    return {name: [dict(choice) for choice in choices] for name, choices in parameters.items()}
+def _identity(plan: SweepPlan) -> dict[str, Any]:
+    """What two runs of one study have in common."""
+    space = plan.candidates.space
+    return {
+        "objectives": [metric.name for metric in plan.objectives],
+        "sampler": plan.sampler.value,
+        "seed": plan.seed,
+        "task": describe_task(plan.task),
+        "budgets": asdict(plan.candidates.budgets),
+        "parameters": described(parameters(space)),
+        "base": dict(space.base.fields),
+        "ties": [dict(space.ties), dict(space.multiples)],
+        "limits": [c.text for c in space.constraints],
+    }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
+from phaze.explore.candidates import Block, Candidates, Numbers
 from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
@@ -44,7 +44,8 @@ class Evaluation:
 class Oracle:
     """Evaluates candidates of one space for some workloads; asking twice costs nothing.
 
-    `history`: new evaluations in the order in which they were asked for.
+    `history`: the architectures evaluated, in the order in which they were asked for. Those over a budget are
+    known from their size, cost nothing and are not in it.
     """
 
     candidates: Candidates
@@ -61,43 +62,58 @@ class Oracle:
         found = [e for e in self.history if e.value > 0]
         return min(found, key=lambda e: (-e.value, e.tdp_w, e.area_mm2, e.number), default=None)
 
-    def evaluate(self, numbers: Sequence[int]) -> list[Evaluation]:
+    def evaluate(self, numbers: Sequence[int] | Numbers) -> list[Evaluation]:
         """Evaluations of some candidates, in the order asked for."""
-        new = [n for n in dict.fromkeys(int(n) for n in numbers) if n not in self._known]
+        wanted = [int(n) for n in numbers]
+        new = [n for n in dict.fromkeys(wanted) if n not in self._known]
         if new:
-            found = self._evaluated(np.array(new, dtype=np.int64))
+            self._learn(np.array(new, dtype=np.int64))
+        return [self._known[n] for n in wanted]
+
+    def _learn(self, numbers: Numbers) -> None:
+        block = self.candidates.within(numbers)
+        if len(block):
+            found = self._evaluated(block)
             self.history += found
             self._known |= {e.number: e for e in found}
-        return [self._known[int(n)] for n in numbers]
+        outside = np.setdiff1d(numbers, block.numbers)
+        if len(outside):
+            self._known |= {e.number: e for e in self._over_budget(outside)}
 
-    def _evaluated(self, numbers: NDArray[np.int64]) -> list[Evaluation]:
-        block = self.candidates.within(numbers)
-        throughput = np.zeros((len(self.tasks), len(block)))
-        settings: list[tuple[Setting | None, ...]] = []
-        for w, evaluator in enumerate(self._on(block.table) if len(block) else ()):
-            best = best_points(evaluator, np.arange(len(block)), Effort(self.clock.left))
-            throughput[w] = evaluator.task.cluster.global_batch / best.upper_s
-            settings.append(best.settings)
+    def _evaluated(self, block: Block) -> list[Evaluation]:
+        """Candidates that keep the budgets, each under its best placements."""
+        effort, rows = Effort(self.clock.left), np.arange(len(block))
+        best = [best_points(evaluator, rows, effort) for evaluator in self.evaluators(block.table)]
+        batches = np.array([[task.cluster.global_batch] for task in self.tasks])
+        throughput = batches / np.stack([b.upper_s for b in best])
         value = self.merit(throughput, block.tdp_w, block.area_mm2)
         value = np.where((throughput > 0).all(axis=0), value, 0.0)
-        position = {int(n): i for i, n in enumerate(block.numbers)}
-        table = self.candidates.table(numbers)
-        outside = tdp_w(table, self.candidates.budgets.tdp_margin), area_mm2(table)
-        elapsed = self.clock.elapsed_s
+        seconds = self.clock.elapsed_s
         return [
             Evaluation(
-                number=int(n),
-                value=float(value[i]) if (i := position.get(int(n), -1)) >= 0 else 0.0,
-                throughputs=tuple(throughput[:, i].tolist()) if i >= 0 else (0.0,) * len(self.tasks),
-                settings=tuple(s[i] for s in settings) if i >= 0 else (None,) * len(self.tasks),
-                tdp_w=float(outside[0][k]),
-                area_mm2=float(outside[1][k]),
-                seconds=elapsed,
+                number=int(block.numbers[i]),
+                value=float(value[i]),
+                throughputs=tuple(throughput[:, i].tolist()),
+                settings=tuple(b.settings[i] for b in best),
+                tdp_w=float(block.tdp_w[i]),
+                area_mm2=float(block.area_mm2[i]),
+                seconds=seconds,
             )
-            for k, n in enumerate(numbers)
+            for i in rows
         ]
 
-    def _on(self, table: ArchitectureTable) -> list[Evaluator]:
+    def _over_budget(self, numbers: Numbers) -> list[Evaluation]:
+        """Candidates that are over a budget: nothing is known of them but their size."""
+        table = self.candidates.table(numbers)
+        tdp, area = tdp_w(table, self.candidates.budgets.tdp_margin), area_mm2(table)
+        nothing, seconds = (0.0,) * len(self.tasks), self.clock.elapsed_s
+        return [
+            Evaluation(int(n), 0.0, nothing, (None,) * len(nothing), float(tdp[i]), float(area[i]), seconds)
+            for i, n in enumerate(numbers)
+        ]
+
+    def evaluators(self, table: ArchitectureTable) -> list[Evaluator]:
+        """An evaluator of other architectures for every workload, which shares what does not depend on them."""
         if not self._evaluators:
             self._evaluators = [Evaluator(task, table) for task in self.tasks]
         return [evaluator.on(table) for evaluator in self._evaluators]

@@ -1,0 +1,115 @@
+"""Figures of one architecture under its best placement, without the report of a whole design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from phaze.explore.best import best_points
+from phaze.explore.candidates import Candidates
+from phaze.explore.designs import DesignBuilder
+from phaze.explore.document import Design
+from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.request import Task
+from phaze.hardware.area import area_mm2
+from phaze.hardware.power import tdp_w
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.account import Account
+from phaze.placement.cluster import Recompute
+from phaze.scheduling.passes import Effort
+
+Row = dict[str, Any]
+STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
+_MOST = 16  # doublings of memory that are tried
+
+
+@dataclass
+class Assessor:
+    """Evaluates candidates, each by itself: an answer does not depend on what else is asked, or by whom.
+
+    `candidates`: those of the whole grid, whose numbers are asked for. It travels to other processes.
+    """
+
+    task: Task
+    candidates: Candidates
+    _shared: list[Evaluator] = field(default_factory=list)
+    _misfits: dict[float, float] = field(default_factory=dict)
+
+    def assess(self, numbers: Sequence[int]) -> Iterator[Row]:
+        """Figures of some candidates, in the order asked for.
+
+        The columns of a design table that the best placement decides, its setting, and `memory_missed`: by what
+        share the memory is too small (at most 0 where the workload fits). Where it does not fit, that alone.
+        """
+        table = self.candidates.table(np.array(numbers, dtype=np.int64))
+        evaluator, effort = self._on(table), _effort()
+        for row in range(len(numbers)):
+            found = best_points(evaluator, np.array([row]), effort)
+            if (setting := found.settings[0]) is None:
+                yield {"memory_missed": self._misfit(table, row)}
+            else:
+                yield self._row(evaluator, row, setting, float(found.upper_s[0]))
+
+    def size(self, number: int) -> Row:
+        """What is known of a candidate without evaluating it."""
+        table = self.candidates.table(np.array([number], dtype=np.int64))
+        tdp = tdp_w(table, self.candidates.budgets.tdp_margin)
+        return {"tdp_w": float(tdp[0]), "area_mm2": float(area_mm2(table)[0])}
+
+    def design(self, number: int, figures: Row) -> Design:
+        """Everything that is reported of a candidate, from its figures."""
+        evaluator = self._on(self.candidates.table(np.array([number], dtype=np.int64)))
+        setting = Setting(
+            figures["microbatch_size"], figures["tensor_parallel"], Recompute(figures["recompute"])
+        )
+        seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
+        builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.planners)
+        architecture = self.candidates.architecture(number)
+        return builder.design(architecture, evaluator, 0, setting, seconds, _effort())
+
+    def _on(self, table: ArchitectureTable) -> Evaluator:
+        if not self._shared:
+            self._shared.append(Evaluator(self.task, table))
+        return self._shared[0].on(table)
+
+    def _row(self, evaluator: Evaluator, row: int, setting: Setting, seconds: float) -> Row:
+        """The columns of a design table that its placement decides, and the setting."""
+        task, rows = self.task, np.array([row])
+        plan = evaluator.plans(setting, rows, np.array([seconds]), _effort())[0]
+        if plan is None:
+            msg = f"no plan in the setting {setting} that an iteration time was found for"
+            raise AssertionError(msg)
+        account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
+        peak = float(evaluator.peak_flops_per_s[row])
+        return {
+            "throughput_samples_per_s": task.cluster.global_batch / plan.iteration_s,
+            "energy_per_sample_j": account.energy_j() / task.cluster.global_batch,
+            "memory_bytes": float(plan.memory_bytes),
+            "mfu": evaluator.model_flops / (plan.iteration_s * task.cluster.devices * peak),
+            "microbatch_size": setting.microbatch,
+            "tensor_parallel": setting.tensor_parallel,
+            "recompute": setting.recompute.value,
+            "memory_missed": float(plan.memory_bytes / evaluator.capacity_bytes[row]) - 1.0,
+        }
+
+    def _misfit(self, table: ArchitectureTable, row: int) -> float:
+        """By what share a memory is too small: something may fit in its least doubling that is not ruled out."""
+        one = table.take(np.array([row]))
+        capacity = float(self._on(one).capacity_bytes[0])
+        if capacity not in self._misfits:
+            sizes = [capacity * 2.0**k for k in range(1, _MOST)]
+            fitting = (size for size in sizes if self._may_fit(one, size))
+            self._misfits[capacity] = next(fitting, sizes[-1]) / capacity - 1.0
+        return self._misfits[capacity]
+
+    def _may_fit(self, one: ArchitectureTable, capacity_bytes: float) -> bool:
+        evaluator = self._on(one.replace(hbm_capacity_bytes=np.array([capacity_bytes])))
+        at = np.array([0])
+        return any(np.isfinite(evaluator.quick_bound(setting, at)[0]) for setting in evaluator.settings)
+
+
+def _effort() -> Effort:
+    return Effort(lambda: np.inf, STATES)
