@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from phaze.explore.metrics import Metric, Row
+    from phaze.report.frontier import Frontier
 
 
 class Format(StrEnum):
@@ -14,6 +20,8 @@ class Format(StrEnum):
 
     CSV = "csv"
     JSON = "json"
+    PARQUET = "parquet"
+    HTML = "html"
     SVG = "svg"
 
 
@@ -21,31 +29,97 @@ def command(
     run: Annotated[Path, typer.Argument(help="Run directory of dse run or dse sweep.", metavar="RUN")],
     x: Annotated[str, typer.Option("--x", help="Metric across.")] = "tdp",
     y: Annotated[str, typer.Option("--y", help="Metric upwards.")] = "throughput",
-    format: Annotated[Format, typer.Option("--format", help="csv, json or svg.")] = Format.CSV,
+    z: Annotated[str | None, typer.Option("--z", help="A third metric.")] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(help="Two or more metrics, separated by commas; instead of --x, --y and --z."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Corner of the hypervolume: one value per metric (default: the worst of each)."),
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="csv, json, parquet, html or svg.")] = Format.CSV,
     out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
 ) -> None:
-    """Export the evaluated designs that no other one beats on two metrics.
+    """Export the evaluated designs that no other one beats on two or more metrics.
 
-    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
+    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory.
+    Hypervolume and knee go to stderr (with json into the document).
 
     Example: dse pareto results/gpt3-... --x tdp --y throughput --format svg --out frontier.svg
     """
-    from phaze.explore.metrics import metric
-    from phaze.report.frontier import pareto, to_csv, to_json
-    from phaze.report.svg import draw
+    from phaze.report.frontier import frontier
     from phaze.runs.directory import load_designs
     from phaze.runs.files import write_atomically
 
-    across, up = metric(x), metric(y)
-    rows = pareto(load_designs(run), across, up)
+    metrics = _metrics(axes if axes is not None else ",".join([x, y, *([z] if z else [])]))
+    if format is Format.PARQUET and out is None:
+        raise _input_error("--format parquet needs a file: give one with --out")
+    designs = load_designs(run)
+    found = frontier(designs, metrics, _reference(reference))
+    content = _content(format, found, designs, run.resolve().name)
+    if out is None:
+        typer.echo(content, nl=False)
+    else:
+        write_atomically(out, content)
+    if format is not Format.JSON:
+        typer.echo(_remark(found), err=True)
+
+
+def _metrics(names: str) -> list[Metric]:
+    from phaze.explore.metrics import metric
+
+    found = [metric(name.strip()) for name in names.split(",")]
+    if len(found) < 2 or len({m.name for m in found}) < len(found):
+        raise _input_error("a frontier needs two metrics or more, each once")
+    return found
+
+
+def _reference(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        values = [float(value) for value in text.split(",")]
+    except ValueError:
+        values = [math.nan]
+    if not all(math.isfinite(value) for value in values):
+        raise _input_error(f"--reference {text!r} is not a list of numbers such as 700,0")
+    return values
+
+
+def _content(format: Format, found: Frontier, designs: Sequence[Row], name: str) -> str | bytes:
+    from phaze.report.frontier import to_csv, to_json, to_parquet, with_axes
+
+    title = f"{name}: {', '.join(axis.label for axis in found.axes)}"
     match format:
         case Format.CSV:
-            text = to_csv(rows)
+            return to_csv(found.rows)
         case Format.JSON:
-            text = to_json(rows, across, up)
+            return to_json(found)
+        case Format.PARQUET:
+            return to_parquet([with_axes(row, found.axes) for row in found.rows])
+        case Format.HTML:
+            from phaze.report.frontier_html import page
+
+            return page(found, designs, title)
         case Format.SVG:
-            text = draw(rows, across, up, f"{run.resolve().name}: {up.label} against {across.label}")
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_atomically(out, text)
+            from phaze.report.svg import draw
+
+            if len(found.axes) != 2:
+                raise _input_error("svg draws two metrics; --format html draws more")
+            x, y = found.axes
+            return draw(found.rows, x, y, f"{name}: {y.label} against {x.label}", found.knee)
+
+
+def _remark(found: Frontier) -> str:
+    from phaze.report.format import number
+
+    corner = ", ".join(f"{a.name} {number(v)}" for a, v in zip(found.axes, found.reference, strict=True))
+    knee = f"knee {found.knee}" if found.knee else "no knee below three designs"
+    return f"{len(found.rows)} designs; {knee}; hypervolume {number(found.hypervolume)} up to {corner}"
+
+
+def _input_error(message: str) -> Exception:
+    from phaze.errors import InputError
+
+    return InputError(message)

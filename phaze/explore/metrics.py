@@ -1,50 +1,116 @@
-"""The metrics a design is judged by: name, column, unit, and which way is better."""
+"""The metrics a design is judged by: name, column, unit, which way is better, and what must be known for it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from phaze.errors import InputError
 
 Row = Mapping[str, Any]
+Figure = float | NDArray[np.float64]
+J_PER_KWH = 3.6e6
+
+
+class Needs(StrEnum):
+    """What a metric is a function of; each includes those before it."""
+
+    ARCHITECTURE = "architecture"  # known without evaluating anything
+    THROUGHPUT = "throughput"  # a bound on the iteration time bounds it
+    PLAN = "plan"  # degrees and stages
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: its name on the command line, the column (or result field) that holds it, its direction."""
+    """One metric: its name on the command line, the column (or result field) that holds it, its direction.
+
+    `formula` works it out of other columns, for one row or for whole columns. More throughput, less energy and
+    less memory never make a metric worse: bounds on them bound it.
+    """
 
     name: str
     column: str
     label: str
     unit: str
     maximise: bool
+    needs: Needs = Needs.PLAN
+    formula: Callable[[Row], Figure] | None = None
 
-    def value(self, row: Row) -> float:
-        """The metric of one row of a design table, in `unit`. InputError where the row does not have it."""
+    def of(self, columns: Row) -> Figure:
+        """The metric, in `unit`, of one row of a design table or of columns of equal length.
+
+        Raises InputError where a column that it needs is missing.
+        """
         try:
-            if self.name == "throughput_per_tdp":
-                return float(row["throughput_samples_per_s"]) / float(row["tdp_w"])
-            return float(row[self.column])
+            figure: Figure = self.formula(columns) if self.formula else columns[self.column]
         except KeyError as error:
             raise InputError(f"the design table has no column {error}, needed for {self.name}") from error
+        return figure
+
+    def value(self, row: Row) -> float:
+        """The metric of one row, in `unit`. Raises InputError where the row does not have it."""
+        value = self.of(row)
+        if value is None:
+            raise InputError(f"design {row.get('id')} has no {self.column}, needed for {self.name}")
+        return float(value)
+
+
+def _score_per_tdp(columns: Row) -> Figure:
+    ratio: Figure = columns["score"] / columns["tdp_w"]
+    return ratio
+
+
+def _throughput_per_tdp(columns: Row) -> Figure:
+    ratio: Figure = columns["throughput_samples_per_s"] / columns["tdp_w"]
+    return ratio
 
 
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "throughput_samples_per_s", "throughput", "samples/s", maximise=True),
+        Metric(
+            "throughput",
+            "throughput_samples_per_s",
+            "throughput",
+            "samples/s",
+            maximise=True,
+            needs=Needs.THROUGHPUT,
+        ),
         Metric(
             "throughput_per_tdp",
             "throughput_samples_per_s_per_w",
             "throughput per watt",
             "samples/s/W",
             maximise=True,
+            needs=Needs.THROUGHPUT,
+            formula=_throughput_per_tdp,
         ),
-        Metric("mfu", "mfu", "model FLOPs utilisation", "1", maximise=True),
-        Metric("tdp", "tdp_w", "power of one accelerator", "W", maximise=False),
-        Metric("area", "area_mm2", "silicon area", "mm2", maximise=False),
+        Metric("mfu", "mfu", "model FLOPs utilisation", "1", maximise=True, needs=Needs.THROUGHPUT),
+        Metric("tdp", "tdp_w", "power of one accelerator", "W", maximise=False, needs=Needs.ARCHITECTURE),
+        Metric("area", "area_mm2", "silicon area", "mm2", maximise=False, needs=Needs.ARCHITECTURE),
+        Metric(
+            "cost_per_chip",
+            "price_usd",
+            "manufacturing cost of one accelerator",
+            "USD",
+            maximise=False,
+            needs=Needs.ARCHITECTURE,
+        ),
+        Metric("score", "score", "combined score", "", maximise=True, needs=Needs.THROUGHPUT),
+        Metric(
+            "score_per_tdp",
+            "score_per_w",
+            "combined score per watt",
+            "/W",
+            maximise=True,
+            needs=Needs.THROUGHPUT,
+            formula=_score_per_tdp,
+        ),
         Metric("energy_per_sample", "energy_per_sample_j", "energy per sample", "J", maximise=False),
         Metric("memory", "memory_bytes", "peak memory", "bytes", maximise=False),
     )
@@ -56,3 +122,28 @@ def metric(name: str) -> Metric:
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
     return METRICS[name]
+
+
+def cost_per_run(
+    samples: float, devices: int, usd_per_kwh: float, lifetime_s: float, overhead: float = 1.0
+) -> Metric:
+    """What it costs to run so many samples: chips written off over their lifetime, and power at TDP.
+
+    `overhead`: power of the site over that of the accelerators (PUE). Needs the price of a chip as a column.
+    """
+
+    def formula(columns: Row) -> Figure:
+        seconds = samples / columns["throughput_samples_per_s"]
+        rate = columns["price_usd"] / lifetime_s + columns["tdp_w"] * overhead * usd_per_kwh / J_PER_KWH
+        cost: Figure = seconds * devices * rate
+        return cost
+
+    return Metric(
+        "cost_per_run",
+        "cost_per_run_usd",
+        "cost of the run",
+        "USD",
+        maximise=False,
+        needs=Needs.THROUGHPUT,
+        formula=formula,
+    )

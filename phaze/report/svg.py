@@ -15,6 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 90, 24, 48, 64
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
     ".axis{stroke:#222}.line{fill:none;stroke:#2563a8;stroke-width:2}.dot{fill:#2563a8}"
+    ".dot.knee{fill:#c0392b}"
 )
 
 
@@ -38,8 +39,8 @@ class Scale:
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
-    """The whole SVG document; all texts are escaped."""
+def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str, knee: str | None = None) -> str:
+    """The whole SVG document; all texts are escaped. The design called `knee` is named and red."""
     points = [(x.value(row), y.value(row), str(row["id"])) for row in rows]
     across = _scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
     up = _scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
@@ -56,10 +57,13 @@ def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str) -> str:
     ]
     for a, b, name in points:
         tip = f"{name}: {number(a)} {x.unit}, {number(b)} {y.unit}"
+        at = across.px(a), up.px(b)
+        kind = "dot knee" if name == knee else "dot"
         parts.append(
-            f'<circle class="dot" cx="{across.px(a):.1f}" cy="{up.px(b):.1f}" r="4">'
-            f"<title>{escape(tip)}</title></circle>"
+            f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4"><title>{escape(tip)}</title></circle>'
         )
+        if name == knee:
+            parts.append(f'<text x="{at[0] + 8:.1f}" y="{at[1] + 16:.1f}">knee: {escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

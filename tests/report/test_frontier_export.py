@@ -5,13 +5,16 @@ import io
 import json
 from xml.etree import ElementTree
 
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.explore.metrics import METRICS, metric
-from phaze.report.frontier import pareto, to_csv, to_json
+from phaze.report.frontier import frontier, pareto, to_csv, to_json, to_parquet
+from phaze.report.frontier_html import page
 from phaze.report.svg import draw
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,32 +28,44 @@ rows_strategy = st.lists(st.tuples(small, small, small), min_size=1, max_size=12
 )
 
 
-def dominated(row, rows, x, y) -> bool:
-    """The definition, written out: at least as good on both, better on one."""
+def dominated(row, rows, axes) -> bool:
+    """The definition, written out: at least as good on all, better on one."""
 
     def better_or_equal(m, one, other):
         a, b = m.value(one), m.value(other)
         return a >= b if m.maximise else a <= b
 
     return any(
-        better_or_equal(x, other, row)
-        and better_or_equal(y, other, row)
-        and (x.value(other), y.value(other)) != (x.value(row), y.value(row))
+        all(better_or_equal(m, other, row) for m in axes)
+        and any(m.value(other) != m.value(row) for m in axes)
         for other in rows
     )
 
 
 @given(
     rows_strategy,
-    st.sampled_from([(TDP, THROUGHPUT), (AREA, TDP), (THROUGHPUT, metric("throughput_per_tdp"))]),
+    st.sampled_from(
+        [
+            (TDP, THROUGHPUT),
+            (AREA, TDP),
+            (THROUGHPUT, metric("throughput_per_tdp")),
+            (TDP, THROUGHPUT, AREA),
+            (AREA, TDP, THROUGHPUT, metric("throughput_per_tdp")),
+        ]
+    ),
 )
 def test_pareto_is_what_its_definition_says(rows, axes):
-    x, y = axes
-    kept = pareto(rows, x, y)
-    values = {(x.value(row), y.value(row)) for row in rows if not dominated(row, rows, x, y)}
-    assert {(x.value(row), y.value(row)) for row in kept} == values
-    assert len(kept) == len(values)
-    assert [x.value(row) for row in kept] == sorted(x.value(row) for row in kept)
+    kept = pareto(rows, *axes)
+
+    def values(row):
+        return tuple(axis.value(row) for axis in axes)
+
+    expected = {values(row) for row in rows if not dominated(row, rows, axes)}
+    assert {values(row) for row in kept} == expected
+    assert len(kept) == len(expected)
+    assert [axes[0].value(row) for row in kept] == sorted(axes[0].value(row) for row in kept)
+    for row in kept:
+        assert row["id"] == min(other["id"] for other in rows if values(other) == values(row))
 
 
 ROWS = [
@@ -66,10 +81,49 @@ def test_csv_reads_back():
     assert back[0]["hbm_generation"] == "HBM3, fast"
 
 
+def test_parquet_reads_back():
+    assert pa_parquet.read_table(pa.BufferReader(to_parquet(ROWS))).to_pylist() == ROWS
+
+
 def test_json_names_axes_and_directions():
-    document = json.loads(to_json(ROWS, TDP, metric("throughput_per_tdp")))
+    document = json.loads(to_json(frontier(ROWS, [TDP, metric("throughput_per_tdp")])))
     assert document["x"] == {"name": "tdp", "column": "tdp_w", "unit": "W", "maximise": False}
-    assert document["points"][1]["throughput_samples_per_s_per_w"] == pytest.approx(0.09)
+    assert document["axes"] == [document["x"], document["y"]]
+    assert document["points"][0]["throughput_samples_per_s_per_w"] == pytest.approx(0.1)
+    assert len(document["points"]) == 1  # the other design draws more power and does less with it
+    assert document["knee"] is None
+
+
+MORE = [
+    *ROWS,
+    {"id": "d", "tdp_w": 120.0, "throughput_samples_per_s": 17.0, "hbm_generation": "HBM3"},
+    {"id": "e", "tdp_w": 300.0, "throughput_samples_per_s": 5.0, "hbm_generation": "HBM3"},
+]
+
+
+def test_hypervolume_and_knee_by_hand():
+    found = frontier(MORE, [TDP, THROUGHPUT])
+    assert found.reference == (300.0, 5.0)  # the worst of each among all designs
+    assert found.hypervolume == (120 - 100) * (10 - 5) + (200 - 120) * (17 - 5) + (300 - 200) * (18 - 5)
+    assert found.knee == "d"
+    assert frontier(MORE, [TDP, THROUGHPUT], [200.0, 0.0]).hypervolume == 20 * 10 + 80 * 17
+    with pytest.raises(InputError, match="3 values for 2 axes"):
+        frontier(MORE, [TDP, THROUGHPUT], [1.0, 2.0, 3.0])
+    with pytest.raises(InputError, match="empty"):
+        frontier([], [TDP, THROUGHPUT])
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_page_holds_everything_escaped(count):
+    axes = [TDP, THROUGHPUT, metric("throughput_per_tdp"), AREA][:count]
+    rows = [{**row, "area_mm2": 500.0 + i} for i, row in enumerate(MORE)]
+    text = page(frontier(rows, axes), rows, "<run> & co")
+    assert "<run>" not in text
+    assert "a<b>" not in text
+    assert "knee: d" in text
+    assert "power of one accelerator (W)" in text
+    assert 'src="http' not in text
+    assert text == page(frontier(rows, axes), rows, "<run> & co")
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:1]])
@@ -100,6 +154,20 @@ def test_svg_draws_steps_because_nothing_lies_between_two_designs():
     root = ElementTree.fromstring(draw(ROWS, THROUGHPUT, TDP, "t"))
     a, corner, b = (p.split(",") for p in root.find(f"{SVG}polyline").get("points").split())
     assert corner == [a[0], b[1]]  # more throughput than the last design costs the power of the next one
+
+
+def test_svg_names_the_knee():
+    root = ElementTree.fromstring(draw(MORE, TDP, THROUGHPUT, "t", "d"))
+    (knee,) = (c for c in root.iter(f"{SVG}circle") if c.get("class") == "dot knee")
+    assert knee.find(f"{SVG}title").text.startswith("d: 120 W")
+    assert "knee: d" in [node.text for node in root.iter(f"{SVG}text")]
+
+
+def test_a_design_without_a_figure_is_named():
+    with pytest.raises(InputError, match="design q has no memory_bytes"):
+        metric("memory").value({"id": "q", "memory_bytes": None})
+    with pytest.raises(InputError, match="no column 'memory_bytes', needed for memory"):
+        metric("memory").value({"id": "q"})
 
 
 def test_unknown_metric_lists_the_known_ones():

@@ -1,0 +1,195 @@
+"""The main job for objectives and frontiers that throughput and TDP do not settle: energy, memory, area, cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InputError, OutOfTimeError
+from phaze.explore.candidates import Block, Candidates
+from phaze.explore.certified.refinement import FEW_STATES
+from phaze.explore.comparison import comparisons
+from phaze.explore.designs import DesignBuilder, out_of_memory
+from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.exploration import REPORT_S, Answer
+from phaze.explore.findings import frontier_point
+from phaze.explore.goal import below_floor, floor_throughput
+from phaze.explore.manifest import describe_request, manifest, scope
+from phaze.explore.metrics import Metric, metric
+from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
+from phaze.explore.pareto_search import ParetoSearch
+from phaze.explore.progress import Clock, Progress
+from phaze.explore.request import ExploreRequest
+from phaze.hardware.price import price_usd
+from phaze.scheduling.passes import Effort
+
+FloatArray = NDArray[np.float64]
+MOST = 2_000_000  # architectures within the budgets that are held in memory together
+
+
+class AxesExploration:
+    """One run for one workload over any axes, the objective first among them.
+
+    A point is an architecture in one setting under its fastest plan; energy and memory are those of that plan.
+    """
+
+    def __init__(self, request: ExploreRequest, progress: Progress, clock: Clock) -> None:
+        self._request, self._progress, self._clock = request, progress, clock
+        self._started = datetime.now(UTC)
+        names = dict.fromkeys([request.objective.value, *request.axes])
+        self._axes = [metric(name) for name in names]
+        self._candidates = Candidates(request.space, request.budgets)
+        self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
+
+    def answer(self) -> Answer:
+        """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
+        block = self._block()
+        evaluator = Evaluator(self._request.task, block.table)
+        columns = _columns(block)
+        floor = floor_throughput(self._request, self._request.task)
+        found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
+        if not found.points:
+            raise self._nothing(block, evaluator, found, floor)
+        self._progress.update("describing", 0, 1, "the winner and the frontier")
+        return self._describe(block, evaluator, found)
+
+    def _block(self) -> Block:
+        blocks, count = [], 0
+        for block in self._candidates.blocks():
+            blocks.append(block)
+            count += len(block)
+            if count > MOST:
+                raise InputError(
+                    f"space {self._request.space.name} has more than {MOST:,} architectures within the budgets; "
+                    "a frontier over these axes needs tighter ones, or a smaller space (--fix)"
+                )
+        if not count:
+            raise self._candidates.none_left()
+        return self._candidates.within(np.concatenate([b.numbers for b in blocks]))
+
+    def _nothing(self, block: Block, evaluator: Evaluator, found: ParetoFrontier, floor: float) -> Exception:
+        if not found.complete:
+            return OutOfTimeError("the time limit passed before any design was evaluated; raise --time-limit")
+        if floor > 0 and found.counts.get("floor"):
+            fastest = ParetoSearch(evaluator, _columns(block), [metric("throughput")], self._clock).run()
+            if fastest.points:
+                best = float(fastest.points[0].columns["throughput_samples_per_s"])
+                return below_floor(self._request, self._request.task, best)
+        return out_of_memory(evaluator, f"space {self._request.space.name}")
+
+    def _describe(self, block: Block, evaluator: Evaluator, found: ParetoFrontier) -> Answer:
+        request = self._request
+        first = self._axes[0]
+        winner = min(
+            found.points,
+            key=lambda p: (
+                (-1 if first.maximise else 1) * first.value(p.columns),
+                block.tdp_w[p.row],
+                block.area_mm2[p.row],
+                p.row,
+            ),
+        )
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.planners)
+        best = self._design(builder, block, evaluator, winner)
+        document = ResultDocument(
+            request=describe_request(request) | {"axes": [axis.name for axis in self._axes]},
+            best=best,
+            certificate=self._certificate(block, evaluator, found, winner),
+            frontier=[self._point(block, evaluator, point) for point in found.points],
+            next_best=[],
+            comparison=comparisons(request, best, builder, self._effort),
+            manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
+        )
+        return Answer(document, self._columns(block, document.frontier, found))
+
+    def _design(
+        self, builder: DesignBuilder, block: Block, evaluator: Evaluator, point: ParetoPoint
+    ) -> Design:
+        architecture = self._candidates.architecture(int(block.numbers[point.row]))
+        known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
+        return builder.design(architecture, evaluator, point.row, point.setting, known_s, self._effort)
+
+    def _point(self, block: Block, evaluator: Evaluator, point: ParetoPoint) -> FrontierPoint:
+        plan, architecture = point.plan, self._candidates.architecture(int(block.numbers[point.row]))
+        if plan is None:
+            known_s = self._request.task.cluster.global_batch / float(
+                point.columns["throughput_samples_per_s"]
+            )
+            rows = np.array([point.row])
+            (plan,) = evaluator.plans(point.setting, rows, np.array([known_s]), self._effort)
+        if plan is None:
+            msg = f"the plan of an evaluated point of {architecture.name} is gone"
+            raise RuntimeError(msg)
+        margin = self._request.budgets.tdp_margin
+        return frontier_point(evaluator, point.setting, point.row, architecture, plan, margin)
+
+    def _certificate(
+        self, block: Block, evaluator: Evaluator, found: ParetoFrontier, winner: ParetoPoint
+    ) -> Certificate:
+        """A minimised objective enters as its reciprocal."""
+        first = self._axes[0]
+        value = _maximised(first, first.value(winner.columns))
+        open_ = found.open_values[:, 0]
+        hoped = -open_ if first.maximise else 1.0 / np.maximum(open_, 1e-300)
+        upper = max(value, float(hoped.max(initial=0.0)))
+        size, settings = self._candidates.size, len(evaluator.settings)
+        counts = dict(found.counts)
+        evaluated = counts.pop("evaluated", 0)
+        return Certificate(
+            optimal=upper <= value,
+            objective=first.name,
+            objective_value=value,
+            upper_bound=upper,
+            gap=(upper - value) / value,
+            scope=[
+                *scope(self._request.task),
+                f"frontier of {', '.join(axis.name for axis in self._axes)}",
+                "energy and memory are those of the fastest plan of each point",
+            ],
+            space_size=size * settings,
+            over_budget=(size - len(block)) * settings,
+            pruned=len(block) * settings - evaluated,
+            evaluated=evaluated,
+            pruned_by={name: count for name, count in counts.items() if count},
+            frontier_complete=found.complete,
+        )
+
+    def _columns(
+        self, block: Block, points: list[FrontierPoint], found: ParetoFrontier
+    ) -> dict[str, NDArray[Any]]:
+        """The design table: the points of the frontier."""
+        rows = np.array([point.row for point in found.points])
+        settings = [point.setting for point in found.points]
+        architectures = [self._candidates.architecture(int(block.numbers[row])) for row in rows]
+        return {
+            "id": np.array([p.id for p in points]),
+            "number": block.numbers[rows],
+            "throughput_samples_per_s": np.array([p.throughput_samples_per_s for p in points]),
+            "mfu": np.array([p.mfu for p in points]),
+            "tdp_w": block.tdp_w[rows],
+            "area_mm2": block.area_mm2[rows],
+            "energy_per_sample_j": np.array([p.energy_per_sample_j for p in points]),
+            "memory_bytes": np.array([p.memory_bytes for p in points]),
+            "price_usd": price_usd(block.table.take(rows), block.area_mm2[rows]),
+            "microbatch_size": np.array([s.microbatch for s in settings]),
+            "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
+            "recompute": np.array([s.recompute.value for s in settings]),
+            **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
+        }
+
+
+def _columns(block: Block) -> dict[str, FloatArray]:
+    """What is known of every architecture without evaluating it, (A,) each."""
+    return {
+        "tdp_w": block.tdp_w,
+        "area_mm2": block.area_mm2,
+        "price_usd": price_usd(block.table, block.area_mm2),
+    }
+
+
+def _maximised(axis: Metric, value: float) -> float:
+    return value if axis.maximise else 1.0 / value

@@ -1,0 +1,83 @@
+"""Points as vectors to be minimised: exact once evaluated, optimistic before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InputError
+from phaze.explore.evaluator import Setting
+from phaze.explore.measures import ROUNDING, Measures
+from phaze.explore.metrics import Metric, Needs
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class PointValues:
+    """The axes of a frontier over the points of one evaluator.
+
+    `architectures`: columns known without evaluating, (A,) each. Raises InputError where there is no axis.
+    """
+
+    measures: Measures
+    architectures: Mapping[str, FloatArray]
+    axes: Sequence[Metric]
+
+    def __post_init__(self) -> None:
+        """Check the axes."""
+        if not self.axes or len({a.name for a in self.axes}) < len(self.axes):
+            raise InputError("a frontier needs one axis or more, each once")
+
+    @cached_property
+    def needs_plan(self) -> bool:
+        """Whether some axis depends on more than the iteration time."""
+        return any(axis.needs is Needs.PLAN for axis in self.axes)
+
+    @cached_property
+    def lead(self) -> int:
+        """The axis an archive keeps as its throughput: throughput itself if it is one, or the first."""
+        names = [axis.name for axis in self.axes]
+        return names.index("throughput") if "throughput" in names else 0
+
+    @property
+    def by_throughput(self) -> bool:
+        """Whether the lead is throughput, so that what is known limits iteration times."""
+        return self.axes[self.lead].name == "throughput"
+
+    def columns(
+        self, rows: Rows, seconds: FloatArray, energy: FloatArray, memory: FloatArray
+    ) -> dict[str, Any]:
+        """Design columns of points from their iteration times, joules per sample and peak bytes, (A,) each."""
+        evaluator = self.measures.evaluator
+        cluster = evaluator.task.cluster
+        peak = cluster.devices * evaluator.peak_flops_per_s[rows]
+        return {
+            **{name: column[rows] for name, column in self.architectures.items()},
+            "throughput_samples_per_s": cluster.global_batch / seconds,
+            "mfu": evaluator.model_flops / (seconds * peak),
+            "energy_per_sample_j": energy,
+            "memory_bytes": memory,
+        }
+
+    def minimised(self, columns: Mapping[str, Any]) -> FloatArray:
+        """The axes of points, (A, axes), each turned so that less is better."""
+        return np.stack([(-1.0 if axis.maximise else 1.0) * axis.of(columns) for axis in self.axes], axis=1)
+
+    def optimistic(self, setting: Setting, rows: Rows, least_s: FloatArray) -> FloatArray:
+        """What no point is better than, (A, axes), from finite lower bounds on iteration times, (A,) seconds."""
+        energy = memory = np.zeros(len(rows))
+        if self.needs_plan:
+            energy = self.measures.least_energy_j(setting, rows, least_s)
+            memory = np.full(len(rows), self.measures.least_memory_bytes(setting))
+        return self.minimised(self.columns(rows, least_s * (1 - ROUNDING), energy, memory))
+
+    def others(self, values: FloatArray) -> FloatArray:
+        """All axes but the lead, (A, axes - 1)."""
+        return np.delete(values, self.lead, axis=1)
