@@ -1,0 +1,86 @@
+"""The design that is explained, with what evaluating its relatives needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InfeasibleError
+from phaze.explore.best import BestPoints, best_points
+from phaze.explore.designs import out_of_memory
+from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.request import ExploreRequest, Task
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.network import Network
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.plan import Plan
+from phaze.scheduling.passes import Effort
+
+FloatArray = NDArray[np.float64]
+_ONE = np.array([0])
+
+
+@dataclass(frozen=True)
+class Winner:
+    """An architecture under its best placement, as part of what was asked."""
+
+    request: ExploreRequest
+    architecture: Architecture
+    effort: Effort
+
+    @property
+    def task(self) -> Task:
+        """The workload on its cluster."""
+        return self.request.task
+
+    @cached_property
+    def table(self) -> ArchitectureTable:
+        """The architecture alone."""
+        return to_table([self.architecture])
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Of the architecture alone."""
+        return Evaluator(self.task, self.table)
+
+    @cached_property
+    def _best(self) -> BestPoints:
+        return best_points(self.evaluator, _ONE, self.effort)
+
+    @property
+    def setting(self) -> Setting:
+        """Its best setting. Raises InfeasibleError where nothing fits in memory."""
+        setting = self._best.settings[0]
+        if setting is None:
+            raise self._unfit
+        return setting
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second under its best placement."""
+        return float(self.task.cluster.global_batch / self._best.upper_s[0])
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The best placement, with its stages. Raises InfeasibleError where nothing fits in memory."""
+        plan = self.evaluator.plans(self.setting, _ONE, self._best.upper_s, self.effort)[0]
+        if plan is None:
+            raise self._unfit
+        return plan
+
+    @property
+    def _unfit(self) -> InfeasibleError:
+        return out_of_memory(self.evaluator, self.architecture.name)
+
+    def on(self, network: Network) -> Task:
+        """The task on another network."""
+        return dataclasses.replace(self.task, network=network)
+
+    def throughputs(self, table: ArchitectureTable) -> FloatArray:
+        """Samples per second of other architectures under their best placements, (A,); 0 where nothing fits."""
+        found = best_points(self.evaluator.on(table), np.arange(len(table)), self.effort)
+        return np.asarray(self.task.cluster.global_batch / found.upper_s)
