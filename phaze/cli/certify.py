@@ -1,0 +1,46 @@
+"""`dse certify`: a run's claims worked out again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+FAILED = 5
+"""Exit code where a check fails."""
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Run directory of dse run.", metavar="RUN")],
+    samples: Annotated[
+        int, typer.Option(min=0, help="Architectures that the run did not evaluate, to evaluate.")
+    ] = 200,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Re-check a run: its winner, its counts, and designs that it pruned; exit code 5 if anything is wrong.
+
+    Example: dse certify results/gpt3-... --samples 50
+    """
+    from phaze.cli.output import console, print_json, progress
+    from phaze.cli.rerun import request_of
+    from phaze.explore.certify import Certification
+    from phaze.report.certify import print_report
+    from phaze.runs.directory import load_designs, load_run
+
+    document = load_run(run)
+    request = request_of(document, run, "dse certify")
+    with progress(quiet=quiet) as report:
+        result = Certification(
+            run.resolve().name, request, document, load_designs(run), samples, seed, report
+        ).report()
+    if json:
+        print_json(result)
+    else:
+        print_report(result, console())
+    if not result.passed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,273 @@
+"""A run's claims worked out again, by other means than the search: `dse certify`.
+
+The search prunes by bounds; here architectures that it did not evaluate are evaluated, among them points picked
+at random and taken without any bound, and the winner's plan is built and checked anew. Nothing may be better
+than the certificate's bound, or undominated by a frontier that is said to be complete. Counts come from
+enumerating the space once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InfeasibleError
+from phaze.explore.api import evaluate
+from phaze.explore.best import best_points
+from phaze.explore.candidates import Candidates
+from phaze.explore.certify_report import CertifyReport, Check, Sample
+from phaze.explore.certify_sample import Population, picked
+from phaze.explore.cluster_budget import grid, with_devices
+from phaze.explore.document import ResultDocument
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.goal import Goal, floor_throughput
+from phaze.explore.portfolio.merit import Rule
+from phaze.explore.progress import Progress
+from phaze.explore.request import ExploreRequest, Task
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.area import area_mm2
+from phaze.hardware.power import tdp_w
+from phaze.hardware.table import ArchitectureTable
+from phaze.scheduling.passes import Effort
+
+FloatArray = NDArray[np.float64]
+CLOSE = 1e-9
+BLIND = 2  # points of each sampled architecture that are taken without asking any bound
+STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Certification:
+    """A run, the request it answered, its design table, and how many architectures to evaluate."""
+
+    name: str
+    request: ExploreRequest
+    document: ResultDocument
+    designs: Sequence[Row]
+    samples: int
+    seed: int
+    progress: Progress
+    _found: list[Sample] = field(default_factory=list)
+
+    def report(self) -> CertifyReport:
+        """All checks, whether they pass or not."""
+        checks = [*self._claims(), *self._winner(), self._counts(), *self._table(), *self._samples()]
+        return CertifyReport(
+            run=self.name,
+            passed=all(check.passed for check in checks),
+            checks=checks,
+            samples=self._found,
+            seed=self.seed,
+        )
+
+    # -- what the figures mean ------------------------------------------------------------------------------
+
+    @cached_property
+    def _judge(self) -> _Judge:
+        return _Judge.of(self.request, self.document)
+
+    @cached_property
+    def _part(self) -> ExploreRequest:
+        """The request at the winner's number of devices."""
+        if self.request.cluster is None:
+            return self.request
+        devices = next(iter(self.document.best.workloads.values())).devices
+        return with_devices(self.request, self.request.cluster, devices)
+
+    @cached_property
+    def _steps(self) -> list[tuple[float, float, dict[str, Any]]]:
+        """The frontier as (TDP in W, throughput or score, hardware fields)."""
+        if self.document.portfolio is not None:
+            return [(p.tdp_w, p.score, p.architecture) for p in self.document.portfolio.frontier]
+        return [(p.tdp_w, p.throughput_samples_per_s, p.architecture) for p in self.document.frontier]
+
+    # -- checks ---------------------------------------------------------------------------------------------
+
+    def _claims(self) -> Iterator[Check]:
+        """The certificate in itself."""
+        c, best = self.document.certificate, self.document.best
+        score = self._judge.score([r.throughput_samples_per_s for r in best.workloads.values()])
+        value = self._judge.value(score, best.tdp_w)
+        yield _same("objective value is the winner's", c.objective_value, value)
+        consistent = c.upper_bound >= c.objective_value * (1 - CLOSE)
+        gap = c.upper_bound / c.objective_value - 1 if c.objective_value > 0 else np.inf
+        yield Check(
+            name="bound, gap and optimality agree",
+            passed=consistent and abs(gap - c.gap) <= CLOSE * (1 + c.gap) and c.optimal == (c.gap == 0),
+            note=f"bound {c.upper_bound:.9g}, objective {c.objective_value:.9g}, gap {c.gap:.3g}",
+        )
+        steps = [(tdp, score) for tdp, score, _ in self._steps]
+        rising = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(steps))
+        yield Check(name="frontier rises", passed=rising, note=f"{len(steps)} steps")
+
+    def _winner(self) -> Iterator[Check]:
+        """The winner's plans built anew and checked, its size and power from its hardware fields."""
+        best = self.document.best
+        chip = Architecture(name=best.id, fields=best.architecture)
+        table, margin = to_table([chip]), self.request.budgets.tdp_margin
+        yield _same("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
+        yield _same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
+        for task in self._part.tasks:
+            name = task.workload.name
+            claimed = best.workloads[name].throughput_samples_per_s
+            try:
+                again = evaluate(task, chip, tdp_margin=margin).workloads[name].throughput_samples_per_s
+            except InfeasibleError:
+                again = 0.0
+            if self.document.certificate.optimal:
+                yield _same(f"throughput of the winner on {name}", claimed, again)
+            else:  # stopped early: its best plan need not have been known
+                passed = claimed <= again * (1 + CLOSE)
+                note = f"claimed {claimed:.9g}, found {again:.9g}"
+                yield Check(name=f"throughput of the winner on {name}", passed=passed, note=note)
+
+    def _counts(self) -> Check:
+        """Points of the space and those over budget, enumerated again."""
+        size = within = 0
+        for part in self._parts():
+            factor = 1 if self.request.others else _settings(part.task)
+            size += Candidates(part.space, part.budgets).size * factor
+            within += len(Population(Candidates(part.space, part.budgets), part.tasks).numbers) * factor
+        c = self.document.certificate
+        passed = (
+            c.space_size == size == c.over_budget + c.pruned + c.evaluated
+            and c.over_budget == size - within
+            and sum(c.pruned_by.values()) == c.pruned
+        )
+        note = (
+            f"{size:,} points, {size - within:,} over budget; claimed {c.space_size:,} and {c.over_budget:,}"
+        )
+        return Check(name="counts", passed=passed, note=note)
+
+    def _parts(self) -> Iterator[ExploreRequest]:
+        """The request, or one for every number of devices of a cluster that some architecture is left for."""
+        if self.request.cluster is None or self.document.cluster is None:
+            yield self.request
+            return
+        for devices in grid(max(choice.devices for choice in self.document.cluster.choices)):
+            yield with_devices(self.request, self.request.cluster, devices)
+
+    def _table(self) -> Iterator[Check]:
+        """The design table against the certificate and the frontier."""
+        rows = [(float(r["tdp_w"]), self._judge.score(self._judge.throughputs(r))) for r in self.designs]
+        yield self._none_better(
+            "no evaluated design is better", rows, self.document.certificate.objective_value
+        )
+        yield self._none_missing("no evaluated design is missing from the frontier", rows)
+
+    def _samples(self) -> Iterator[Check]:
+        """Architectures that were not evaluated, evaluated."""
+        part = self._part
+        candidates = Candidates(part.space, part.budgets)
+        known = {candidates.number(a) for a in self._evaluated(candidates)}
+        population = Population(candidates, part.tasks)
+        strata = population.strata(self.document.best.architecture, [a for _, _, a in self._steps], self.seed)
+        chosen = picked(strata, self.samples, known)
+        numbers = np.array(list(chosen), dtype=np.int64)
+        block = candidates.within(numbers)
+        rows = []
+        if len(numbers):
+            found = np.stack([self._reached(task, block.table, w) for w, task in enumerate(part.tasks)])
+            rows = [(float(t), self._judge.score(found[:, i])) for i, t in enumerate(block.tdp_w)]
+        for number, (tdp, score) in zip(block.numbers.tolist(), rows, strict=True):
+            value = self._judge.value(score, tdp) if score > 0 else 0.0
+            name = candidates.architecture(number).name
+            self._found.append(Sample(id=name, stratum=chosen[number], value=value, tdp_w=tdp))
+        yield self._none_better(
+            "no sampled design beats the bound", rows, self.document.certificate.upper_bound
+        )
+        yield self._none_missing("no sampled design is missing from the frontier", rows)
+
+    def _evaluated(self, candidates: Candidates) -> Iterator[dict[str, Any]]:
+        """Hardware fields of the rows of the design table."""
+        base = candidates.space.base.fields
+        for row in self.designs:
+            yield {**base, **{name: row[name] for name in candidates.varied}}
+
+    def _reached(self, task: Task, table: ArchitectureTable, which: int) -> FloatArray:
+        """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
+        evaluator, rows = Evaluator(task, table), np.arange(len(table))
+        effort = Effort(lambda: np.inf, STATES)
+        self.progress.update("evaluating", which, len(self._part.tasks), f"{len(table)} architectures")
+        best = best_points(evaluator, rows, effort).upper_s
+        random = np.random.default_rng([self.seed, which])
+        for _ in range(BLIND):
+            blind = random.integers(len(evaluator.settings), size=len(table))
+            for k in np.unique(blind):
+                at = rows[blind == k]
+                nothing = np.full(len(at), np.inf)
+                found = evaluator.exact(evaluator.settings[int(k)], at, nothing, effort)
+                best[at] = np.minimum(best[at], found.upper_s)
+        return np.asarray(task.cluster.global_batch / best)
+
+    def _none_better(self, name: str, rows: Sequence[tuple[float, float]], limit: float) -> Check:
+        values = [self._judge.value(score, tdp) for tdp, score in rows if score > 0]
+        best = max(values, default=0.0)
+        return Check(
+            name=name,
+            passed=best <= limit * (1 + CLOSE),
+            note=f"best of {len(rows)}: {best:.9g}, at most {limit:.9g}",
+        )
+
+    def _none_missing(self, name: str, rows: Sequence[tuple[float, float]]) -> Check:
+        if not self.document.certificate.frontier_complete:
+            return Check(name=name, passed=True, note="the frontier is not said to be complete")
+        tdp = np.array([t for t, _, _ in self._steps])
+        score = np.array([s for _, s, _ in self._steps])
+        missing = sum(
+            found > 0 and not ((tdp <= watt) & (score >= found * (1 - CLOSE))).any() for watt, found in rows
+        )
+        return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """From throughputs to what was maximised."""
+
+    goal: Goal
+    names: tuple[str, ...]
+    rule: Rule | None
+
+    @classmethod
+    def of(cls, request: ExploreRequest, document: ResultDocument) -> _Judge:
+        names = tuple(task.workload.name for task in request.tasks)
+        if document.portfolio is None:
+            return cls(Goal(request.objective, floor_throughput(request, request.task)), names, None)
+        shares = document.portfolio.workloads
+        rule = Rule(
+            request.combine,
+            tuple(shares[name].weight for name in names),
+            tuple(shares[name].own.throughput_samples_per_s for name in names),
+            tuple(floor_throughput(request, task) for task in request.tasks),
+        )
+        return cls(Goal(request.objective), names, rule)
+
+    def throughputs(self, row: Row) -> list[float]:
+        if self.rule is None:
+            return [float(row["throughput_samples_per_s"])]
+        return [float(row[f"throughput_samples_per_s[{name}]"]) for name in self.names]
+
+    def score(self, throughputs: Sequence[float] | FloatArray) -> float:
+        """Throughput of one workload, or the combined score."""
+        if self.rule is None:
+            return float(throughputs[0])
+        return float(self.rule.score(np.asarray(throughputs, dtype=np.float64)[:, None])[0])
+
+    def value(self, score: float, tdp: float) -> float:
+        return self.goal.value(score, tdp)
+
+
+def _settings(task: Task) -> int:
+    return len(task.microbatches) * len(task.widths) * len(task.recomputes)
+
+
+def _same(name: str, claimed: float, found: float) -> Check:
+    passed = abs(claimed - found) <= CLOSE * max(abs(claimed), abs(found))
+    return Check(name=name, passed=passed, note=f"claimed {claimed:.9g}, found {found:.9g}")

@@ -1,0 +1,47 @@
+"""`dse certify` on the command line: passes on a run as it was, exit code 5 after tampering."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from small_cases import small_decoder
+
+from phaze.cli import main as cli
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [vector_core_alus], values: [64, 1024]}
+"""
+
+
+def dse(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["dse", *map(str, arguments)])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    return leave.value.code
+
+
+def test_a_run_and_a_tampered_one(monkeypatch, capfd, tmp_path):
+    small_decoder(tmp_path)
+    (tmp_path / "few.yaml").write_text(SPACE)
+    run = tmp_path / "run"
+    words = ["run", "-w", tmp_path / "tiny.yaml", "--space", tmp_path / "few.yaml", "--devices", 4, "-q"]
+    assert dse(monkeypatch, *words, "--time-limit", "10min", "--out", run) == 0
+    capfd.readouterr()
+    assert dse(monkeypatch, "certify", run, "--samples", 4, "--json", "-q") == 0
+    report = json.loads(capfd.readouterr().out)
+    assert report["schema"] == "phaze-certify/1"
+    assert report["passed"]
+    document = json.loads((run / "result.json").read_text())
+    document["certificate"]["upper_bound"] *= 0.9
+    (run / "result.json").write_text(json.dumps(document))
+    assert dse(monkeypatch, "certify", run, "--samples", 0, "-q") == 5
+    assert "FAILS" in capfd.readouterr().out
+    (tmp_path / "few.yaml").write_text(SPACE.replace("1024", "512"))
+    assert dse(monkeypatch, "certify", run, "-q") == 2
+    assert "has changed since the run" in capfd.readouterr().err

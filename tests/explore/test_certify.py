@@ -1,0 +1,110 @@
+"""A re-check passes on a good run, and finds every lie in a bad one."""
+
+from __future__ import annotations
+
+import pytest
+
+from phaze.cli.rerun import check_inputs, recorded
+from phaze.errors import InputError
+from phaze.explore.api import explore
+from phaze.explore.certify import Certification
+from phaze.explore.progress import Silent
+from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.hardware.space_file import load_space
+
+WHOLE_ANSWERS = True  # runners-up serve as false winners
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 2, 4]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [vector_core_alus], values: [64, 1024]}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tiny, network, tmp_path_factory):
+    """A request and its answer."""
+    path = tmp_path_factory.mktemp("spaces") / "few.yaml"
+    path.write_text(SPACE)
+    request = ExploreRequest(
+        Task(tiny, 4, network), load_space(path), Budgets(power_w=250.0), time_limit_s=600.0
+    )
+    return request, explore(request)
+
+
+def certify(run, document=None, samples=0):
+    request, answer = run
+    names = list(answer.designs)
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*answer.designs.values(), strict=True)]
+    return Certification("run", request, document or answer.document, rows, samples, 0, Silent()).report()
+
+
+def failed(report):
+    return {check.name for check in report.checks if not check.passed}
+
+
+def test_a_good_run_passes(run):
+    report = certify(run, samples=6)
+    assert report.passed
+    assert not failed(report)
+    assert report.samples
+    assert len({sample.id for sample in report.samples}) == len(report.samples)
+
+
+def test_a_lowered_objective_is_found(run):
+    document = run[1].document
+    lower = document.certificate.objective_value * 0.9
+    changed = document.certificate.model_copy(update={"objective_value": lower})
+    report = certify(run, document.model_copy(update={"certificate": changed}))
+    assert "objective value is the winner's" in failed(report)
+
+
+def test_a_lowered_bound_is_found(run):
+    document = run[1].document
+    bound = document.certificate.upper_bound * 0.9
+    changed = document.certificate.model_copy(update={"upper_bound": bound})
+    report = certify(run, document.model_copy(update={"certificate": changed}))
+    assert "bound, gap and optimality agree" in failed(report)
+
+
+def test_a_step_missing_from_the_frontier_is_found(run):
+    document = run[1].document
+    for missing in range(len(document.frontier)):
+        left = [point for i, point in enumerate(document.frontier) if i != missing]
+        report = certify(run, document.model_copy(update={"frontier": left}))
+        assert "no evaluated design is missing from the frontier" in failed(report)
+
+
+def test_a_worse_design_that_claims_to_win_is_found(run):
+    document = run[1].document
+    second = document.next_best[0]
+    value = second.workloads["tiny"].throughput_samples_per_s
+    changed = document.certificate.model_copy(update={"objective_value": value, "upper_bound": value})
+    report = certify(run, document.model_copy(update={"best": second, "certificate": changed}))
+    assert "no evaluated design is better" in failed(report)
+
+
+def test_wrong_counts_are_found(run):
+    document = run[1].document
+    c = document.certificate
+    changed = c.model_copy(update={"over_budget": c.over_budget + 1, "pruned": c.pruned - 1})
+    assert "counts" in failed(certify(run, document.model_copy(update={"certificate": changed})))
+
+
+def test_the_command_line_of_a_run_is_read_again(tmp_path):
+    asked = recorded(["dse", "run", "-w", "gpt3", "-w", "bert-large", "--power", "400W"], tmp_path)
+    assert list(asked["workload"]) == ["gpt3", "bert-large"]
+    assert (asked["power"], asked["space"], asked["gap"]) == ("400W", "default", 0.0)
+    with pytest.raises(InputError, match="was not made by dse run"):
+        recorded(["dse", "sweep", "-w", "gpt3"], tmp_path)
+
+
+def test_a_changed_input_is_refused(document, tmp_path):
+    asked = recorded(["dse", "run", "-w", "gpt3"], tmp_path)
+    with pytest.raises(InputError, match="has changed since the run"):
+        check_inputs(document.manifest, asked)
+    asked = recorded(["dse", "run", "-w", str(tmp_path / "gone.yaml")], tmp_path)
+    with pytest.raises(InputError, match="is missing"):
+        check_inputs(document.manifest, asked)

@@ -1,0 +1,112 @@
+"""How many accelerators under one budget: every number of the grid against brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.api import explore
+from phaze.explore.best import best_points
+from phaze.explore.candidates import Candidates
+from phaze.explore.cluster_budget import grid, with_devices
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.request import ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
+from phaze.hardware.price import price_usd
+from phaze.hardware.space_file import load_space
+from phaze.scheduling.passes import Effort
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+"""
+BUDGET = ClusterBudget(power_w=900.0, overhead=1.1)
+
+
+@pytest.fixture(scope="module")
+def request_(tiny, network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("spaces") / "few.yaml"
+    path.write_text(SPACE)
+    return ExploreRequest(
+        Task(tiny, 1, network),
+        load_space(path),
+        time_limit_s=600.0,
+        cluster=BUDGET,
+        length=TrainingLength(tokens=256e6),
+    )
+
+
+@pytest.fixture(scope="module")
+def document(request_):
+    return explore(request_).document
+
+
+def best_of(request_, devices):
+    """The highest throughput of any architecture that so many devices leave power for; 0 where there is none."""
+    part = with_devices(request_, BUDGET, devices)
+    candidates = Candidates(part.space, part.budgets)
+    block = candidates.within(range(candidates.size))
+    if not len(block):
+        return 0.0
+    found = best_points(Evaluator(part.task, block.table), np.arange(len(block)), Effort(lambda: np.inf))
+    return part.task.cluster.global_batch / float(found.upper_s.min())
+
+
+def test_the_grid():
+    assert grid(20) == (1, 2, 3, 4, 6, 8, 12, 16)
+    assert grid(65536)[-1] == 65536
+
+
+def test_the_best_number_of_devices_is_that_of_brute_force(document, request_):
+    truth = {devices: best_of(request_, devices) for devices in grid(64)}
+    best = max(truth, key=truth.__getitem__)
+    assert document.certificate.optimal
+    assert document.certificate.objective_value == pytest.approx(truth[best], rel=1e-9)
+    assert document.cluster.devices == best
+    assert document.cluster.power_w <= BUDGET.power_w
+    assert [choice.devices for choice in document.cluster.choices] == [n for n in truth if truth[n] > 0]
+    for choice in document.cluster.choices:
+        assert choice.upper_bound_samples_per_s >= truth[choice.devices] * (1 - 1e-9)
+
+
+def test_the_counts_cover_every_number_of_devices(document):
+    c = document.certificate
+    assert c.space_size == c.over_budget + c.pruned + c.evaluated
+    assert sum(c.pruned_by.values()) == c.pruned
+
+
+def test_a_training_run_follows_from_throughput_energy_and_price(document, request_):
+    run, best = document.training_run, document.best
+    result = best.workloads["tiny"]
+    assert run.samples == 1e6
+    assert run.duration_s == pytest.approx(1e6 / result.throughput_samples_per_s)
+    assert run.energy_j == pytest.approx(1e6 / result.global_batch * result.energy_per_iteration_j)
+    assert run.electricity_usd == pytest.approx(run.facility_energy_j / 3.6e6 * run.usd_per_kwh)
+    candidates = Candidates(request_.space, request_.budgets)
+    chip = price_usd(candidates.table([candidates.number(best.architecture)]))[0]
+    assert run.chips_usd == pytest.approx(chip * result.devices * run.duration_s / run.lifetime_s)
+    assert run.total_usd == pytest.approx(run.electricity_usd + run.chips_usd)
+
+
+def test_a_budget_too_small_for_one_device_names_the_smallest(request_):
+    with pytest.raises(InfeasibleError) as caught:
+        explore(replace(request_, cluster=replace(BUDGET, power_w=50.0)))
+    (short,) = caught.value.shortfalls
+    least = min(b.tdp_w.min() for b in Candidates(request_.space, request_.budgets).blocks())
+    assert short.demand == pytest.approx(least * BUDGET.overhead)
+
+
+def test_questions_that_a_cluster_cannot_answer(request_):
+    with pytest.raises(InputError, match="one --workload"):
+        explore(replace(request_, objective=Objective.TDP))
+    with pytest.raises(InputError, match="--samples"):
+        TrainingLength(tokens=1e9).samples_of(replace(request_.task, workload=_Images()))
+
+
+class _Images:  # a workload whose samples are no sequences
+    name, sequence_length = "images", None

@@ -1,0 +1,226 @@
+"""One common design: every rule against brute force over a small space."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_cases import DECODER
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.api import explore
+from phaze.explore.best import best_points
+from phaze.explore.candidates import Candidates
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.portfolio.found import check_weights
+from phaze.explore.portfolio.merit import Combine, Rule
+from phaze.explore.portfolio.search import PortfolioSearch
+from phaze.explore.progress import Clock, Silent
+from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.hardware.space_file import load_space
+from phaze.placement.cluster import FixedDegrees
+from phaze.scheduling.passes import Effort
+from phaze.workload.spec import load_workload
+
+SPACE = """
+schema_version: 1
+name: balance
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [tensor_core_columns], values: [128]}
+  - {fields: [vector_cores], values: [2]}
+  - {fields: [vector_core_alus], values: [64, 1024]}
+  - {fields: [global_buffer_bytes], values: [16MiB]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
+WEIGHTS = (3.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def balance(tmp_path_factory):
+    """16 architectures, some within 200 W."""
+    path = tmp_path_factory.mktemp("spaces") / "balance.yaml"
+    path.write_text(SPACE)
+    return Candidates(load_space(path), Budgets(power_w=200.0))
+
+
+@pytest.fixture(scope="module")
+def tasks(tiny, network, tmp_path_factory):
+    """A narrow decoder, and a wide one with longer sequences."""
+    text = DECODER.replace("name: tiny", "name: wide").replace("hidden: 512", "hidden: 1024")
+    path = tmp_path_factory.mktemp("workloads") / "wide.yaml"
+    path.write_text(text.replace("ffn_hidden: 2048", "ffn_hidden: 4096").replace("layers: 4", "layers: 2"))
+    chosen = FixedDegrees(microbatch=2)
+    return Task(tiny, 8, network, fixed=chosen), Task(load_workload(str(path)), 8, network, fixed=chosen)
+
+
+@pytest.fixture(scope="module")
+def truth(balance, tasks):
+    """Throughput (W, A) of every candidate within budget under its best placement."""
+    block = balance.all()
+    rows = np.arange(len(block))
+    found = [best_points(Evaluator(t, block.table), rows, Effort(lambda: np.inf)) for t in tasks]
+    return block, np.stack([t.cluster.global_batch / f.upper_s for t, f in zip(tasks, found, strict=True)])
+
+
+def rule_of(combine, throughput, floors=()):
+    return Rule(combine, WEIGHTS, tuple(throughput.max(axis=1).tolist()), floors)
+
+
+def search(balance, tasks, rule, gap=0.0, clock=None):
+    anywhere = balance.table(range(1))
+    evaluators = [Evaluator(task, anywhere) for task in tasks]
+    caps = (np.inf,) * len(tasks)
+    return PortfolioSearch(balance, evaluators, rule, caps, clock or Clock(600.0), Silent(), gap).run(())
+
+
+def staircase(tdp, score):
+    best, steps = 0.0, []
+    for watt, value in sorted(zip(tdp.tolist(), score.tolist(), strict=True), key=lambda p: (p[0], -p[1])):
+        if value > best:
+            best = value
+            steps.append((watt, value))
+    return steps
+
+
+@pytest.mark.parametrize("combine", Combine)
+def test_every_rule_finds_the_frontier_that_brute_force_finds(balance, tasks, truth, combine):
+    block, throughput = truth
+    rule = rule_of(combine, throughput)
+    outcome = search(balance, tasks, rule)
+    assert outcome.finished
+    steps = list(zip(outcome.staircase.tdp_w, outcome.staircase.throughput, strict=True))
+    np.testing.assert_allclose(steps, staircase(block.tdp_w, rule.score(throughput)), rtol=1e-9)
+    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.within == len(block)
+
+
+def test_floors_rule_designs_out(balance, tasks, truth):
+    block, throughput = truth
+    floors = (float(np.median(throughput[0])), float(np.median(throughput[1])))
+    rule = rule_of(Combine.GEOMEAN, throughput, floors)
+    outcome = search(balance, tasks, rule)
+    kept = (throughput >= np.array(floors)[:, None]).all(axis=0)
+    expected = staircase(block.tdp_w, np.where(kept, rule.score(throughput), 0.0))
+    steps = list(zip(outcome.staircase.tdp_w, outcome.staircase.throughput, strict=True))
+    np.testing.assert_allclose(steps, expected, rtol=1e-9)
+
+
+def test_one_workload_is_judged_by_itself(balance, tasks, truth):
+    block, throughput = truth
+    rule = Rule(Combine.GEOMEAN, (1.0,), (float(throughput[0].max()),))
+    outcome = search(balance, tasks[:1], rule)
+    assert max(outcome.staircase.throughput) == pytest.approx(1.0, rel=1e-12)
+    winner = outcome.staircase.keys[-1][1]
+    assert throughput[0][block.numbers == winner] == pytest.approx(throughput[0].max(), rel=1e-12)
+
+
+def test_the_order_of_the_workloads_does_not_matter(balance, tasks, truth):
+    _, throughput = truth
+    rule = rule_of(Combine.GEOMEAN, throughput)
+    turned = Rule(Combine.GEOMEAN, WEIGHTS[::-1], rule.optima[::-1])
+    there, back = search(balance, tasks, rule), search(balance, tasks[::-1], turned)
+    assert there.staircase == back.staircase
+
+
+def test_a_search_without_time_still_bounds(balance, tasks, truth):
+    _, throughput = truth
+    rule = rule_of(Combine.MEAN, throughput)
+    outcome = search(balance, tasks, rule, clock=Clock(0.0))
+    assert not outcome.finished
+    assert outcome.open_score.max() >= rule.score(throughput).max()
+
+
+@pytest.mark.parametrize("combine", Combine)
+def test_the_least_throughput_reaches_the_score_and_no_less_does(combine):
+    random = np.random.default_rng(7)
+    throughput = random.uniform(0.1, 1.0, (3, 50))
+    weights = (1.0, 1.0, 1.0) if combine is Combine.WORST else (2.0, 1.0, 0.5)
+    rule = Rule(combine, weights, (1.0, 0.7, 2.0))
+    wanted = rule.score(throughput) * random.uniform(0.8, 1.0, 50)
+    for w in range(3):
+        least = rule.least(w, wanted, throughput)
+        assert (least <= throughput[w] * (1 + 1e-9)).all()
+        below = throughput.copy()
+        below[w] = least * (1 - 1e-6)
+        reached = least > 0
+        assert (rule.score(below)[reached] < wanted[reached]).all()
+        below[w] = least * (1 + 1e-9)
+        assert (rule.score(below)[reached] >= wanted[reached] * (1 - 1e-9)).all()
+
+
+def test_scores_do_not_depend_on_the_order_to_the_last_bit():
+    throughput = np.random.default_rng(3).uniform(0.1, 9.0, (4, 20))
+    for combine in Combine:
+        scores = [
+            Rule(combine, tuple(float(i + 1) for i in order), tuple(float(i + 2) for i in order)).score(
+                throughput[list(order)]
+            )
+            for order in itertools.permutations(range(4))
+        ]
+        assert all((s == scores[0]).all() for s in scores)
+
+
+def test_the_answer_tells_regret_and_who_wins_where(balance, tasks):
+    request = ExploreRequest(
+        tasks[0], balance.space, balance.budgets, others=tasks[1:], weights=WEIGHTS, time_limit_s=600.0
+    )
+    document = explore(request).document
+    report, best = document.portfolio, document.best
+    assert document.certificate.optimal
+    assert document.certificate.objective == "score"
+    assert list(best.workloads) == ["tiny", "wide"] == list(report.workloads)
+    for name, share in report.workloads.items():
+        assert share.throughput_samples_per_s == best.workloads[name].throughput_samples_per_s
+        assert share.regret == pytest.approx(1 - share.ratio)
+        assert share.regret >= -1e-9
+        (own,) = [row for row in report.cross if name in row.winner_for]
+        assert own.throughputs_samples_per_s[name] == pytest.approx(share.own.throughput_samples_per_s)
+        assert own.score <= report.score * (1 + 1e-9)
+    assert report.frontier[-1].score == pytest.approx(report.score)
+
+
+def test_weights_that_mean_nothing_are_refused(balance, tasks):
+    request = ExploreRequest(tasks[0], balance.space, balance.budgets, others=tasks[1:], weights=WEIGHTS)
+    assert check_weights(replace(request, weights=())) == (1.0, 1.0)
+    with pytest.raises(InputError, match="worst"):
+        check_weights(replace(request, combine=Combine.WORST))
+    with pytest.raises(InputError, match="2 times"):
+        check_weights(replace(request, others=(tasks[0],), weights=()))
+    with pytest.raises(InputError, match="2 weights"):
+        check_weights(replace(request, weights=(1.0,)))
+
+
+def test_a_floor_that_nothing_keeps_names_the_best(balance, tasks, truth):
+    _, throughput = truth
+    best = float(throughput[0].max())
+    request = ExploreRequest(tasks[0], balance.space, balance.budgets, time_limit_s=600.0)
+    with pytest.raises(InfeasibleError) as caught:
+        explore(replace(request, min_throughput=1.5 * best))
+    (short,) = caught.value.shortfalls
+    assert (short.limit, short.demand) == (1.5 * best, pytest.approx(best))
+
+
+@pytest.mark.parametrize("objective", ["throughput_per_tdp", "tdp"])
+def test_the_best_above_a_floor_is_that_of_brute_force(balance, tasks, truth, objective):
+    from phaze.explore.request import Objective
+
+    block, throughput = truth
+    floor = 0.7 * float(throughput[0].max())
+    latency = tasks[0].cluster.global_batch / floor
+    kept = throughput[0] >= floor
+    value = throughput[0] / block.tdp_w if objective == "throughput_per_tdp" else 1 / block.tdp_w
+    request = ExploreRequest(
+        tasks[0],
+        balance.space,
+        balance.budgets,
+        Objective(objective),
+        max_latency_s=latency * (1 + 1e-12),
+        time_limit_s=600.0,
+    )
+    certificate = explore(request).document.certificate
+    assert certificate.optimal
+    assert certificate.objective_value == pytest.approx(value[kept].max(), rel=1e-9)
