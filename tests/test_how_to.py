@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
+from phaze.cli.main import app
+from phaze.cli.request import make_request
+from phaze.explore.sampling.samplers import Sampler
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.space_file import load_space, new_space_text
 from phaze.workload.spec import load_workload
 
 PAGES = Path(__file__).parents[1] / "docs" / "how-to"
@@ -44,11 +49,21 @@ def test_the_architecture(example):
 
 def test_the_space(example):
     space = load_space(example("space"))
-    assert space.size == 120
+    assert space.size == 270
     assert f"{space.size} architectures" in space.description
     assert space.base.value("node") == "N5"
     table = space.table()
     assert (table["tensor_core_rows"] == table["tensor_core_columns"]).all()
+    assert example("space").read_text(encoding="utf-8") == new_space_text("myspace")
+
+
+def test_a_space_from_python():
+    page = (PAGES / "space.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["space"].size == 283_500 / 9 / 6
+    assert names["number"] == 7
 
 
 def test_the_network(example):
@@ -67,6 +82,85 @@ def test_solving():
     assert quick.lower_bound_s <= best.makespan_s <= quick.makespan_s
 
 
+def test_the_frontier(tmp_path, monkeypatch):
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (PAGES / "frontier.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "space.yaml").write_text(
+        "schema_version: 1\nname: two\naxes: [{fields: [tensor_cores], values: [2, 4]}]\n", encoding="utf-8"
+    )
+    names = {}
+    exec(code, names)
+    found = names["found"]
+    assert found.complete
+    assert {axis.name for axis in names["axes"]} == {"throughput", "energy_per_sample"}
+    for point in found.points:
+        assert point.plan.iteration_s == pytest.approx(4 / point.columns["throughput_samples_per_s"])
+
+
+@pytest.mark.parametrize("page", ["several-workloads", "cluster", "certify"])
+def test_the_commands_ask_what_the_page_says(page):
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert lines
+    root = typer.main.get_command(app)
+    for _, verb, *words in map(shlex.split, lines):
+        context = root.get_command(None, verb).make_context(verb, words)
+        if verb == "run":
+            request = make_request(context.params)
+            assert (len(request.tasks) > 1) == (page == "several-workloads")
+
+
+@pytest.mark.parametrize("page", ["strategies", "wham", "robust"])
+def test_the_commands_ask_for_a_search_or_robustness(page):
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    verb = typer.main.get_command(app).commands["run"]
+    for line in block.splitlines():
+        request = make_request(verb.make_context("run", shlex.split(line)[2:]).params)
+        assert request.robust == (page == "robust")
+        assert (request.strategy is None) == (page == "robust")
+        if page == "wham":
+            assert request.strategy.name == "wham"
+
+
+def run_python(page, folder, monkeypatch):
+    """The Python example of a page, run where the space of its page is saved as `myspace.yaml`."""
+    (space,) = re.findall(r"```yaml\n(.*?)```", (PAGES / "space.md").read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "myspace.yaml").write_text(space, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    names = {}
+    exec(code, names)
+    return names
+
+
+def test_explaining(tmp_path, monkeypatch):
+    names = run_python("explain", tmp_path, monkeypatch)
+    assert names["why"].id == names["document"].best.id
+    assert 0 < names["most"].elasticity < 1.1
+
+
+def test_the_robust_answer(tmp_path, monkeypatch):
+    answer = run_python("robust", tmp_path, monkeypatch)["answer"]
+    assert answer.complete
+    assert answer.scenarios == 8
+    assert max(design.best_probability for design in answer.designs) > 0
+
+
+def test_sampling():
+    text = (PAGES / "sweep.md").read_text(encoding="utf-8")
+    command = typer.main.get_command(app).commands["sweep"]
+    known = {option for parameter in command.params for option in parameter.opts}
+    lines = re.findall(r"^dse sweep .*$", text, re.MULTILINE)
+    assert len(lines) == 4
+    assert {word for line in lines for word in line.split() if word.startswith("--")} <= known
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [sampler.value for sampler in Sampler]
+
+
 def test_every_page_has_its_test():
     assert {page.stem for page in PAGES.glob("*.md")} == {
         "workload",
@@ -74,4 +168,13 @@ def test_every_page_has_its_test():
         "space",
         "network",
         "solve",
+        "frontier",
+        "several-workloads",
+        "cluster",
+        "certify",
+        "explain",
+        "robust",
+        "strategies",
+        "sweep",
+        "wham",
     }

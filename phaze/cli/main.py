@@ -15,6 +15,7 @@ import typer
 from phaze import __version__
 from phaze.cli import (
     archs,
+    certify,
     compare,
     evaluate,
     explain,
@@ -61,7 +62,7 @@ def _root(
     """Hold the options before the verb."""
 
 
-for _module in (run, evaluate, compare, sweep, pareto, explain, schema):
+for _module in (run, evaluate, compare, sweep, pareto, certify, explain, schema):
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
 for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)

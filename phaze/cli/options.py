@@ -24,6 +24,16 @@ Area = Annotated[
 ]
 Node = Annotated[str | None, typer.Option(help="Process node, for instance N5 (default: the space's own).")]
 Clock = Annotated[str | None, typer.Option(help="Clock, for instance 1.2GHz (default: the space's own).")]
+PowerDensity = Annotated[
+    str | None, typer.Option(help="Power per silicon area of the package, for instance 0.5W/mm2.")
+]
+Fix = Annotated[
+    list[str] | None,
+    typer.Option(help="Hold a field of the space: tensor_cores=8, hbm=hbm3x6.", metavar="FIELD=VALUE"),
+]
+Dvfs = Annotated[
+    bool, typer.Option("--dvfs", help="Lower the clock of a design until the power budget holds.")
+]
 TdpMargin = Annotated[float, typer.Option(min=0.0, help="TDP over peak power.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 TimeLimit = Annotated[str, typer.Option(help="Stop after this long, for instance 10s or 2min.")]

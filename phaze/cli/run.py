@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,19 +14,73 @@ if TYPE_CHECKING:
 
 
 def command(
+    context: typer.Context,
     workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
-    devices: opt.Devices = 1024,
+    power_density: opt.PowerDensity = None,
+    devices: Annotated[
+        int | None, typer.Option(min=1, help="Accelerators the workload is spread over (default: 1024).")
+    ] = None,
     global_batch: opt.GlobalBatch = None,
-    objective: Annotated[str, typer.Option(help="throughput, throughput_per_tdp or tdp.")] = "throughput",
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip."
+        ),
+    ] = "throughput",
+    axes: Annotated[
+        str | None,
+        typer.Option(help="Frontier on these metrics besides the objective, for instance throughput,area."),
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option(help="certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.")
+    ] = "certified",
+    evaluations: Annotated[
+        int | None, typer.Option(min=1, help="Architectures a strategy may evaluate (default: 200).")
+    ] = None,
+    designs: Annotated[str | None, typer.Option(help="Of wham: one design (default), or per-stage.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Of wham: designs kept for each stage (default: 10).")
+    ] = None,
+    robust: Annotated[
+        bool,
+        typer.Option("--robust", help="Rank near-optimal designs where the model's constants are wrong."),
+    ] = False,
+    combine: Annotated[
+        str, typer.Option(help="Several workloads: geomean, mean or worst of ratios, or throughput.")
+    ] = "geomean",
+    weight: Annotated[
+        list[str] | None, typer.Option(help="Weight of one of several workloads.", metavar="NAME=NUMBER")
+    ] = None,
+    min_throughput: Annotated[
+        float | None, typer.Option(min=0.0, help="Least throughput of every workload, samples/s.")
+    ] = None,
+    max_latency: Annotated[
+        str | None, typer.Option(help="Longest iteration (prefill: batch), for instance 2s.")
+    ] = None,
+    cluster_power: Annotated[
+        str | None, typer.Option(help="Power budget of all devices, their number being free: 1MW.")
+    ] = None,
+    cluster_overhead: Annotated[
+        float, typer.Option(help="Power of the cluster over that of its accelerators.")
+    ] = 1.0,
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens to train on: days, energy and money of the run.")
+    ] = None,
+    samples: Annotated[float | None, typer.Option(help="Samples to train on, instead of --tokens.")] = None,
+    electricity_price: Annotated[
+        float | None, typer.Option(help="USD per kWh (default: of the price file).")
+    ] = None,
+    pue: Annotated[
+        float | None, typer.Option(help="Power usage effectiveness (default: of the price file).")
+    ] = None,
     space: opt.Space = "default",
     network: opt.Network = "default",
     node: opt.Node = None,
     clock: opt.Clock = None,
-    dvfs: Annotated[
-        bool, typer.Option("--dvfs", help="Lower the clock of a design until the power budget holds.")
-    ] = False,
+    fix: opt.Fix = None,
+    dvfs: opt.Dvfs = False,
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
@@ -40,39 +93,19 @@ def command(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Find the best architecture and placement, with a proof.
+    """Find the best architecture and placement, with a proof; several workloads share one design.
 
     Example: dse run --workload gpt3 --power 400W
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
-    from phaze.cli.output import choose, progress
-    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder, with_inputs
-    from phaze.errors import InputError
+    from phaze.cli.output import progress
+    from phaze.cli.request import make_request
+    from phaze.cli.task import input_files, run_folder, with_inputs
     from phaze.explore.api import explore
     from phaze.explore.progress import Clock
-    from phaze.explore.request import ExploreRequest, Objective
-    from phaze.quantity import parse_time
     from phaze.runs.directory import run_directory, write_run
 
-    if math.isnan(gap):
-        raise InputError("--gap nan is not a number; write for example --gap 0.01")
-    request = ExploreRequest(
-        task=make_task(
-            workload,
-            mode=mode,
-            attention=attention,
-            devices=devices,
-            global_batch=global_batch,
-            network=network,
-            bind=bind or (),
-        ),
-        space=make_space(space, node, clock),
-        budgets=make_budgets(power, area, tdp_margin, dvfs=dvfs),
-        objective=choose(Objective, objective, "--objective"),
-        time_limit_s=parse_time(time_limit, "--time-limit"),
-        gap=gap,
-        seed=seed,
-    )
+    request = make_request(context.params)
     timer = Clock(request.time_limit_s)
     with (
         run_directory(run_folder(out, workload), resume=resume) as folder,

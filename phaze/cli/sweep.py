@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 from phaze.cli import options as opt
 
 if TYPE_CHECKING:
+    from phaze.explore.document import Design
     from phaze.explore.sweep import SweepPlan, SweepResult
 
 JOURNAL = "study.journal"
@@ -22,8 +22,11 @@ def command(
     workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
+    power_density: opt.PowerDensity = None,
     trials: Annotated[int, typer.Option(min=1, help="Designs to try, those of earlier runs included.")] = 100,
-    sampler: Annotated[str, typer.Option(help="tpe, random or nsga2.")] = "tpe",
+    sampler: Annotated[
+        str, typer.Option(help="tpe, random, nsga2, gp or cmaes; the last two need extras of these names.")
+    ] = "tpe",
     objectives: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = "throughput,tdp",
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
@@ -31,17 +34,30 @@ def command(
     network: opt.Network = "default",
     node: opt.Node = None,
     clock: opt.Clock = None,
+    fix: opt.Fix = None,
+    dvfs: opt.Dvfs = False,
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
     bind: opt.Bind = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate; they change no answer.")] = 1,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Database URL, sqlite:///FILE or postgresql://... (default: a journal file in the run directory).",
+            metavar="URL",
+        ),
+    ] = None,
+    study: Annotated[str, typer.Option(help="Name of the study in its storage.")] = "sweep",
     seed: opt.Seed = 0,
     out: opt.Out = None,
-    resume: opt.Resume = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the study, in a run directory that holds something.")
+    ] = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Sample the design space with Optuna; the study is a journal file and can be resumed.
+    """Sample the design space with Optuna; the study lasts and can be resumed.
 
     Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
 
@@ -50,11 +66,11 @@ def command(
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import choose, progress
     from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
-    from phaze.explore.api import evaluate
-    from phaze.explore.feasible import rows_within
+    from phaze.explore.candidates import Candidates
     from phaze.explore.metrics import metric
-    from phaze.explore.space_evaluator import SpaceEvaluator, parameters
-    from phaze.explore.sweep import Sampler, SweepPlan, sweep
+    from phaze.explore.sampling.record import Place
+    from phaze.explore.sampling.samplers import Sampler
+    from phaze.explore.sweep import Sweep, SweepPlan
     from phaze.runs.directory import run_directory
 
     started = datetime.now(UTC)
@@ -67,58 +83,80 @@ def command(
         network=network,
         bind=bind or (),
     )
-    ranges = make_space(space, node, clock)
-    budgets = make_budgets(power, area, tdp_margin)
-    rows_within(ranges.table(), budgets, ranges.name)
-    evaluator = SpaceEvaluator(ranges, budgets, partial(evaluate, task, tdp_margin=tdp_margin))
     folder = run_folder(out, workload)
     plan = SweepPlan(
-        parameters=parameters(ranges),
-        objectives=[metric(name.strip()) for name in objectives.split(",")],
+        task=task,
+        candidates=Candidates(
+            make_space(space, node, clock, fix or ()),
+            make_budgets(power, area, tdp_margin, dvfs=dvfs, power_density=power_density),
+        ),
+        objectives=tuple(metric(name.strip()) for name in objectives.split(",")),
         trials=trials,
-        journal=folder / JOURNAL,
+        place=Place(storage or folder / JOURNAL, study),
         sampler=choose(Sampler, sampler, "--sampler"),
         seed=seed,
+        workers=workers,
+        resume=resume,
     )
     with (
         run_directory(folder, resume=resume),
         interruptible() as interrupted,
         progress(quiet=quiet) as report,
     ):
-        result = sweep(evaluator, plan, report, interrupted)
-        _write(folder, result, input_files(workload, network, space), seed, started)
+        sampling = Sweep(plan, report, interrupted)
+        result = sampling.run()
+        _write(folder, result, input_files(workload, network, space), plan, started)
+        best = [sampling.design(row) for row in result.frontier] if json else []
         stopped = interrupted()
-    _show(result, plan, folder, json=json, quiet=quiet)
+    _show(result, plan, best, json=json)
+    _say(plan, folder, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
 
-def _write(folder: Path, result: SweepResult, inputs: dict[str, Path], seed: int, started: datetime) -> None:
-    from phaze.explore.sweep import design_row
+def _write(
+    folder: Path, result: SweepResult, inputs: dict[str, Path], plan: SweepPlan, started: datetime
+) -> None:
     from phaze.runs.directory import columns, write_manifest, write_tables
     from phaze.runs.manifest import make_manifest
 
-    rows = [design_row(design) for design in result.designs]
-    if rows:
-        write_tables(folder, columns(rows), [design_row(design) for design in result.frontier])
-    write_manifest(folder, make_manifest(["dse", *sys.argv[1:]], seed, inputs, started))
+    if result.designs:
+        write_tables(folder, columns(result.designs), list(result.frontier))
+    write_manifest(folder, make_manifest(["dse", *_typed()], plan.seed, inputs, started))
 
 
-def _show(result: SweepResult, plan: SweepPlan, folder: Path, *, json: bool, quiet: bool) -> None:
-    from phaze.cli.output import console, print_json, say
+def _typed() -> list[str]:
+    """The command line without the password of a database."""
+    from phaze.explore.sampling.record import without_password
+
+    words = []
+    for word in sys.argv[1:]:
+        option, equals, url = word.partition("=") if word.startswith("--storage=") else ("", "", word)
+        words.append(option + equals + without_password(url) if "://" in url else word)
+    return words
+
+
+def _show(result: SweepResult, plan: SweepPlan, best: list[Design], *, json: bool) -> None:
+    from phaze.cli.output import console, print_json
     from phaze.report.sweep import sweep_table
 
-    names = [metric.name for metric in plan.objectives]
     if json:
         print_json(
             {
                 "schema": "phaze-sweep/1",
                 "trials": result.trials,
                 "infeasible": result.infeasible,
-                "objectives": names,
-                "frontier": [design.model_dump(mode="json") for design in result.frontier],
+                "objectives": [metric.name for metric in plan.objectives],
+                "frontier": [design.model_dump(mode="json") for design in best],
             }
         )
     else:
         console().print(sweep_table(result.frontier, plan.objectives, result.trials, result.infeasible))
+
+
+def _say(plan: SweepPlan, folder: Path, *, quiet: bool) -> None:
+    from phaze.cli.output import say
+
     say(f"run directory: {folder}", quiet=quiet)
+    if isinstance(plan.place.storage, str):
+        say(str(plan.place), quiet=quiet)

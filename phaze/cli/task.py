@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from phaze.cli.output import choose
 from phaze.errors import InputError
-from phaze.quantity import parse_area, parse_frequency, parse_power
+from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
 
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
@@ -25,8 +25,8 @@ def one_workload(names: Sequence[str]) -> str:
     """The workload asked for. InputError where `--workload` was given more than once."""
     if len(names) > 1:
         raise InputError(
-            f"--workload is given {len(names)} times ({', '.join(names)}); "
-            "one design for several workloads is not supported yet, so give one"
+            f"--workload is given {len(names)} times ({', '.join(names)}); only dse run looks for one design "
+            "for several workloads, so give one"
         )
     return names[0]
 
@@ -73,7 +73,14 @@ def bindings(texts: Sequence[str]) -> dict[str, int] | None:
     return found or None
 
 
-def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs: bool = False) -> Budgets:
+def make_budgets(
+    power: str | None,
+    area: str | None,
+    tdp_margin: float,
+    *,
+    dvfs: bool = False,
+    power_density: str | None = None,
+) -> Budgets:
     """Limits per accelerator."""
     from phaze.explore.request import Budgets
 
@@ -84,20 +91,24 @@ def make_budgets(power: str | None, area: str | None, tdp_margin: float, *, dvfs
         area_mm2=parse_area(area, "--area") if area is not None else None,
         tdp_margin=tdp_margin,
         dvfs=dvfs,
+        power_density_w_per_mm2=(
+            parse_power_density(power_density, "--power-density") if power_density is not None else None
+        ),
     )
 
 
-def make_space(name: str, node: str | None, clock: str | None) -> DesignSpace:
-    """A design space, with the process node and the clock fixed where asked."""
+def make_space(name: str, node: str | None, clock: str | None, held: Sequence[str] = ()) -> DesignSpace:
+    """A design space, with the process node, the clock and the fields of `held` (`FIELD=VALUE`) fixed where asked."""
     from phaze.hardware.fields import field_named
     from phaze.hardware.space_file import load_space
+    from phaze.hardware.space_fix import fix
 
     space = load_space(name)
     if node is not None:
         space = space.fixed(node=field_named("node", "--node").parse(node.upper(), "--node"))
     if clock is not None:
         space = space.fixed(clock_hz=parse_frequency(clock, "--clock"))
-    return space
+    return fix(space, held)
 
 
 def find_architecture(name: str) -> Architecture:
@@ -136,7 +147,7 @@ def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:
     """The folder asked for, or the default one of this moment."""
     from phaze.runs.directory import default_directory
 
-    return out or default_directory(Path(one_workload(workloads)).stem, datetime.now(UTC))
+    return out or default_directory("+".join(Path(name).stem for name in workloads), datetime.now(UTC))
 
 
 def input_files(workloads: Sequence[str], network: str, space: str | None = None) -> dict[str, Path]:
@@ -144,12 +155,14 @@ def input_files(workloads: Sequence[str], network: str, space: str | None = None
     from phaze.hardware.catalogue import Catalogue, find
     from phaze.workload.spec import find_workload
 
-    workload = one_workload(workloads)
-    path = Path(workload)
+    several = len(workloads) > 1
     files = {
-        "workload": path if path.suffix == ".onnx" else find_workload(workload),
-        "network": find(Catalogue.NETWORK, network),
+        f"workload {Path(name).stem}" if several else "workload": (
+            Path(name) if Path(name).suffix == ".onnx" else find_workload(name)
+        )
+        for name in workloads
     }
+    files["network"] = find(Catalogue.NETWORK, network)
     return files if space is None else {**files, "space": find(Catalogue.SPACE, space)}
 
 

@@ -2,29 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+from phaze.errors import OutOfTimeError
+from phaze.explore.any_axes import AxesExploration
+from phaze.explore.cluster_budget import explore_cluster
+from phaze.explore.combinations import check
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.manifest import describe_task, manifest, scope
-from phaze.explore.progress import Clock, Progress, Silent
+from phaze.explore.portfolio.answer import explore_portfolio
+from phaze.explore.progress import Clock, Part, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
+from phaze.explore.robustness.document import Robustness
+from phaze.explore.robustness.robust import robust
+from phaze.explore.strategic import explore_by_strategy
+from phaze.explore.training_run import training_run
 from phaze.hardware.architecture import Architecture
 from phaze.scheduling.passes import Effort
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
+ROBUST_S = 15.0  # least time to look for near-optimal designs, beyond the time limit if need be
 EVALUATE_S = 30.0  # time for exact schedules of one architecture; a second or two are the rule
 
 
 def explore(request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None) -> Answer:
     """The best architecture of a space under budgets, with a certificate and the whole frontier.
 
-    Raises InfeasibleError where nothing keeps the budgets or fits in memory, OutOfTimeError where the time limit
-    passes before anything is known.
+    Several workloads: the best common design. A budget for the cluster: the best number of devices, too.
+
+    Raises InputError where parts of the request contradict each other, InfeasibleError where nothing keeps the
+    budgets or fits in memory, OutOfTimeError where the time limit passes before anything is known.
     """
-    return Exploration(request, progress or Silent(), clock or Clock(request.time_limit_s)).answer()
+    check(request)
+    report, timer = progress or Silent(), clock or Clock(request.time_limit_s)
+    answer = _searched(request, report, timer)
+    document = answer.document
+    update: dict[str, Any] = {}
+    if request.length is not None:
+        update["training_run"] = training_run(request.length, request.task, document.best)
+    if request.robust:
+        update["robustness"] = _robustness(request, document, report, timer)
+    return replace(answer, document=document.model_copy(update=update)) if update else answer
+
+
+def _robustness(
+    request: ExploreRequest, document: ResultDocument, report: Progress, timer: Clock
+) -> Robustness | None:
+    """How far the answer holds, in the time that is left; None where that was not enough."""
+    clock = Part(max(timer.left(), ROBUST_S), whole=timer)
+    try:
+        return robust(request, document.certificate.objective_value, clock=clock, progress=report)
+    except OutOfTimeError:
+        return None  # the answer stands without it
+
+
+def _searched(request: ExploreRequest, report: Progress, timer: Clock) -> Answer:
+    if request.cluster is not None:
+        return explore_cluster(request, request.cluster, report, timer)
+    if request.strategy is not None:
+        return explore_by_strategy(request, request.strategy, report, timer)
+    if request.others:
+        return explore_portfolio(request, report, timer)
+    if request.axes or not request.objective.on_frontier:
+        return AxesExploration(request, report, timer).answer()
+    return Exploration(request, report, timer).answer()
 
 
 def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,11 +22,15 @@ CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
 
 def comparisons(
-    request: ExploreRequest, best: Design, builder: DesignBuilder, effort: Effort
+    request: ExploreRequest,
+    best: Design,
+    builder: DesignBuilder,
+    effort: Effort,
+    chips: Sequence[str] = CHIPS,
 ) -> list[Comparison]:
     """Templates at the highest clock that keeps the power budget, and the expert plan on the winner."""
     beside = _Beside(request, effort)
-    rows = [beside.chip(name, builder) for name in CHIPS]
+    rows = beside.chips(chips, builder)
     expert = beside.expert(best)
     return [*rows, expert] if expert else rows
 
@@ -37,8 +42,16 @@ class _Beside:
     request: ExploreRequest
     effort: Effort
 
-    def chip(self, name: str, builder: DesignBuilder) -> Comparison:
-        """A template under the budgets."""
+    def chips(self, names: Sequence[str], builder: DesignBuilder) -> list[Comparison]:
+        """Templates under the budgets."""
+        within = [self._within(name) for name in names]
+        found = iter(builder.each([chip for chip, _, fits in within if fits], self.effort))
+        return [
+            self._described(c, next(found), n) if fits else self._row(c, None, n) for c, n, fits in within
+        ]
+
+    def _within(self, name: str) -> tuple[Architecture, str, bool]:
+        """A template at the clock the budgets allow it, a remark on that, and whether it keeps them at all."""
         published = load_architecture(name)
         budgets = self.request.budgets
         table = to_table([published])
@@ -50,12 +63,12 @@ class _Beside:
             reason = f"the highest clock within {budgets.power_w:g} W" if held_back else "its highest clock"
             note = f"at {clock / 1e9:.2f} GHz, {reason}"
         if not np.isfinite(clock):
-            return self._row(published, None, f"does not fit {budgets.power_w:g} W at any sensible clock")
+            return published, f"does not fit {budgets.power_w:g} W at any sensible clock", False
         chip = published.replace(published.name, clock_hz=clock, peak_clock_hz=clock)
         area = float(area_mm2(to_table([chip]))[0])
         if budgets.area_mm2 is not None and area > budgets.area_mm2:
-            return self._row(chip, None, f"{area:.0f} mm2 exceeds the area budget")
-        return self._evaluated(chip, builder, note)
+            return chip, f"{area:.0f} mm2 exceeds the area budget", False
+        return chip, note, True
 
     def expert(self, best: Design) -> Comparison | None:
         """The published hand-made plan on the winner; the data degree follows from the number of devices."""
@@ -70,13 +83,12 @@ class _Beside:
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
         builder = DesignBuilder(replace(task, fixed=fixed), self.request.budgets.tdp_margin)
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
-        return self._evaluated(chip, builder, note)
+        (design,) = builder.each([chip], self.effort)
+        return self._described(chip, design, note)
 
-    def _evaluated(self, chip: Architecture, builder: DesignBuilder, note: str) -> Comparison:
-        try:
-            design = builder.best(chip, self.effort)
-        except InfeasibleError as error:
-            return self._row(chip, None, f"{note}; {error}")
+    def _described(self, chip: Architecture, design: Design | InfeasibleError, note: str) -> Comparison:
+        if isinstance(design, InfeasibleError):
+            return self._row(chip, None, f"{note}; {design}")
         return self._row(chip, design, note)
 
     def _row(self, chip: Architecture, design: Design | None, note: str) -> Comparison:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from phaze.errors import InfeasibleError, Shortfall
-from phaze.explore.best import best_points
+from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator, Setting
@@ -46,15 +47,35 @@ class DesignBuilder:
 
     def best_of(self, architecture: Architecture, effort: Effort) -> tuple[Design, Points]:
         """The same, with an account of the points that were looked at."""
-        evaluator = self._evaluator(architecture)
+        evaluator = self._evaluator([architecture])
         found = best_points(evaluator, _ONE, effort)
-        if (best := found.settings[0]) is None:
-            raise out_of_memory(evaluator, architecture.name)
         points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
-        return self.design(architecture, evaluator, 0, best, float(found.upper_s[0]), effort), points
+        return self._found(architecture, evaluator, 0, found, effort), points
 
-    def _evaluator(self, architecture: Architecture) -> Evaluator:
-        return Evaluator(self.task, to_table([architecture]), planners=self.planners)
+    def each(self, architectures: Sequence[Architecture], effort: Effort) -> list[Design | InfeasibleError]:
+        """Each of some architectures under its best placement, or why nothing fits; cheaper than one by one."""
+        if not architectures:
+            return []
+        evaluator = self._evaluator(architectures)
+        found = best_points(evaluator, np.arange(len(architectures)), effort)
+        designs: list[Design | InfeasibleError] = []
+        for row, architecture in enumerate(architectures):
+            try:
+                designs.append(self._found(architecture, evaluator, row, found, effort))
+            except InfeasibleError as error:
+                designs.append(error)
+        return designs
+
+    def _found(
+        self, architecture: Architecture, evaluator: Evaluator, row: int, found: BestPoints, effort: Effort
+    ) -> Design:
+        """The report of the best point of one architecture. Raises InfeasibleError where there is none."""
+        if (best := found.settings[row]) is None:
+            raise out_of_memory(self._evaluator([architecture]), architecture.name)
+        return self.design(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
+
+    def _evaluator(self, architectures: Sequence[Architecture]) -> Evaluator:
+        return Evaluator(self.task, to_table(architectures), planners=self.planners)
 
     def design(
         self,

@@ -9,6 +9,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from phaze.explore.cluster_report import ClusterReport
+from phaze.explore.portfolio.report import PortfolioReport
+from phaze.explore.robustness.document import Robustness
+from phaze.explore.strategies.report import StrategyReport
+from phaze.explore.training_report import TrainingRun
+from phaze.explore.wham.report import WhamReport
+
 RESULT_SCHEMA = "phaze-result/1"
 
 
@@ -149,5 +156,22 @@ class ResultDocument(_Model):
     next_best: list[Design]
     comparison: list[Comparison]
     manifest: Manifest
+    cluster: ClusterReport | None = Field(
+        default=None, description="a budget for the whole cluster: every number of devices looked at"
+    )
+    training_run: TrainingRun | None = Field(
+        default=None, description="a whole training run on the winner: time, energy and money"
+    )
+    strategy: StrategyReport | None = Field(
+        default=None,
+        description="a search without proof: its course, and its distance to the certified optimum",
+    )
+    wham: WhamReport | None = Field(default=None, description="WHAM's search step by step")
+    robustness: Robustness | None = Field(
+        default=None, description="near-optimal designs where the constants of the model are wrong"
+    )
+    portfolio: PortfolioReport | None = Field(
+        default=None, description="several workloads: the rule, regret, cross table, frontier of the score"
+    )
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

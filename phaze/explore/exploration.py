@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from phaze.errors import OutOfTimeError
 from phaze.explore.candidates import Candidates
-from phaze.explore.certified import FEW_STATES, CertifiedSearch, Outcome
+from phaze.explore.certified.outcome import Outcome
+from phaze.explore.certified.refinement import FEW_STATES
+from phaze.explore.certified.search import CertifiedSearch
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
-from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Evaluator, Setting
-from phaze.explore.manifest import describe_task, manifest, scope
+from phaze.explore.document import Certificate, Design, ResultDocument
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.findings import Findings
+from phaze.explore.goal import Goal, below_floor, floor_throughput
+from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.progress import Clock, Progress
-from phaze.explore.request import ExploreRequest, Objective
-from phaze.hardware.architecture import Architecture, from_table
-from phaze.hardware.space import architecture_id
-from phaze.placement.account import Account
-from phaze.placement.plan import Plan
+from phaze.explore.request import ExploreRequest
+from phaze.explore.strategies.distance import ROUNDING
 from phaze.scheduling.passes import Effort
 
-FloatArray = NDArray[np.float64]
 NEXT_BEST = 5
 REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
 
@@ -38,81 +38,107 @@ class Answer:
     designs: dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What the certified search found out, and the evaluator that knows its costs and placements."""
+
+    outcome: Outcome
+    evaluator: Evaluator
+
+
 class Exploration:
-    """One run of the main job."""
+    """One run of the main job for one workload: search, then describe."""
 
     def __init__(self, request: ExploreRequest, progress: Progress, clock: Clock) -> None:
         self._request = request
         self._progress = progress
         self._clock = clock
         self._started = datetime.now(UTC)
-        self._candidates = Candidates(request.space, request.budgets)
-        block = self._candidates.all()
-        self._table, self._tdp, self._area = block.table, block.tdp_w, block.area_mm2
-        self._evaluator = Evaluator(request.task, self._table)
-        self._reporting = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
-        self._builder = DesignBuilder(request.task, request.budgets.tdp_margin, self._evaluator.planners)
+        self.goal = Goal(request.objective, floor_throughput(request, request.task))
+        self.candidates = Candidates(request.space, request.budgets)
+        self.reporting = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
-        """Search, then describe what was found."""
-        outcome = CertifiedSearch(
-            self._evaluator, self._tdp, self._area, self._clock, self._progress, self._request.gap
-        ).run()
-        if not outcome.evaluated:
-            if outcome.finished:
-                raise out_of_memory(self._evaluator, f"space {self._request.space.name}")
-            raise OutOfTimeError(
-                "the time limit passed before any architecture was evaluated; raise --time-limit"
-            )
-        ranked = self._ranked(outcome)
-        self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
-        best = self._design(outcome, ranked[0])
-        document = ResultDocument(
-            request=self._describe(),
-            best=best,
-            certificate=self._certificate(outcome, best),
-            frontier=self._frontier(outcome),
-            next_best=[self._design(outcome, row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=comparisons(self._request, best, self._builder, self._reporting),
-            manifest=manifest(self._started, self._clock.elapsed_s, self._request.seed),
+        """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
+        proof = self.search()
+        return self.describe(proof.outcome, proof)
+
+    def search(self) -> Proof:
+        """The certified search.
+
+        Raises InfeasibleError where nothing fits or keeps the floors, OutOfTimeError where nothing was evaluated
+        that does.
+        """
+        search = CertifiedSearch(
+            self.candidates, self._request.task, self._clock, self._progress, gap=self._request.gap
         )
-        return Answer(document, self._columns(outcome))
+        outcome = search.run()
+        if outcome.evaluated:
+            self._check_floor(outcome)
+            return Proof(outcome, search.evaluator)
+        if outcome.finished:
+            raise out_of_memory(search.evaluator, f"space {self._request.space.name}")
+        raise OutOfTimeError(
+            "the time limit passed before any architecture was evaluated; raise --time-limit"
+        )
+
+    def describe(self, shown: Outcome, proof: Proof) -> Answer:
+        """The best of `shown`, its frontier and all its designs, held against what is proven."""
+        request = self._request
+        self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
+        found = Findings(self.candidates, proof.evaluator, shown, self.reporting)
+        ranked = self._ranked(found)
+        best = found.design(ranked[0])
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin, proof.evaluator.planners)
+        document = ResultDocument(
+            request=describe_request(request),
+            best=best,
+            certificate=self._certificate(shown, proof.outcome, best),
+            frontier=found.frontier(),
+            next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
+            comparison=comparisons(request, best, builder, self.reporting),
+            manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
+        )
+        return Answer(document, found.columns())
 
     # -- the objective -------------------------------------------------------------------------------------
 
-    def _value(self, throughput: float, tdp: float) -> float:
-        """The objective to maximise; a minimised one enters as its reciprocal."""
-        match self._request.objective:
-            case Objective.THROUGHPUT:
-                return throughput
-            case Objective.THROUGHPUT_PER_TDP:
-                return throughput / tdp
-            case Objective.TDP:
-                return 1.0 / tdp
+    def _ranked(self, found: Findings) -> list[int]:
+        """Evaluated candidates, best first; ties by lower TDP, smaller area, then number in the space."""
+        value = [
+            self.goal.value(t, w) for t, w in zip(found.throughput, found.block.tdp_w.tolist(), strict=True)
+        ]
+        tdp, area = found.block.tdp_w, found.block.area_mm2
+        return sorted(range(len(value)), key=lambda row: (-value[row], tdp[row], area[row], row))
 
-    def _ranked(self, outcome: Outcome) -> list[int]:
-        """Evaluated rows, best first; ties by lower TDP, smaller area, then number in the space."""
-        best = outcome.best_per_row()
-        return sorted(
-            best,
-            key=lambda row: (
-                -self._value(best[row][0], float(self._tdp[row])),
-                self._tdp[row],
-                self._area[row],
-                row,
-            ),
-        )
+    def _check_floor(self, outcome: Outcome) -> None:
+        """Raises InfeasibleError, or OutOfTimeError where that is not certain, if the fastest misses the floor."""
+        best = max(outcome.evaluated.values())
+        if best >= self.goal.floor:
+            return
+        if float(outcome.undecided[1].max(initial=0.0)) >= self.goal.floor:
+            raise OutOfTimeError(
+                "the time limit passed before any design was fast enough; raise --time-limit"
+            )
+        raise below_floor(self._request, self._request.task, best)
 
-    def _certificate(self, outcome: Outcome, best: Design) -> Certificate:
+    def proven(self, outcome: Outcome) -> float:
+        """The best objective that was reached."""
+        found = self.candidates.within(np.array(sorted({n for n, _ in outcome.evaluated}), dtype=np.int64))
+        tdp = dict(zip(found.numbers.tolist(), found.tdp_w.tolist(), strict=True))
+        return max(self.goal.value(t, tdp[number]) for (number, _), t in outcome.evaluated.items())
+
+    def _certificate(self, shown: Outcome, outcome: Outcome, best: Design) -> Certificate:
+        """What `outcome` proves of the best of what is shown."""
         result = best.workloads[self._request.task.workload.name]
-        value = self._value(result.throughput_samples_per_s, best.tdp_w)
-        left = np.flatnonzero(outcome.open_bound > 0)
-        open_values = (
-            self._value(float(t), float(self._tdp[r]))
-            for t, r in zip(outcome.open_bound[left], left, strict=True)
-        )
-        upper = max([value, *open_values])
-        settings = len(self._evaluator.settings)
+        value = self.goal.value(result.throughput_samples_per_s, best.tdp_w)
+        others, optimistic = outcome.undecided
+        undecided = zip(optimistic.tolist(), others.tolist(), strict=True)
+        reached = value if shown is outcome else self.proven(outcome)
+        if reached <= value * (1 + ROUNDING):
+            reached = value  # the same design, worked out in two ways
+        upper = max([value, reached, *(self.goal.value(t, tdp) for t, (tdp,) in undecided)])
+        size, settings = self.candidates.size, outcome.settings
         evaluated = len(outcome.evaluated)
         return Certificate(
             optimal=upper <= value,
@@ -121,89 +147,10 @@ class Exploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=scope(self._request.task),
-            space_size=self._candidates.size * settings,
-            over_budget=(self._candidates.size - len(self._table)) * settings,
-            pruned=len(self._table) * settings - evaluated,
+            space_size=size * settings,
+            over_budget=(size - outcome.in_budget) * settings,
+            pruned=outcome.in_budget * settings - evaluated,
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
-            frontier_complete=outcome.finished,
+            frontier_complete=outcome.finished and shown is outcome,
         )
-
-    # -- what is reported ------------------------------------------------------------------------------------
-
-    def _architecture(self, row: int) -> Architecture:
-        return from_table(self._table, row, architecture_id(self._table, row, self._candidates.varied))
-
-    def _design(self, outcome: Outcome, row: int) -> Design:
-        throughput, setting = outcome.best_per_row()[row]
-        known_s = self._request.task.cluster.global_batch / throughput
-        architecture = self._architecture(row)
-        return self._builder.design(architecture, self._evaluator, row, setting, known_s, self._reporting)
-
-    def _frontier(self, outcome: Outcome) -> list[FrontierPoint]:
-        best = outcome.best_per_row()
-        rows = [row for _, row in outcome.staircase.keys]
-        by_setting: dict[Setting, list[int]] = {}
-        for row in rows:
-            by_setting.setdefault(best[row][1], []).append(row)
-        points: dict[int, FrontierPoint] = {}
-        for setting, members in by_setting.items():
-            known_s = self._request.task.cluster.global_batch / np.array([best[row][0] for row in members])
-            plans = self._evaluator.plans(setting, np.array(members), known_s, self._reporting)
-            for row, plan in zip(members, plans, strict=True):
-                if plan is not None:
-                    points[row] = self._frontier_point(row, setting, plan)
-        return [points[row] for row in rows]
-
-    def _frontier_point(self, row: int, setting: Setting, plan: Plan) -> FrontierPoint:
-        task, evaluator = self._request.task, self._evaluator
-        account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
-        architecture, peak = self._architecture(row), float(evaluator.peak_flops_per_s[row])
-        return FrontierPoint(
-            id=architecture.name,
-            throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
-            tdp_w=float(self._tdp[row]),
-            area_mm2=float(self._area[row]),
-            energy_per_sample_j=account.energy_j() / task.cluster.global_batch,
-            memory_bytes=plan.memory_bytes,
-            mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
-            architecture=dict(architecture.fields),
-        )
-
-    def _columns(self, outcome: Outcome) -> dict[str, NDArray[Any]]:
-        best = outcome.best_per_row()
-        rows = sorted(best)
-        settings = [best[row][1] for row in rows]
-        table = self._table.take(rows)
-        architectures = [from_table(table, i, "") for i in range(len(rows))]
-        throughput = np.array([best[row][0] for row in rows])
-        task = self._request.task
-        per_sample = self._evaluator.model_flops / task.cluster.global_batch
-        columns: dict[str, NDArray[Any]] = {
-            "id": np.array([self._architecture(row).name for row in rows]),
-            "throughput_samples_per_s": throughput,
-            "mfu": throughput * per_sample / (task.devices * self._evaluator.peak_flops_per_s[rows]),
-            "tdp_w": self._tdp[rows],
-            "area_mm2": self._area[rows],
-            "microbatch_size": np.array([s.microbatch for s in settings]),
-            "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
-            "recompute": np.array([s.recompute.value for s in settings]),
-        }
-        for name in self._candidates.varied:
-            columns[name] = np.array([a.value(name) for a in architectures])
-        return columns
-
-    def _describe(self) -> dict[str, Any]:
-        request, task = self._request, self._request.task
-        return {
-            **describe_task(task),
-            "power_w": request.budgets.power_w,
-            "area_mm2": request.budgets.area_mm2,
-            "tdp_margin": request.budgets.tdp_margin,
-            "dvfs": request.budgets.dvfs,
-            "space": request.space.name,
-            "objective": request.objective.value,
-            "time_limit_s": request.time_limit_s,
-            "gap": request.gap,
-            "seed": request.seed,
-        }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
 from phaze.explore.document import Manifest
-from phaze.explore.request import Task
+from phaze.explore.request import ExploreRequest, Task
 from phaze.workload.workload import Mode
 
 
@@ -41,6 +42,28 @@ def describe_task(task: Task) -> dict[str, Any]:
         "global_batch": task.cluster.global_batch,
         "network": task.network.name,
         "fixed": {name: value for name, value in fixed.items() if value is not None},
+    }
+
+
+def describe_request(request: ExploreRequest) -> dict[str, Any]:
+    """What was asked about one workload, every default spelled out."""
+    budgets = request.budgets
+    return {
+        **describe_task(request.task),
+        "power_w": budgets.power_w,
+        "area_mm2": budgets.area_mm2,
+        "power_density_w_per_mm2": budgets.power_density_w_per_mm2,
+        "tdp_margin": budgets.tdp_margin,
+        "dvfs": budgets.dvfs,
+        "space": request.space.name,
+        "objective": request.objective.value,
+        "time_limit_s": request.time_limit_s,
+        "min_throughput_samples_per_s": request.min_throughput,
+        "max_latency_s": request.max_latency_s,
+        "gap": request.gap,
+        "seed": request.seed,
+        "strategy": asdict(request.strategy) if request.strategy else None,
+        "robust": request.robust,
     }
 
 

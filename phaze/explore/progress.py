@@ -46,3 +46,19 @@ class Clock:
     def over(self) -> bool:
         """Whether it is time to stop."""
         return self.interrupted or self.elapsed_s >= self.limit_s
+
+
+@dataclass
+class Part(Clock):
+    """Part of the time of another clock; it ends early where that one is interrupted."""
+
+    whole: Clock | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to stop."""
+        return super().over or (self.whole is not None and self.whole.interrupted)
+
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return 0.0 if self.over else super().left()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from phaze.errors import InputError
+from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
 from phaze.hardware.space import DesignSpace
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
@@ -15,28 +16,49 @@ MICROBATCHES = (1, 2, 4, 8, 16, 32)
 
 
 class Objective(StrEnum):
-    """What is optimised; the direction is built in.
-
-    Each is a function of throughput and TDP that a Pareto frontier of the two is certain to contain, so the
-    complete frontier proves the optimum of all of them.
-    """
+    """What is optimised; the direction is built in."""
 
     THROUGHPUT = "throughput"
     THROUGHPUT_PER_TDP = "throughput_per_tdp"
     TDP = "tdp"
+    AREA = "area"
+    ENERGY_PER_SAMPLE = "energy_per_sample"
+    MEMORY = "memory"
+    COST_PER_CHIP = "cost_per_chip"
+
+    @property
+    def on_frontier(self) -> bool:
+        """Whether it is a function of throughput and TDP whose best is certain to be on the frontier of the two.
+
+        The complete frontier proves the optimum of every such objective; the others need a search of their own.
+        """
+        return self in (Objective.THROUGHPUT, Objective.THROUGHPUT_PER_TDP, Objective.TDP)
 
 
 @dataclass(frozen=True)
 class Budgets:
     """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`.
 
-    `dvfs`: lower the clock of an architecture, to whole MHz, until it keeps the power budget.
+    Power density is TDP over the total silicon of the package. `dvfs`: lower the clock of an architecture,
+    to whole MHz, until it keeps the budgets of power and power density.
     """
 
     power_w: float | None = None
     area_mm2: float | None = None
     tdp_margin: float = 1.0
     dvfs: bool = False
+    power_density_w_per_mm2: float | None = None
+
+
+@dataclass(frozen=True)
+class ClusterBudget:
+    """A power budget for all accelerators together, their number being free (that of the task does not count).
+
+    `overhead`: power of the cluster over that of its accelerators (hosts, switches).
+    """
+
+    power_w: float
+    overhead: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -90,9 +112,55 @@ class Task:
         return (self.fixed.recompute,) if self.fixed.recompute else tuple(Recompute)
 
 
+class Designs(StrEnum):
+    """How many designs are wanted of a search along the critical path."""
+
+    ONE = "one"  # one for all stages of a pipeline, and for all workloads
+    PER_STAGE = "per-stage"  # the stages of a pipeline may differ
+
+
+@dataclass(frozen=True)
+class StrategyChoice:
+    """A search without proof to show instead of the certified one, which is then what it is held against.
+
+    `evaluations`: architectures it may evaluate. `designs` and `top_k` (designs kept per stage) are for `wham`.
+    """
+
+    name: str
+    evaluations: int = 200
+    designs: Designs = Designs.ONE
+    top_k: int = 10
+
+
+@dataclass(frozen=True)
+class TrainingLength:
+    """How much is trained: a number of tokens or of samples. Electricity: None is the default of the price file."""
+
+    tokens: float | None = None
+    samples: float | None = None
+    usd_per_kwh: float | None = None
+    power_usage_effectiveness: float | None = None
+
+    def samples_of(self, task: Task) -> float:
+        """Samples in all. InputError where tokens are asked of a model without a sequence length."""
+        if self.samples is not None:
+            return self.samples
+        length = task.workload.sequence_length
+        if self.tokens is None or length is None:
+            raise InputError(
+                f"{task.workload.name} has no sequence length; give --samples instead of --tokens"
+            )
+        return self.tokens / length
+
+
 @dataclass(frozen=True)
 class ExploreRequest:
-    """The main job: the best architecture of a space for a task under budgets."""
+    """The main job: the best architecture of a space for a task (or several) under budgets.
+
+    `combine` and `weights` (one per task, none: all count the same) matter where there are `others`. Floors that
+    every workload has to keep: `min_throughput` in samples/s, `max_latency_s` of one iteration. `length`: how
+    much is trained with the winner.
+    """
 
     task: Task
     space: DesignSpace
@@ -102,6 +170,15 @@ class ExploreRequest:
     gap: float = 0.0
     seed: int = 0
     others: tuple[Task, ...] = ()
+    combine: Combine = Combine.GEOMEAN
+    weights: tuple[float, ...] = ()
+    min_throughput: float | None = None
+    max_latency_s: float | None = None
+    cluster: ClusterBudget | None = None
+    strategy: StrategyChoice | None = None
+    axes: tuple[str, ...] = ()
+    robust: bool = False
+    length: TrainingLength | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:

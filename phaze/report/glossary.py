@@ -55,7 +55,7 @@ def _result_fields() -> Iterator[Entry]:
     """Fields of the result document that carry a description, with their place in it."""
     definitions: dict[str, Any] = ResultDocument.model_json_schema(by_alias=True)["$defs"]
     for model, schema in definitions.items():
-        for name, value in schema["properties"].items():
+        for name, value in schema.get("properties", {}).items():  # an enumeration has none
             if "description" in value:
                 yield Entry(name, f"result field of {model}", value["description"], unit_of(name))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.markup import escape
 
-from phaze.explore.document import Design
 from phaze.explore.metrics import Metric
-from phaze.explore.sweep import design_row
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 
@@ -17,12 +16,12 @@ _ROWS = 20
 
 
 def sweep_table(
-    designs: Sequence[Design], objectives: Sequence[Metric], trials: int, infeasible: int
+    designs: Sequence[Mapping[str, Any]], objectives: Sequence[Metric], trials: int, infeasible: int
 ) -> Group:
-    """The non-dominated designs, best on the first objective first; at most twenty."""
+    """The non-dominated rows of a design table, best on the first objective first; at most twenty."""
     first = objectives[0]
     sign = -1 if first.maximise else 1
-    rows = sorted((design_row(design) for design in designs), key=lambda row: sign * first.value(row))
+    rows = sorted(designs, key=lambda row: sign * first.value(row))
     title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
     if len(rows) > _ROWS:
         title += f", {_ROWS} shown"

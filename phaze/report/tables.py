@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
-from phaze.explore.metrics import METRICS
+from phaze.explore.strategies.report import StrategyReport
 from phaze.report import format as fmt
+from phaze.report.axes import amount, axes_table
 from phaze.report.design import blocks, plain_table
+from phaze.report.questions import questions
+from phaze.report.robustness import robustness_blocks
+from phaze.report.strategy import course_table, strategy_table
+from phaze.report.wham import wham_blocks
 
 FRONTIER_ROWS = 10
+_BY = {
+    "throughput": "",
+    "throughput_per_tdp": " by throughput per watt",
+    "tdp": " by least power",
+    "area": " by least area",
+    "energy_per_sample": " by least energy per sample",
+    "memory": " by least memory",
+    "cost_per_chip": " by least cost per chip",
+    "score": "",
+    "score_per_tdp": " by combined score per watt",
+}
 NEXT_BEST_ROWS = 3
+_OPTIMAL = "no other point of the space is better within the model"
 
 
 def print_result(document: ResultDocument, console: Console) -> None:
@@ -37,16 +55,17 @@ def answer(document: ResultDocument) -> str:
         + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
         for name, r in best.workloads.items()
     )
-    found = "" if certificate.optimal else " found"
-    if certificate.objective != "throughput":
-        by = " by least power" if certificate.objective == "tdp" else " by throughput per watt"
+    task = f"for [bold]{escape(names)}[/bold] on {devices:,} device{plural}{_BY[certificate.objective]}"
+    design = f"[bold]{escape(best.id)}[/bold]"
+    proof = _proof(certificate)
+    if document.strategy is not None:
+        told = f"--strategy {escape(document.strategy.strategy)} found {design} {task}"
+        proof = _behind(document.strategy, certificate)
+    elif certificate.optimal:
+        told = f"The best accelerator {task} is {design}"
     else:
-        by = ""
-    return (
-        f"The best accelerator{found} for [bold]{escape(names)}[/bold] on {devices:,} device{plural}{by} is "
-        f"[bold]{escape(best.id)}[/bold]: {figures}, with {fmt.number(best.area_mm2)} mm2 and "
-        f"{fmt.number(best.tdp_w)} W; {_proof(certificate)}."
-    )
+        told = f"The best accelerator found {task} is {design}"
+    return f"{told}: {figures}, with {fmt.number(best.area_mm2)} mm2 and {fmt.number(best.tdp_w)} W; {proof}."
 
 
 def certificate_table(certificate: Certificate) -> Table:
@@ -61,7 +80,7 @@ def certificate_table(certificate: Certificate) -> Table:
         if count and stage != "open"
     )
     reached, bound = (
-        _objective(certificate.objective, v) for v in (certificate.objective_value, certificate.upper_bound)
+        amount(certificate.objective, v) for v in (certificate.objective_value, certificate.upper_bound)
     )
     for name, value in (
         ("objective", f"{fmt.label(certificate.objective)}: {reached}"),
@@ -78,20 +97,11 @@ def certificate_table(certificate: Certificate) -> Table:
     return table
 
 
-def _objective(name: str, value: float) -> str:
-    """An objective with its unit; power is minimised, and enters the certificate as its reciprocal."""
-    if name == "tdp":
-        return f"{fmt.number(1 / value, 5)} W"
-    return f"{fmt.number(value, 5)} {METRICS[name].unit}"
-
-
-def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, *, complete: bool) -> Table:
-    """Throughput against power, some ten rows; the winner is among them and marked."""
+def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, state: str = "") -> Table:
+    """Throughput against power, some ten rows; the winner is among them and marked; `state` ends the title."""
     shown = thin(frontier, FRONTIER_ROWS, best_id)
     title = f"Frontier of throughput against power, {len(shown)} of {len(frontier)} points"
-    title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + (
-        "" if complete else " (so far)"
-    )
+    title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + state
     table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
     for point in shown:
         table.add_row(
@@ -163,11 +173,36 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
 def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     yield from blocks(document.best)
     yield certificate_table(document.certificate)
-    yield frontier_table(document.frontier, document.best.id, complete=document.certificate.frontier_complete)
+    yield from _search(document)
+    yield from questions(document)
+    if document.frontier:
+        yield _frontier(document)
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
         yield Group(comparison_table(document.comparison, document.best), *_notes(document.comparison))
+    if document.robustness is not None:
+        yield from robustness_blocks(document.robustness)
+    elif document.request.get("robust"):
+        yield "--robust: there was no time to evaluate a design near the best; raise --time-limit"
+
+
+def _search(document: ResultDocument) -> Iterator[RenderableType]:
+    """How a search without proof went, if one was asked for."""
+    if document.strategy is not None:
+        objective = partial(amount, document.certificate.objective)
+        yield strategy_table(document.strategy, objective)
+        yield course_table(document.strategy, objective)
+        if document.wham is not None:
+            yield from wham_blocks(document.wham, objective)
+
+
+def _frontier(document: ResultDocument) -> Table:
+    complete = document.certificate.frontier_complete
+    if axes := document.request.get("axes"):
+        return axes_table(document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete)
+    state = "" if complete else " (of what was found)" if document.strategy else " (so far)"
+    return frontier_table(document.frontier, document.best.id, state)
 
 
 def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
@@ -183,8 +218,21 @@ def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
 
 def _proof(certificate: Certificate) -> str:
     if certificate.optimal:
-        return "no other point of the space is better within the model"
+        return _OPTIMAL
     return f"no other point can be better by more than {fmt.percent(certificate.gap)} within the model"
+
+
+def _behind(report: StrategyReport, certificate: Certificate) -> str:
+    """What the certified search says of a design that a strategy found."""
+    away = report.distance
+    if away is not None and away.proven and away.share == 0:
+        return _OPTIMAL
+    if away is None or away.share <= 0:
+        return _proof(certificate)
+    better = fmt.percent(away.share / (1.0 - away.share))
+    if away.proven:
+        return f"the certified optimum is {better} better"
+    return f"the certified search found one that is {better} better, and {_proof(certificate)}"
 
 
 def _ratio(design: Design, best: Design) -> float:

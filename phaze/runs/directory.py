@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from phaze.errors import InputError
 from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Manifest, ResultDocument
+from phaze.explore.portfolio.report import ScorePoint
 from phaze.runs.files import read_json, write_atomically
 
 RESULT = "result.json"
@@ -64,7 +65,8 @@ def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
 
     `designs`: one equally long array per column, `id` among them, units in the column names.
     """
-    write_tables(path, designs, [_flat(point) for point in document.frontier])
+    steps = document.portfolio.frontier if document.portfolio else document.frontier
+    write_tables(path, designs, [_flat(point) for point in steps])
     write_manifest(path, document.manifest)
     write_architecture(path, document.best)
     write_atomically(path / RESULT, document.model_dump_json(by_alias=True, indent=2) + "\n")
@@ -134,9 +136,11 @@ def load_designs(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _flat(point: FrontierPoint) -> dict[str, Any]:
-    """One row: the figures, then the hardware fields."""
+def _flat(point: FrontierPoint | ScorePoint) -> dict[str, Any]:
+    """One row: the figures, then the hardware fields; throughput per workload in columns of its own."""
     row = point.model_dump()
+    each: dict[str, float] = row.pop("throughputs_samples_per_s", {})
+    row |= {f"throughput_samples_per_s[{name}]": value for name, value in each.items()}
     architecture: dict[str, Any] = row.pop("architecture")
     return {**row, **{name: value for name, value in architecture.items() if name not in row}}
 

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from small_cases import small_decoder
 
 from phaze.cli import main as cli
 from phaze.errors import InfeasibleError, OutOfTimeError, Shortfall
@@ -86,7 +87,10 @@ def test_help_imports_nothing_heavy():
         (["rnu"], "No such command 'rnu'"),
         (["run"], "--workload"),
         (["run", "--workload", "gtp3", "--power", "400W"], "gpt3"),
-        (["run", "--workload", "gpt3", "-w", "bert-large"], "given 2 times (gpt3, bert-large)"),
+        (
+            ["evaluate", "--arch", "tpuv4", "--workload", "gpt3", "-w", "bert-large"],
+            "given 2 times (gpt3, bert-large)",
+        ),
         (["compare", "-w", "gpt3", "-w", "gpt3", "--arch", "a100"], "given 2 times"),
         (["workloads", "show", "x.onnx"], "x.onnx is no YAML file"),
         (["networks", "show", "defalt"], "default"),
@@ -110,7 +114,7 @@ def test_help_imports_nothing_heavy():
         (["evaluate", "--workload", "gpt3", "--arch", "h1000"], "h100"),
         (["evaluate", "--workload", "gpt3", "--arch", "h100", "--recompute", "some"], "none, full"),
         (["sweep", "--workload", "gpt3", "--objectives", "speed"], "throughput"),
-        (["sweep", "--workload", "gpt3", "--sampler", "grid"], "tpe, random, nsga2"),
+        (["sweep", "--workload", "gpt3", "--sampler", "grid"], "tpe, random, nsga2, gp, cmaes"),
         (["pareto", "nix"], "no run at nix"),
         (["explain", "clok"], "clock_hz"),
         (["archs", "show", "a10"], "a100"),
@@ -309,34 +313,104 @@ def test_pareto_exports_what_run_has_written(dse, explorer, tmp_path):
     assert [line.split(",")[0] for line in out.splitlines()] == ["id", "a", "b"]
     dse("pareto", tmp_path / "r", "--format", "svg", "--out", tmp_path / "f.svg")
     assert (tmp_path / "f.svg").read_text().startswith("<svg")
-    code, _, err = dse("pareto", tmp_path / "r", "--x", "area")
+    for suffix in ("html", "parquet"):
+        assert dse("pareto", tmp_path / "r", "--format", suffix, "--out", tmp_path / f"f.{suffix}")[0] == 0
+    assert (tmp_path / "f.html").read_text().startswith("<!DOCTYPE html>")
+    code, out, err = dse("pareto", tmp_path / "r", "--axes", "tdp,throughput,throughput_per_tdp")
+    assert code == 0
+    assert len(out.splitlines()) == 3
+    assert err.startswith("2 designs; no knee below three designs; hypervolume ")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--x", "area"], "area_mm2"),
+        (["--format", "parquet"], "--out"),
+        (["--axes", "tdp"], "two metrics"),
+        (["--x", "tdp", "--y", "tdp"], "each once"),
+        (["--z", "throughput_per_tdp", "--format", "svg"], "html"),
+        (["--reference", "1,a"], "'1,a' is not a list of numbers"),
+        (["--reference", "1,nan"], "'1,nan' is not a list of numbers"),
+        (["--reference", "1"], "1 values for 2 axes"),
+    ],
+)
+def test_pareto_explains_what_it_cannot_do(dse, explorer, tmp_path, options, complaint):
+    dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    code, _, err = dse("pareto", tmp_path / "r", *options)
     assert code == 2
-    assert "area_mm2" in err
+    assert complaint in err
 
 
-def test_sweep_runs_resumes_and_exports(dse, explorer, tmp_path, document):
-    def evaluate(task, architecture, *, tdp_margin):
-        explorer.asked.append(architecture)
-        cores = architecture.fields["tensor_cores"] * architecture.fields["tensor_core_rows"]
-        best = document.best.workloads["gpt3"].model_copy(update={"throughput_samples_per_s": float(cores)})
-        return document.best.model_copy(
-            update={"id": architecture.name, "tdp_w": cores / 10, "workloads": {"gpt3": best}}
-        )
+SWEPT = """
+schema_version: 1
+name: swept
+axes:
+  - {fields: [tensor_cores], powers_of_two: [2, 8]}
+  - {fields: [hbm_generation, hbm_stacks], values: [[HBM2e, 4], [HBM3, 6]]}
+"""
 
-    explorer.evaluate = evaluate
-    sweep = ("sweep", "-w", "gpt3", "--power", "400W", "--out", tmp_path / "s", "--json")
-    code, out, _ = dse(*sweep, "--trials", 12)
+
+def test_sweep_runs_resumes_and_exports(dse, tmp_path):
+    small_decoder(tmp_path)
+    (tmp_path / "swept.yaml").write_text(SWEPT)
+    task = (
+        "-w",
+        tmp_path / "tiny.yaml",
+        "--devices",
+        8,
+        "--global-batch",
+        8,
+        "--space",
+        tmp_path / "swept.yaml",
+    )
+    sweep = ("sweep", *task, "--out", tmp_path / "s", "--json")
+    code, out, _ = dse(*sweep, "--trials", 4)
     assert code == 0
     first = json.loads(out)
-    assert first["trials"] == 12
-    assert first["frontier"]
-    asked = len(explorer.asked)
-    code, out, _ = dse(*sweep, "--trials", 20, "--resume")
-    assert json.loads(out)["trials"] == 20
-    assert 0 < len(explorer.asked) - asked <= 8
+    assert first["trials"] == 4
+    assert first["frontier"][0]["workloads"]["tiny"]["throughput_samples_per_s"] > 0
+    code, _, err = dse(*sweep, "--trials", 6)
+    assert (code, "add --resume" in err) == (2, True)
+    code, out, _ = dse(*sweep, "--trials", 6, "--resume")
+    assert json.loads(out)["trials"] == 6
     code, out, _ = dse("pareto", tmp_path / "s", "--format", "json")
     assert code == 0
     assert json.loads(out)["points"][0]["tensor_cores"] > 0
+
+
+def test_sweep_into_a_database_shows_no_password(dse, tmp_path):
+    small_decoder(tmp_path)
+    (tmp_path / "swept.yaml").write_text(SWEPT)
+    task = (
+        "-w",
+        tmp_path / "tiny.yaml",
+        "--devices",
+        8,
+        "--global-batch",
+        8,
+        "--space",
+        tmp_path / "swept.yaml",
+    )
+    sweep = (
+        "sweep",
+        *task,
+        "--trials",
+        2,
+        "--storage",
+        f"sqlite:///{tmp_path / 'all.db'}",
+        "--study",
+        "mine",
+    )
+    code, out, err = dse(*sweep, "--out", tmp_path / "s")
+    assert (code, "non-dominated designs of 2 trials" in out) == (0, True)
+    assert "study mine in sqlite:///" in err
+    code, _, err = dse(*sweep, "--out", tmp_path / "t")
+    assert code == 2
+    assert "holds 2 trials; add --resume to continue it, or choose another --study" in err
+    secret = ("--storage=postgresql+nodriver://me:secret@localhost/x", "--out", tmp_path / "u")
+    code, _, err = dse("sweep", *task, *secret)
+    assert (code, "secret" in err) == (2, False)
 
 
 def test_lists_have_the_built_in_things(dse):

@@ -21,6 +21,21 @@ axes:
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def only_the_proof(request):
+    """No runners-up and no chips beside the winner, most of the time of a small search.
+
+    Unless the module has tests about them and says `WHOLE_ANSWERS = True`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "WHOLE_ANSWERS", False):
+            patch.setattr("phaze.explore.exploration.NEXT_BEST", 0)
+            patch.setattr("phaze.explore.portfolio.answer.NEXT_BEST", 0)
+            for module in ("exploration", "any_axes"):
+                patch.setattr(f"phaze.explore.{module}.comparisons", lambda *_: [])
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_space(tmp_path_factory):
     """96 architectures of very different balance."""

@@ -1,0 +1,147 @@
+"""A search without proof as the answer, held against the certified one in the same space and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from phaze.errors import OutOfTimeError
+from phaze.explore.certified.outcome import Outcome
+from phaze.explore.exploration import Answer, Exploration, Proof
+from phaze.explore.frontier import Staircase
+from phaze.explore.goal import Goal, floor_throughput
+from phaze.explore.portfolio.answer import describe_portfolio
+from phaze.explore.portfolio.found import search_portfolio
+from phaze.explore.portfolio.incumbents import Common
+from phaze.explore.progress import Clock, Part, Progress
+from phaze.explore.request import ExploreRequest, StrategyChoice
+from phaze.explore.strategies.distance import distance
+from phaze.explore.strategies.oracle import Evaluation, FloatArray, Merit, Oracle
+from phaze.explore.strategies.registry import strategy
+from phaze.explore.strategies.report import StrategyReport
+from phaze.explore.strategies.strategy import SearchBudget
+from phaze.explore.wham.metric import Target
+from phaze.explore.wham.report import WhamReport
+from phaze.explore.wham.search import Designs, WhamSearch
+
+
+def explore_by_strategy(
+    request: ExploreRequest, choice: StrategyChoice, progress: Progress, clock: Clock
+) -> Answer:
+    """The best design that a search without proof finds, its course, and its distance to the certified optimum.
+
+    The certified search may take half of the time, the other one the rest. Raises InputError where the strategy
+    does not know the objective, OutOfTimeError where it finds nothing.
+    """
+    run = _Run(request, choice, progress, clock)
+    return run.common() if request.others else run.alone()
+
+
+@dataclass(frozen=True)
+class _Run:
+    request: ExploreRequest
+    choice: StrategyChoice
+    progress: Progress
+    clock: Clock
+
+    def alone(self) -> Answer:
+        """For one workload."""
+        exploration = Exploration(self.request, self.progress, self._half)
+        goal, proof = exploration.goal, exploration.search()
+        oracle = self._oracle(exploration, goal)
+        report, told = self._search(oracle)
+        shown = _shown(self._found(oracle), proof)
+        answer = exploration.describe(shown, proof)
+        return self._with(answer, report, told, exploration.proven(proof.outcome))
+
+    def common(self) -> Answer:
+        """For several workloads: the merit is the score of the portfolio."""
+        found = search_portfolio(self.request, self.progress, self._half)
+        goal = Goal(self.request.objective)
+        oracle = Oracle(found.candidates, self.request.tasks, _merit(goal, found.rule.score), self._rest)
+        report, told = self._search(oracle)
+        scores = found.rule.score(np.array([e.throughputs for e in self._found(oracle)]).T)
+        shown = [
+            Common(
+                number=e.number,
+                score=float(score),
+                throughputs=e.throughputs,
+                settings=tuple(s for s in e.settings if s is not None),
+                tdp_w=e.tdp_w,
+                area_mm2=e.area_mm2,
+            )
+            for e, score in zip(self._found(oracle), scores, strict=True)
+        ]
+        # The proven optimum bounds what is shown, as what the certified search left open does.
+        winner = max(found.outcome.evaluated.values(), key=lambda c: goal.value(c.score, c.tdp_w))
+        outcome = replace(
+            found.outcome,
+            evaluated={c.number: c for c in shown},
+            open_score=np.append(found.outcome.open_score, winner.score),
+            open_tdp_w=np.append(found.outcome.open_tdp_w, winner.tdp_w),
+            staircase=Staircase(),
+        )
+        answer = describe_portfolio(replace(found, outcome=outcome), self.clock)
+        return self._with(answer, report, told, goal.value(winner.score, winner.tdp_w))
+
+    @property
+    def _half(self) -> Clock:
+        return Part(self.clock.left() / 2, whole=self.clock)
+
+    @property
+    def _rest(self) -> Clock:
+        """What the certified search has left, counted from now."""
+        return Part(self.clock.left(), whole=self.clock)
+
+    def _oracle(self, exploration: Exploration, goal: Goal) -> Oracle:
+        merit = _merit(goal, lambda throughputs: throughputs[0])
+        return Oracle(exploration.candidates, self.request.tasks, merit, self._rest)
+
+    def _search(self, oracle: Oracle) -> tuple[StrategyReport, WhamReport | None]:
+        budget, seed = SearchBudget(self.choice.evaluations), self.request.seed
+        if self.choice.name != WhamSearch.name:
+            return strategy(self.choice.name).run(oracle, budget, seed, self.progress), None
+        floor = floor_throughput(self.request, self.request.task)
+        search = WhamSearch(
+            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs),
+            target=Target(self.request.objective, floor),
+            top_k=self.choice.top_k,
+        )
+        return search.search(oracle, budget, seed, self.progress)
+
+    def _found(self, oracle: Oracle) -> Sequence[Evaluation]:
+        """Feasible evaluations. Raises OutOfTimeError where there are none."""
+        found = [e for e in oracle.history if e.value > 0]
+        if not found:
+            raise OutOfTimeError(
+                f"--strategy {self.choice.name} found no design that fits in {len(oracle.history)} evaluations; "
+                "the certified search does"
+            )
+        return found
+
+    def _with(self, answer: Answer, report: StrategyReport, told: WhamReport | None, proven: float) -> Answer:
+        certificate = answer.document.certificate
+        away = distance(report.best_value, proven, certificate.upper_bound)
+        update = {"strategy": report.model_copy(update={"distance": away}), "wham": told}
+        return replace(answer, document=answer.document.model_copy(update=update))
+
+
+def _merit(goal: Goal, score: Callable[[FloatArray], FloatArray]) -> Merit:
+    """The goal's value as a merit of throughputs (W, A)."""
+
+    def value(throughputs: FloatArray, tdp_w: FloatArray, area_mm2: FloatArray) -> FloatArray:
+        scores = score(throughputs)
+        return np.array([goal.value(t, p) for t, p in zip(scores.tolist(), tdp_w.tolist(), strict=True)])
+
+    return value
+
+
+def _shown(found: Sequence[Evaluation], proof: Proof) -> Outcome:
+    """The evaluations of a search as an outcome of its own."""
+    frontier = Staircase()
+    for e in found:
+        frontier.add([e.tdp_w], e.throughputs[0], (e.area_mm2, e.number))
+    evaluated = {(e.number, e.settings[0]): e.throughputs[0] for e in found if e.settings[0] is not None}
+    return replace(proof.outcome, evaluated=evaluated, frontier=frontier)

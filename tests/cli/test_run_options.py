@@ -1,0 +1,230 @@
+"""The searches, frontiers and questions of `dse run`, each once for real through the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from small_cases import DECODER
+
+from phaze.cli import main as cli
+from phaze.explore.document import ResultDocument
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 2, 4]}
+  - {fields: [tensor_core_rows], values: [32, 128]}
+  - {fields: [vector_cores], values: [1, 4]}
+"""
+SHALLOW = DECODER.replace("layers: 4", "layers: 2")
+QUESTION = ("run", "-w", "tiny.yaml", "--space", "few.yaml", "--global-batch", "2", "-q")
+TASK = (*QUESTION, "--devices", "2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("asked")
+    (folder / "tiny.yaml").write_text(SHALLOW)
+    (folder / "twin.yaml").write_text(SHALLOW.replace("name: tiny", "name: twin"))
+    (folder / "few.yaml").write_text(SPACE)
+    return folder
+
+
+@pytest.fixture
+def dse(folder, monkeypatch, capfd):
+    """Runs one command line in this process, where the files are: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(folder)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dse", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leave:
+            cli.main()
+        out, err = capfd.readouterr()
+        return leave.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def result(dse, tmp_path):
+    """The document that a run prints, also as the tables show it."""
+
+    def call(*options):
+        code, out, err = dse(*TASK, *options, "--out", tmp_path / "run", "--json")
+        assert (code, err) == (0, "")
+        return ResultDocument.model_validate_json(out)
+
+    return call
+
+
+@pytest.fixture
+def shown(capfd):
+    """The tables of a document in 80 columns."""
+    from phaze.cli.run import show
+
+    def call(document, folder):
+        show(document, folder, json=False, quiet=True)
+        text = capfd.readouterr().out
+        assert max(len(line) for line in text.splitlines()) <= 80
+        return text
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["phaze", "random", "tpe", "nsga2"])
+def test_a_strategy_answers_with_what_it_found_and_its_distance(result, shown, folder, name):
+    document = result("--strategy", name, "--evaluations", 3)
+    report, certificate = document.strategy, document.certificate
+    assert report.strategy == document.request["strategy"]["name"] == name
+    assert 1 <= report.evaluations <= 3
+    assert report.distance.proven
+    assert certificate.objective_value == pytest.approx(report.best_value, rel=1e-9)
+    assert report.best_value <= certificate.upper_bound * (1 + 1e-9)
+    assert certificate.upper_bound == pytest.approx(report.distance.certified, rel=1e-9)
+    text = shown(document, folder)
+    assert text.startswith(f"--strategy {name} found {document.best.id}")
+    assert "The best accelerator" not in text
+    better = report.distance.certified / report.best_value - 1.0
+    expected = f"{100 * better:.1f} % better" if better > 1e-9 else "no other point of the space is better"
+    assert expected in " ".join(text.split())
+
+
+def test_wham_tells_its_steps_and_its_pipeline(result, shown, folder):
+    document = result("--strategy", "wham", "--designs", "per-stage", "--top-k", 2)
+    told = document.wham
+    assert (told.designs, told.top_k) == ("per-stage", 2)
+    assert told.per_stage.value >= told.one.value * (1 - 1e-9)
+    text = shown(document, folder)
+    for title in ("WHAM on tiny", "Stages of microbatch", "A design per stage", "Its improvements"):
+        assert title in text
+    assert text.count("stage 1 ") == 1
+
+
+def test_a_strategy_for_several_workloads(result, shown, folder):
+    document = result("-w", "twin.yaml", "--strategy", "random", "--evaluations", 3)
+    assert document.strategy.best_value <= document.certificate.upper_bound * (1 + 1e-9)
+    assert "One design for all" in shown(document, folder)
+
+
+def test_a_frontier_on_other_axes(result, shown, folder):
+    document = result("--objective", "area", "--axes", "throughput, cost_per_chip ,memory")
+    assert document.request["axes"] == ["area", "throughput", "cost_per_chip", "memory"]
+    assert document.certificate.optimal
+    assert 1 / document.certificate.objective_value == pytest.approx(document.best.area_mm2)
+    text = shown(document, folder)
+    assert "by least area" in " ".join(text.split())
+    assert "Frontier on area, throughput, cost per chip, memory" in " ".join(text.split())
+    assert "USD" in text
+
+
+@pytest.mark.parametrize(
+    ("objective", "unit"), [("energy_per_sample", " J"), ("memory", "iB"), ("cost_per_chip", " USD")]
+)
+def test_a_minimised_objective_is_shown_in_its_unit(result, shown, folder, objective, unit):
+    document = result("--objective", objective)
+    assert document.certificate.optimal
+    (line,) = [row for row in shown(document, folder).splitlines() if row.startswith("objective ")]
+    assert line.rstrip().endswith(unit)
+
+
+def test_the_robust_answer_is_beside_the_certified_one(result, shown, folder):
+    document = result("--power", "230W", "--robust")
+    robustness = document.robustness
+    assert robustness.winner == document.best.id
+    assert robustness.designs[0].tdp_w <= 230
+    assert "Constants that were varied together" in shown(document, folder)
+
+
+def test_fixed_fields_density_and_clock(result):
+    free = result("--fix", "tensor_cores=4", "--fix", "vector_cores=1")
+    assert free.best.architecture["tensor_cores"] == 4
+    assert free.best.architecture["vector_cores"] == 1
+    density = free.best.tdp_w / free.best.area_mm2
+    held = result("--resume", "--fix", "tensor_cores=4", "--dvfs", "--power-density", f"{density * 0.9}W/mm2")
+    assert held.best.tdp_w / held.best.area_mm2 <= density * 0.9 * (1 + 1e-9)
+    assert held.best.architecture["clock_hz"] < free.best.architecture["clock_hz"]
+
+
+def test_a_sweep_holds_fields_and_lowers_clocks(dse, tmp_path):
+    words = ("sweep", "-w", "tiny.yaml", "--space", "few.yaml", "--devices", "2", "-q", "--trials", "6")
+    limits = ("--fix", "tensor_cores=4", "--power", "150W", "--dvfs", "--power-density", "0.6W/mm2")
+    code, out, err = dse(*words, *limits, "--json", "--out", tmp_path / "swept")
+    assert (code, err) == (0, "")
+    designs = json.loads(out)["frontier"]
+    assert {d["architecture"]["tensor_cores"] for d in designs} == {4}
+    assert all(d["tdp_w"] <= 150 and d["tdp_w"] / d["area_mm2"] <= 0.6 for d in designs)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--strategy tap", "choose from certified, phaze, wham, random, tpe, gp, nsga2, cmaes"),
+        ("--strategy random --cluster-power 1kW", "leave out --devices"),
+        ("--evaluations 5", "--evaluations is for a search without proof"),
+        ("--designs per-stage", "--designs needs --strategy wham"),
+        ("--strategy random --top-k 3", "--top-k needs --strategy wham"),
+        ("--strategy wham --designs two", "--designs 'two' is not known"),
+        ("--strategy wham --objective tdp", "--strategy wham maximises"),
+        ("--strategy wham --designs per-stage -w twin.yaml", "per-stage is for one --workload"),
+        ("--strategy random --objective area", "--objective area is for the certified search"),
+        ("--objective memory -w twin.yaml", "--objective memory is for one --workload"),
+        ("--axes watts", "unknown metric 'watts'; choose from throughput"),
+        ("--axes score", "--axes score is for several workloads"),
+        ("--axes area -w twin.yaml", "--axes is for one --workload"),
+        ("--axes area --strategy tpe", "--axes is for the certified search"),
+        ("--robust -w twin.yaml", "--robust is for one --workload"),
+        ("--robust --strategy tpe", "leave out --strategy"),
+        ("--robust --objective area", "not --objective area"),
+        ("--robust --max-latency 1s", "--robust knows no floor"),
+        ("--fix tensor_cores=3", "it offers 1, 2, 4"),
+        ("--fix tensor_cores", "is not FIELD=VALUE"),
+        ("--power-density 5", "--power-density"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(dse, tmp_path, options, sentence):
+    code, out, err = dse(*TASK, *options.split(), "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("option", ["--strategy random", "--axes area", "--robust", "--objective area"])
+def test_a_cluster_goes_with_none_of_them(dse, option):
+    code, _, err = dse(*QUESTION, "--cluster-power", "1kW", *option.split())
+    assert code == 2
+    assert "--cluster-power" in err
+
+
+def test_a_missing_package_is_named_with_its_pip_line(dse, monkeypatch):
+    monkeypatch.setattr("phaze.explore.sampling.samplers.find_spec", lambda package: None)
+    for name in ("gp", "cmaes"):
+        code, _, err = dse(*TASK, "--strategy", name)
+        assert code == 2
+        assert f"pip install 'phaze-dse[{name}]'" in err
+
+
+def test_runs_are_checked_and_explained_again(dse, tmp_path):
+    run = tmp_path / "random"
+    assert (
+        dse(*TASK, "--strategy", "random", "--evaluations", 4, "--fix", "vector_cores=1", "--out", run)[0]
+        == 0
+    )
+    code, out, _ = dse("certify", run, "--samples", 3, "-q", "--json")
+    assert code == 0
+    assert json.loads(out)["passed"]
+    code, out, _ = dse("explain", run, "-q", "--json")
+    assert code == 0
+    assert {n["axis"] for n in json.loads(out)["neighbours"]} <= {"tensor_cores", "tensor_core_rows"}
+
+
+def test_runs_on_other_axes_are_neither_checked_nor_explained(dse, tmp_path):
+    run = tmp_path / "axes"
+    assert dse(*TASK, "--axes", "area", "--fix", "vector_cores=1", "--out", run)[0] == 0
+    for verb in ("certify", "explain"):
+        code, out, err = dse(verb, run, "-q")
+        assert (code, out) == (2, "")
+        assert err == f"dse: dse {verb} is for runs over throughput and TDP; {run} was made with --axes\n"
