@@ -96,12 +96,15 @@ class GemmTables:
     def _cost(self, gemm: Gemm) -> GemmCosts:
         t = self._tensor
         rows, columns, local = self._shapes
-        tiled = gemm.traffic is Traffic.TILED
-        hbm = traffic_bytes(gemm, self._buffers) if tiled else np.zeros(len(self._buffers))
+        # One search over tilings for all buffers: those that HBM fills, and those that feed the arrays.
+        of_hbm = len(self._buffers)
+        capacity = np.concatenate([self._buffers, local])
+        moved = traffic_bytes(gemm, capacity, depth=np.concatenate([np.ones(of_hbm), rows]))
+        hbm = moved[:of_hbm] if gemm.traffic is Traffic.TILED else np.zeros(of_hbm)
         return GemmCosts(
             gemm_cycles(gemm, rows, columns)[self._shape_of],
             dealt_gemm_cycles(gemm, t.rows, t.columns, self._deals, t.buffer_bytes_per_cycle),
-            traffic_bytes(gemm, local, depth=rows)[self._shape_of],
+            moved[of_hbm:][self._shape_of],
             hbm[self._buffer_of],
         )
 

@@ -10,6 +10,7 @@ buffer sizes are searched at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +77,7 @@ def traffic_bytes(gemm: Gemm, capacity_bytes: ArrayLike, depth: ArrayLike = 1) -
     return np.maximum(result, compulsory_bytes(gemm)).reshape(capacity.shape)
 
 
+@lru_cache(maxsize=1024)
 def _counts(extent: int) -> Floats:
     """Numbers of tiles along a side worth trying: all small ones, then in geometric steps."""
     if extent <= _EXACT_COUNTS:
