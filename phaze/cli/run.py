@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli import run_options as own
 
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
@@ -19,62 +20,25 @@ def command(
     power: opt.Power = None,
     area: opt.Area = None,
     power_density: opt.PowerDensity = None,
-    devices: Annotated[
-        int | None, typer.Option(min=1, help="Accelerators the workload is spread over (default: 1024).")
-    ] = None,
+    devices: own.Devices = None,
     global_batch: opt.GlobalBatch = None,
-    objective: Annotated[
-        str,
-        typer.Option(
-            help="throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip."
-        ),
-    ] = "throughput",
-    axes: Annotated[
-        str | None,
-        typer.Option(help="Frontier on these metrics besides the objective, for instance throughput,area."),
-    ] = None,
-    strategy: Annotated[
-        str, typer.Option(help="certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.")
-    ] = "certified",
-    evaluations: Annotated[
-        int | None, typer.Option(min=1, help="Architectures a strategy may evaluate (default: 200).")
-    ] = None,
-    designs: Annotated[str | None, typer.Option(help="Of wham: one design (default), or per-stage.")] = None,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="Of wham: designs kept for each stage (default: 10).")
-    ] = None,
-    robust: Annotated[
-        bool,
-        typer.Option("--robust", help="Rank near-optimal designs where the model's constants are wrong."),
-    ] = False,
-    combine: Annotated[
-        str, typer.Option(help="Several workloads: geomean, mean or worst of ratios, or throughput.")
-    ] = "geomean",
-    weight: Annotated[
-        list[str] | None, typer.Option(help="Weight of one of several workloads.", metavar="NAME=NUMBER")
-    ] = None,
-    min_throughput: Annotated[
-        float | None, typer.Option(min=0.0, help="Least throughput of every workload, samples/s.")
-    ] = None,
-    max_latency: Annotated[
-        str | None, typer.Option(help="Longest iteration (prefill: batch), for instance 2s.")
-    ] = None,
-    cluster_power: Annotated[
-        str | None, typer.Option(help="Power budget of all devices, their number being free: 1MW.")
-    ] = None,
-    cluster_overhead: Annotated[
-        float, typer.Option(help="Power of the cluster over that of its accelerators.")
-    ] = 1.0,
-    tokens: Annotated[
-        float | None, typer.Option(help="Tokens to train on: days, energy and money of the run.")
-    ] = None,
-    samples: Annotated[float | None, typer.Option(help="Samples to train on, instead of --tokens.")] = None,
-    electricity_price: Annotated[
-        float | None, typer.Option(help="USD per kWh (default: of the price file).")
-    ] = None,
-    pue: Annotated[
-        float | None, typer.Option(help="Power usage effectiveness (default: of the price file).")
-    ] = None,
+    objective: own.Objective = "throughput",
+    axes: own.Axes = None,
+    strategy: own.Strategy = "certified",
+    evaluations: own.Evaluations = None,
+    designs: own.Designs = None,
+    top_k: own.TopK = None,
+    robust: own.Robust = False,
+    combine: own.Combine = "geomean",
+    weight: own.Weight = None,
+    min_throughput: own.MinThroughput = None,
+    max_latency: own.MaxLatency = None,
+    cluster_power: own.ClusterPower = None,
+    cluster_overhead: own.ClusterOverhead = 1.0,
+    tokens: own.Tokens = None,
+    samples: own.Samples = None,
+    electricity_price: own.ElectricityPrice = None,
+    pue: own.Pue = None,
     space: opt.Space = "default",
     network: opt.Network = "default",
     node: opt.Node = None,
@@ -86,7 +50,7 @@ def command(
     attention: opt.Attention = "flash",
     bind: opt.Bind = None,
     time_limit: opt.TimeLimit = "60s",
-    gap: Annotated[float, typer.Option(min=0.0, help="Stop as soon as this gap is proven.")] = 0.0,
+    gap: own.Gap = 0.0,
     seed: opt.Seed = 0,
     out: opt.Out = None,
     resume: opt.Resume = False,

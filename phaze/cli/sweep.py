@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli import sweep_options as own
 
 if TYPE_CHECKING:
     from phaze.explore.document import Design
@@ -23,11 +24,9 @@ def command(
     power: opt.Power = None,
     area: opt.Area = None,
     power_density: opt.PowerDensity = None,
-    trials: Annotated[int, typer.Option(min=1, help="Designs to try, those of earlier runs included.")] = 100,
-    sampler: Annotated[
-        str, typer.Option(help="tpe, random, nsga2, gp or cmaes; the last two need extras of these names.")
-    ] = "tpe",
-    objectives: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = "throughput,tdp",
+    trials: own.Trials = 100,
+    sampler: own.Sampler = "tpe",
+    objectives: own.Objectives = "throughput,tdp",
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     space: opt.Space = "default",
@@ -40,20 +39,12 @@ def command(
     mode: opt.ModeOption = "training",
     attention: opt.Attention = "flash",
     bind: opt.Bind = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that evaluate; they change no answer.")] = 1,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            help="Database URL, sqlite:///FILE or postgresql://... (default: a journal file in the run directory).",
-            metavar="URL",
-        ),
-    ] = None,
-    study: Annotated[str, typer.Option(help="Name of the study in its storage.")] = "sweep",
+    workers: own.Workers = 1,
+    storage: own.Storage = None,
+    study: own.Study = "sweep",
     seed: opt.Seed = 0,
     out: opt.Out = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the study, in a run directory that holds something.")
-    ] = False,
+    resume: own.Resume = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
