@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 CERTIFY_SCHEMA = "phaze-certify/1"
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Check(_Model):
+class Check(Record):
     """One statement of the result, worked out again."""
 
     name: str
@@ -21,7 +17,7 @@ class Check(_Model):
     note: str = Field(description="what was found, against what was claimed")
 
 
-class Sample(_Model):
+class Sample(Record):
     """One architecture that was evaluated again, and the best value any of its points reached."""
 
     id: str
@@ -30,7 +26,7 @@ class Sample(_Model):
     tdp_w: float
 
 
-class CertifyReport(_Model):
+class CertifyReport(Record):
     """The re-check of one run."""
 
     schema_version: str = Field(default=CERTIFY_SCHEMA, alias="schema", serialization_alias="schema")
@@ -39,5 +35,3 @@ class CertifyReport(_Model):
     checks: list[Check]
     samples: list[Sample]
     seed: int
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

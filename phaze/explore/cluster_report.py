@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ClusterChoice(_Model):
+class ClusterChoice(Record):
     """One number of devices of the grid."""
 
     devices: int
@@ -24,7 +20,7 @@ class ClusterChoice(_Model):
     id: str | None = Field(description="of the best design, where searched")
 
 
-class ClusterReport(_Model):
+class ClusterReport(Record):
     """The best number of devices within a budget for the whole cluster."""
 
     power_budget_w: float

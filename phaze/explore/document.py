@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.portfolio.report import PortfolioReport
+from phaze.explore.record import Record
 from phaze.explore.robustness.document import Robustness
 from phaze.explore.strategies.report import StrategyReport
 from phaze.explore.training_report import TrainingRun
@@ -19,13 +20,7 @@ from phaze.explore.wham.report import WhamReport
 RESULT_SCHEMA = "phaze-result/1"
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Stage(_Model):
+class Stage(Record):
     """One pipeline stage."""
 
     layers: list[str] = Field(description="names of the layers, first to last")
@@ -34,7 +29,7 @@ class Stage(_Model):
     memory_bytes: float = Field(description="peak memory on one of its devices")
 
 
-class Placement(_Model):
+class Placement(Record):
     """How the workload is spread over the devices."""
 
     data_parallel: int
@@ -45,7 +40,7 @@ class Placement(_Model):
     stages: list[Stage]
 
 
-class Breakdown(_Model):
+class Breakdown(Record):
     """Where one iteration goes; the parts sum to `iteration_time_s`.
 
     Every part but the bubble is counted on the slowest stage: the one that sets the pace.
@@ -62,7 +57,7 @@ class Breakdown(_Model):
     optimizer_s: float
 
 
-class WorkloadResult(_Model):
+class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
     iteration_time_s: float
@@ -77,7 +72,7 @@ class WorkloadResult(_Model):
     breakdown: Breakdown
 
 
-class Design(_Model):
+class Design(Record):
     """One architecture, its size and power, and what it does."""
 
     id: str = Field(description="short stable name of the architecture within its space")
@@ -89,7 +84,7 @@ class Design(_Model):
     workloads: dict[str, WorkloadResult]
 
 
-class FrontierPoint(_Model):
+class FrontierPoint(Record):
     """One point of the Pareto frontier."""
 
     id: str
@@ -102,7 +97,7 @@ class FrontierPoint(_Model):
     architecture: dict[str, Any]
 
 
-class Comparison(_Model):
+class Comparison(Record):
     """A known chip or plan beside the winner, under the same budget."""
 
     name: str
@@ -115,7 +110,7 @@ class Comparison(_Model):
     result: WorkloadResult | None = Field(description="none where it does not fit the budget or the memory")
 
 
-class Certificate(_Model):
+class Certificate(Record):
     """Proof of how far any other point of the space could be better, within the model."""
 
     optimal: bool
@@ -134,7 +129,7 @@ class Certificate(_Model):
     frontier_complete: bool
 
 
-class Manifest(_Model):
+class Manifest(Record):
     """What is needed to repeat the run."""
 
     versions: dict[str, str]
@@ -145,7 +140,7 @@ class Manifest(_Model):
     wall_time_s: float
 
 
-class ResultDocument(_Model):
+class ResultDocument(Record):
     """The answer of `dse run`."""
 
     schema_version: str = Field(default=RESULT_SCHEMA, alias="schema", serialization_alias="schema")
@@ -173,5 +168,3 @@ class ResultDocument(_Model):
     portfolio: PortfolioReport | None = Field(
         default=None, description="several workloads: the rule, regret, cross table, frontier of the score"
     )
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 EXPLANATION_SCHEMA = "phaze-explanation/1"
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class Neighbour(_Model):
+class Neighbour(Record):
     """The winner with one axis of the space moved by one option, the others held, under its best placement."""
 
     axis: str = Field(description="varied fields that move together, joined by +")
@@ -36,7 +32,7 @@ class Neighbour(_Model):
     )
 
 
-class Binding(_Model):
+class Binding(Record):
     """A limit that keeps the winner from a faster neighbour."""
 
     limit: str = Field(description="as in `forbidden_by`")
@@ -45,7 +41,7 @@ class Binding(_Model):
     best_gain: float = Field(description="largest gain among these neighbours, limits aside")
 
 
-class LayerBottleneck(_Model):
+class LayerBottleneck(Record):
     """What one pass of a unique layer waits for; compute, global buffer, HBM, link and fill sum to 1."""
 
     layer: str = Field(description="kind of layer")
@@ -69,7 +65,7 @@ class LayerBottleneck(_Model):
         return max(names, key=lambda name: float(getattr(self, name)))
 
 
-class Sensitivity(_Model):
+class Sensitivity(Record):
     """How throughput answers to one physical parameter, under the best placement at each value."""
 
     parameter: str = Field(description="hardware or network field, or a rate worked out from several")
@@ -83,7 +79,7 @@ class Sensitivity(_Model):
     )
 
 
-class BudgetStep(_Model):
+class BudgetStep(Record):
     """What another budget would buy, everything else as asked."""
 
     budget: str = Field(description="power or area")
@@ -95,7 +91,7 @@ class BudgetStep(_Model):
     id: str = Field(description="the architecture that reaches it")
 
 
-class Factor(_Model):
+class Factor(Record):
     """One of the factors that multiply to the ratio of two throughputs."""
 
     name: str = Field(description="what differs")
@@ -106,7 +102,7 @@ class Factor(_Model):
     ratio: float = Field(description="winner / other")
 
 
-class Against(_Model):
+class Against(Record):
     """Why a known chip in the same budget is slower, or as fast."""
 
     name: str = Field(description="name of the chip")
@@ -120,7 +116,7 @@ class Against(_Model):
     sentence: str = Field(description="the two factors that weigh most, in words")
 
 
-class Explanation(_Model):
+class Explanation(Record):
     """Why the winner of a run is what it is."""
 
     schema_version: str = Field(

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class OwnOptimum(_Model):
+class OwnOptimum(Record):
     """The best design for one workload alone, in the same space and budgets."""
 
     id: str = Field(description="the design's name within the space")
@@ -24,7 +20,7 @@ class OwnOptimum(_Model):
     tdp_w: float
 
 
-class Share(_Model):
+class Share(Record):
     """What one workload gets from the common design."""
 
     weight: float = Field(description="as given; weights count relative to each other")
@@ -34,7 +30,7 @@ class Share(_Model):
     own: OwnOptimum
 
 
-class Cross(_Model):
+class Cross(Record):
     """One design on all workloads."""
 
     id: str
@@ -47,7 +43,7 @@ class Cross(_Model):
     area_mm2: float
 
 
-class ScorePoint(_Model):
+class ScorePoint(Record):
     """One step of the frontier of score against power."""
 
     id: str
@@ -58,7 +54,7 @@ class ScorePoint(_Model):
     architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
 
 
-class PortfolioReport(_Model):
+class PortfolioReport(Record):
     """One common design for several workloads."""
 
     combine: str = Field(description="geomean, mean, throughput or worst")

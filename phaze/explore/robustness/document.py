@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 ROBUSTNESS_SCHEMA = "phaze-robustness/1"
 
 
-class _Model(BaseModel):
-    """Frozen, closed: an unknown key is an error, not a silent loss."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class VariedConstant(_Model):
+class VariedConstant(Record):
     """A constant of the model that was varied: it is multiplied by a factor from low to high."""
 
     group: str = Field(description="chip, network, power or area")
@@ -25,7 +21,7 @@ class VariedConstant(_Model):
     source: str = Field(description="what the range rests on")
 
 
-class RobustDesign(_Model):
+class RobustDesign(Record):
     """One near-optimal design over all scenarios. A regret is the share of the scenario's best that is missed."""
 
     id: str = Field(description="short stable name of the architecture within its space")
@@ -53,7 +49,7 @@ class RobustDesign(_Model):
     )
 
 
-class Robustness(_Model):
+class Robustness(Record):
     """The designs near the best, and how they rank when the constants of the model are wrong together."""
 
     schema_version: str = Field(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 
 class Stop(StrEnum):
@@ -16,11 +18,7 @@ class Stop(StrEnum):
     EXHAUSTED = "exhausted"  # nothing left to try
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Improvement(_Model):
+class Improvement(Record):
     """A new best value and what it had cost by then."""
 
     evaluation: int = Field(description="architectures evaluated, this one included")
@@ -28,7 +26,7 @@ class Improvement(_Model):
     value: float = Field(description="the objective, to be maximised")
 
 
-class Distance(_Model):
+class Distance(Record):
     """How far a search ended from what is certified for the same space, budgets and objective."""
 
     certified: float = Field(description="objective of the certified answer")
@@ -37,7 +35,7 @@ class Distance(_Model):
     share: float = Field(description="(certified - best) / certified; 1 where nothing feasible was found")
 
 
-class StrategyReport(_Model):
+class StrategyReport(Record):
     """The course of one search."""
 
     strategy: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AxisReport(_Model):
+class AxisReport(Record):
     """One axis of the space and what the search does with it."""
 
     fields: list[str] = Field(description="hardware fields that vary together")
@@ -19,7 +17,7 @@ class AxisReport(_Model):
     )
 
 
-class CoreStep(_Model):
+class CoreStep(Record):
     """One pair of core counts on the way from the fewest cores."""
 
     added: str = Field(description="TC or VC: the type of core added to get here; empty at the start")
@@ -34,7 +32,7 @@ class CoreStep(_Model):
     metric: float = Field(description="stages per second, or per second and watt")
 
 
-class DimensionStep(_Model):
+class DimensionStep(Record):
     """Core dimensions on the way from the largest to those of the stage's best design."""
 
     fields: dict[str, str] = Field(description="value of every axis but the core counts")
@@ -42,7 +40,7 @@ class DimensionStep(_Model):
     fruitless_levels: int = Field(description="levels in a row, this one included, without improvement")
 
 
-class Level(_Model):
+class Level(Record):
     """All dimensions that are so many halvings below the largest."""
 
     halvings: int
@@ -52,7 +50,7 @@ class Level(_Model):
     best_metric: float | None
 
 
-class StageDesignReport(_Model):
+class StageDesignReport(Record):
     """One of a stage's best designs."""
 
     id: str = Field(description="name of the architecture within the space")
@@ -64,7 +62,7 @@ class StageDesignReport(_Model):
     area_mm2: float
 
 
-class StageSearch(_Model):
+class StageSearch(Record):
     """The local search of one kind of stage."""
 
     layers: dict[str, int] = Field(
@@ -79,7 +77,7 @@ class StageSearch(_Model):
     designs: list[StageDesignReport] = Field(description="the best designs, best first: the top k")
 
 
-class SettingSearch(_Model):
+class SettingSearch(Record):
     """One setting: its pipeline and the local search of each distinct stage."""
 
     microbatch_size: int
@@ -91,7 +89,7 @@ class SettingSearch(_Model):
     stages: list[StageSearch]
 
 
-class WorkloadSearch(_Model):
+class WorkloadSearch(Record):
     """The searches for one workload."""
 
     workload: str
@@ -99,7 +97,7 @@ class WorkloadSearch(_Model):
     searched: list[SettingSearch] = Field(description="the most promising of them, in the order searched")
 
 
-class OneDesign(_Model):
+class OneDesign(Record):
     """The best single design for all stages, and for all workloads."""
 
     id: str
@@ -111,7 +109,7 @@ class OneDesign(_Model):
     evaluated: int = Field(description="architectures evaluated under their best placement")
 
 
-class MixedStageReport(_Model):
+class MixedStageReport(Record):
     """One stage of a pipeline with a design of its own."""
 
     layers: list[str] = Field(description="names of the layers, first to last")
@@ -121,7 +119,7 @@ class MixedStageReport(_Model):
     tdp_w: float
 
 
-class PerStage(_Model):
+class PerStage(Record):
     """The best pipeline whose stages have designs of their own: cuts, degrees and designs chosen together."""
 
     value: float = Field(description="the objective, with the mean TDP where power counts")
@@ -142,7 +140,7 @@ class PerStage(_Model):
     options_solved: int = Field(description="those that bounds did not rule out")
 
 
-class WhamReport(_Model):
+class WhamReport(Record):
     """The whole search."""
 
     designs: str = Field(description="one, per-stage or common")
