@@ -15,7 +15,7 @@ from placement_instances import transformer_chain
 from phaze.cost.model import CostModel
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 
 LAYERS = 96
 STAGES = tuple(range(1, 17))

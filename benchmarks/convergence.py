@@ -28,7 +28,8 @@ from phaze.explore.strategies.strategy import SearchBudget, Strategy
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
-from phaze.workload.spec import builtin_names, load_workload
+from phaze.workload.library import builtin_names
+from phaze.workload.load import load_workload
 
 Row = dict[str, object]
 CHIPS = ("tpuv4", "tpuv2", "phaze-reference")

@@ -11,7 +11,7 @@ from phaze.explore.api import explore
 from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 
 
 def report() -> Report:

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
 DECODER = """

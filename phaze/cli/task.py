@@ -46,7 +46,7 @@ def make_task(
     from phaze.explore.request import Task
     from phaze.hardware.network import load_network
     from phaze.placement.cluster import FixedDegrees
-    from phaze.workload.spec import load_workload
+    from phaze.workload.load import load_workload
     from phaze.workload.workload import Attention, Mode
 
     kind = choose(Attention, attention, "--attention")
@@ -153,14 +153,11 @@ def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:
 def input_files(workloads: Sequence[str], network: str, space: str | None = None) -> dict[str, Path]:
     """The files behind what was asked, built-in ones included."""
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.workload.spec import find_workload
+    from phaze.workload.load import source_file
 
     several = len(workloads) > 1
     files = {
-        f"workload {Path(name).stem}" if several else "workload": (
-            Path(name) if Path(name).suffix == ".onnx" else find_workload(name)
-        )
-        for name in workloads
+        f"workload {Path(name).stem}" if several else "workload": source_file(name) for name in workloads
     }
     files["network"] = find(Catalogue.NETWORK, network)
     return files if space is None else {**files, "space": find(Catalogue.SPACE, space)}

@@ -6,7 +6,7 @@ from phaze.cli.noun import Row, noun_app
 
 
 def _rows() -> list[Row]:
-    from phaze.workload.spec import list_workloads
+    from phaze.workload.library import list_workloads
 
     return [
         {
@@ -24,7 +24,7 @@ def _rows() -> list[Row]:
 def _show(name: str) -> str:
     from phaze.cli.output import file_text
     from phaze.errors import InputError
-    from phaze.workload.spec import find_workload
+    from phaze.workload.library import find_workload
 
     if name.endswith(".onnx"):
         raise InputError(f"{name} is no YAML file; show prints workload files only")

@@ -23,6 +23,12 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - LOSS: logits (..., classes), labels; appended by the workload, not by front ends.
 - VIEW: anything, parameters too. Reshape, transpose, slice: one output; split: several outputs;
   concatenation: several inputs.
+- DISPATCH: x (batch, tokens, hidden), routes (batch, tokens, chosen): the tokens sorted by expert,
+  (experts, rows, hidden), rows = ceil(batch tokens chosen / experts): loads are balanced. Nothing else
+  uses `experts` (int): the operators between a DISPATCH and its COMBINE carry it and are divided by the
+  expert-parallel degree along their first axis, beside their tensor-parallel role.
+- COMBINE: y (experts, rows, hidden), routes; output (batch, tokens, hidden): the weighted sum of what the
+  chosen experts made of each token.
 - ALL_REDUCE: x. `role`: a `rules_structure.Role`; inserted by sharding.
 
 A bias of a product or convolution is a following ELEMENTWISE "add" with the parameter as second input;

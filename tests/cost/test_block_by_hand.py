@@ -12,7 +12,7 @@ from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 from phaze.workload.work import Unit
 
 S, H, HEADS, D, T = 2048, 12288, 96, 128, 8

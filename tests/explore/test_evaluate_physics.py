@@ -14,7 +14,7 @@ from phaze.hardware.architecture import Architecture, load_architecture, to_tabl
 from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.fields import default_values
 from phaze.hardware.network import load_network
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

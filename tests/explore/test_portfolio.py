@@ -22,7 +22,7 @@ from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.space_file import load_space
 from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 
 SPACE = """
 schema_version: 1

@@ -28,7 +28,7 @@ from phaze.explore.strategies.strategy import SearchBudget
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.placement.cluster import FixedDegrees
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 
 BUDGETS = Budgets(power_w=300.0)
 FEW_SETTINGS = FixedDegrees(microbatch=1, tensor_parallel=2)

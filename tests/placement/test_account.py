@@ -24,7 +24,7 @@ from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
-from phaze.workload.spec import load_workload
+from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
 

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.spec import builtin_names, find_workload, list_workloads, load_workload
+from phaze.workload.library import builtin_names, find_workload, list_workloads
+from phaze.workload.load import load_workload
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec
 
@@ -131,7 +132,7 @@ def test_chain_is_cached_and_quick():
 
 def test_chains_do_not_depend_on_the_hash_seed():
     code = (
-        "import hashlib; from phaze.workload.spec import load_workload;"
+        "import hashlib; from phaze.workload.load import load_workload;"
         "w = load_workload('bert-large');"
         "print(hashlib.sha256(repr([w.chain(2, t) for t in (1, 4)]).encode()).hexdigest())"
     )

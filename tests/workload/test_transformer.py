@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from phaze.workload.spec import find_workload, load_workload
+from phaze.workload.library import find_workload
+from phaze.workload.load import load_workload
 from phaze.workload.work import Traffic, Unit
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec

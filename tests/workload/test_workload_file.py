@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.workload.spec import find_workload, load_workload
+from phaze.workload.library import find_workload
+from phaze.workload.load import load_workload
 from phaze.workload.workload_file import parse_spec
 
 GOOD = find_workload("gpt2-xl").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ BAD = {
     ),
     "positions": (
         changed("sequence_length: 1024", "sequence_length: 2048"),
-        "exceeds dimensions.max_positions",
+        "exceeds the model.s 1024 positions",
     ),
     "family": (changed("family: decoder", "family: convnet"), "family: .*'decoder' or 'encoder'.*'convnet'"),
     "version": (changed("schema_version: 1", "schema_version: 9"), "schema_version: .*9"),

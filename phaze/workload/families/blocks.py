@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from phaze.workload.families.family import Extent
+from phaze.workload.families.transformer import NormKind, NormPlace, Positions, TransformerDimensions
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.sharding import Shard
 from phaze.workload.workload import Attention
-from phaze.workload.workload_file import Dimensions, NormKind, NormPlace, Positions
 
 ACTIVATION_BYTES = 2  # bf16 or fp16
 
 
 class Transformer:
-    """Grows a transformer's graph at one batch size and sequence length.
+    """Grows a transformer's graph at one extent.
 
     Activations are (batch, sequence, width); each method appends operators and returns a tensor name.
     """
 
     def __init__(
-        self, name: str, dimensions: Dimensions, batch: int, sequence: int, attention: Attention
+        self, name: str, dimensions: TransformerDimensions, extent: Extent, attention: Attention
     ) -> None:
-        """Start an empty graph of `batch` sequences of `sequence` tokens."""
+        """Start an empty graph of `extent.batch` sequences of `extent.tokens` tokens."""
         self.g = GraphBuilder(name)
         self.d = dimensions
-        self.batch = batch
-        self.sequence = sequence
+        self.batch = extent.batch
+        self.sequence = extent.tokens
         self.attention_kind = attention
 
     def operator(

@@ -1,0 +1,59 @@
+"""What every model family provides: dimensions that turn into a forward operator graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from phaze.workload.ir import OperatorGraph
+from phaze.workload.workload import Attention
+
+# Strict: neither true nor 3.0 nor "3" is a number of things.
+Count = Annotated[int, Field(strict=True, gt=0, le=10**9)]
+CountOrNone = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Strict(BaseModel):
+    """A frozen part of a workload file; unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much goes through a model at once.
+
+    `batch` samples. Of sequence models, `tokens` of each sample; `context` tokens of each sample went
+    before and lie in the key-value cache (0: none). Families without sequences ignore both.
+    """
+
+    batch: int
+    tokens: int = 1
+    context: int = 0
+
+
+class FamilyDimensions(Strict, ABC):
+    """Dimensions of one model of a family: the part `dimensions` of a workload file."""
+
+    @property
+    @abstractmethod
+    def heads_to_divide(self) -> int | None:
+        """Attention heads that tensor parallelism divides; None where there are none."""
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Layers, as the family counts them."""
+
+    @property
+    @abstractmethod
+    def longest_sequence(self) -> int | None:
+        """Largest number of tokens of a sample; None where samples are no sequences of free length."""
+
+    @abstractmethod
+    def graph(self, name: str, extent: Extent, attention: Attention) -> OperatorGraph:
+        """Forward graph at that extent, without a loss."""

@@ -1,0 +1,84 @@
+"""The built-in workload files: names, summaries, and where a name's file lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+
+from phaze.errors import InputError
+from phaze.workload.families.family import Extent, FamilyDimensions
+from phaze.workload.workload import Attention
+from phaze.workload.workload_file import WorkloadSpec, parse_spec
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """One line of the list of built-in workloads; `sequence_length` is None where samples are no sequences."""
+
+    name: str
+    family: str
+    parameters: int
+    layers: int
+    sequence_length: int | None
+    global_batch: int | None
+    source: str
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names of the built-in workloads, sorted."""
+    files = resources.files("phaze.workloads").iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
+
+
+def list_workloads() -> tuple[WorkloadSummary, ...]:
+    """Summaries of the built-in workloads, by name."""
+    return tuple(_summary(builtin_spec(name)) for name in builtin_names())
+
+
+def builtin_spec(name: str) -> WorkloadSpec[FamilyDimensions]:
+    """Parsed file of a built-in workload; `name` as in `builtin_names`."""
+    file = resources.files("phaze.workloads").joinpath(f"{name}.yaml")
+    return parse_spec(file.read_text(encoding="utf-8"), f"built-in workload {name}.yaml")
+
+
+def find_workload(name_or_path: str) -> Path:
+    """File of a built-in name or of a path to a YAML file. Raises InputError for an unknown name."""
+    path = Path(name_or_path)
+    if path.suffix in YAML_SUFFIXES:
+        return path
+    return Path(str(resources.files("phaze.workloads"))) / f"{known_name(name_or_path)}.yaml"
+
+
+def known_name(name: str) -> str:
+    """The built-in workload of that name; case, `-`, `_` and blanks do not matter. Raises InputError."""
+    names = builtin_names()
+    found = [known for known in names if _key(known) == _key(name)]
+    if found:
+        return found[0]
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+    hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
+    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml or .onnx)"
+    raise InputError(msg)
+
+
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c not in "-_ ")
+
+
+def _summary(spec: WorkloadSpec[FamilyDimensions]) -> WorkloadSummary:
+    """Summary of a workload file; parameters counted on its graph."""
+    extent = Extent(1, spec.sequence_length or 1)
+    parameters = spec.dimensions.graph(spec.name, extent, Attention.FLASH).parameters()
+    return WorkloadSummary(
+        name=spec.name,
+        family=spec.family.value,
+        parameters=sum(t.elements for t in parameters),
+        layers=spec.dimensions.depth,
+        sequence_length=spec.sequence_length,
+        global_batch=spec.global_batch,
+        source=next(iter(spec.source.values())),
+    )
