@@ -26,6 +26,7 @@ from phaze.cli import (
     solve,
     spaces,
     sweep,
+    validate,
     workloads,
 )
 from phaze.cli.interrupt import INTERRUPTED
@@ -62,7 +63,7 @@ def _root(
     """Hold the options before the verb."""
 
 
-for _module in (run, evaluate, compare, sweep, pareto, certify, explain, schema):
+for _module in (run, evaluate, compare, sweep, pareto, certify, explain, validate, schema):
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
 for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)

@@ -1,0 +1,53 @@
+"""The model against measurements, as text."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+
+from phaze.report.design import plain_table
+from phaze.validation.document import Comparison, ValidationReport
+
+
+def print_report(report: ValidationReport, console: Console) -> None:
+    """One line per comparison that has rows, then what was left out and why."""
+    rung = report.sets[0].rung.value
+    table = plain_table(f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "")
+    table.columns[0].justify = table.columns[-1].justify = "left"
+    for comparison in filter(lambda c: c.rows, report.sets):
+        table.add_row(escape(_title(comparison)), *_figures(comparison), _verdict(comparison))
+    console.print(table)
+    _print_excluded(report, console)
+
+
+def _title(comparison: Comparison) -> str:
+    return f"{comparison.name} {'' if comparison.metric == 'latency' else comparison.metric.value}".rstrip()
+
+
+def _figures(comparison: Comparison) -> tuple[str, ...]:
+    errors = (
+        comparison.mape_pct,
+        comparison.median_ape_pct,
+        comparison.bias_pct,
+        comparison.roofline_mape_pct,
+    )
+    return str(comparison.rows), *("-" if e is None else f"{e:.1f}" for e in errors)
+
+
+def _verdict(comparison: Comparison) -> str:
+    if comparison.threshold_pct is None:
+        return ""
+    return "" if comparison.passed else f"above {comparison.threshold_pct:g}"
+
+
+def _print_excluded(report: ValidationReport, console: Console) -> None:
+    """Reasons for excluded rows, over all comparisons."""
+    table = plain_table("Rows left out", "", "rows", "why")
+    table.columns[0].justify = table.columns[-1].justify = "left"
+    for comparison in report.sets:
+        for reason, rows in comparison.excluded_reasons.items():
+            table.add_row(escape(_title(comparison)), str(rows), escape(reason))
+    if table.row_count:
+        console.print(table)
+    if report.not_compared:
+        console.print("Not compared yet: " + escape(", ".join(report.not_compared)))

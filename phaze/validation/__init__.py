@@ -1,0 +1,1 @@
+"""The model against measured hardware."""

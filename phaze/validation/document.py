@@ -1,0 +1,51 @@
+"""What `dse validate` reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from phaze.explore.record import Record
+from phaze.validation.cases import Rung
+from phaze.validation.registry import Metric
+
+
+class Comparison(Record):
+    """One data set, one metric, one rung; errors in percent of the measured values, null without rows."""
+
+    name: str = Field(description="Data set: stem of its file.")
+    metric: Metric = Field(description="What is compared.")
+    rung: Rung = Field(description="Rung of the model.")
+    rows: int = Field(description="Rows compared.")
+    excluded: int = Field(description="Rows of the file left out; with `rows` all of them.")
+    excluded_reasons: dict[str, int] = Field(description="Rows left out, by reason.")
+    mape_pct: float | None = Field(description="Mean absolute percentage error.")
+    median_ape_pct: float | None = Field(description="Median absolute percentage error.")
+    p90_ape_pct: float | None = Field(description="90th percentile of absolute percentage errors.")
+    bias_pct: float | None = Field(description="Mean signed percentage error; below 0: predicted too small.")
+    rank_correlation: float | None = Field(description="Spearman's rank correlation.")
+    roofline_mape_pct: float | None = Field(description="The roofline's mean absolute percentage error.")
+    threshold_pct: float | None = Field(description="Largest `mape_pct` that passes; null: none set.")
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is within its threshold, where it has one."""
+        if self.threshold_pct is None or self.mape_pct is None:
+            return True
+        return self.mape_pct <= self.threshold_pct + 1e-9
+
+
+class ValidationReport(Record):
+    """All comparisons of one folder of measurements."""
+
+    schema_: Literal["phaze-validate/1"] = Field(default="phaze-validate/1", alias="schema")
+    sets: tuple[Comparison, ...]
+    not_compared: tuple[str, ...] = Field(
+        description="Files of the folder that the model is not compared with."
+    )
+
+    @property
+    def passed(self) -> bool:
+        """Whether no comparison exceeds its threshold."""
+        return all(comparison.passed for comparison in self.sets)

@@ -1,0 +1,1 @@
+"""The data sets, one module per kind of measurement."""

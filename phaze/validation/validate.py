@@ -1,0 +1,86 @@
+"""Compare the model with every data set of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from phaze.errors import InputError
+from phaze.validation.cases import Judged, Rung
+from phaze.validation.columns import read_columns
+from phaze.validation.document import Comparison, ValidationReport
+from phaze.validation.registry import DATA_SETS, DataSet
+from phaze.validation.score import Score, score
+from phaze.validation.thresholds import threshold_pct
+
+
+def validate(
+    folder: Path,
+    names: Collection[str] = (),
+    rung: Rung = Rung.ANALYTIC,
+    progress: Callable[[str], None] | None = None,
+) -> ValidationReport:
+    """Judge the model on the data sets of a folder, or on those of `names`.
+
+    Raises InputError for a folder without data sets, an unknown name, and files that cannot be read.
+    """
+    files = {path.stem: path for path in sorted(folder.glob("*.csv"))}
+    _check(folder, files, names)
+    wanted = [s for s in DATA_SETS if s.name in files and (not names or s.name in names)]
+    comparisons = []
+    for data_set in wanted:
+        if progress is not None:
+            progress(f"{data_set.name} ({data_set.metric})")
+        comparisons.append(_compare(data_set, files[data_set.name], rung))
+    known = {s.name for s in DATA_SETS}
+    others = tuple(name for name in files if name not in known and not names)
+    return ValidationReport(sets=tuple(comparisons), not_compared=others)
+
+
+def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None:
+    known = {s.name for s in DATA_SETS}
+    if not known.intersection(files):
+        raise InputError(f"{folder}: no data set here; files such as {DATA_SETS[-1].name}.csv are looked for")
+    for name in names:
+        if name not in known or name not in files:
+            near = get_close_matches(name, sorted(known.intersection(files)), n=3, cutoff=0.3)
+            hint = f"; nearest: {', '.join(near)}" if near else ""
+            raise InputError(f"{folder}: no data set {name!r} that the model is compared with{hint}")
+
+
+def _compare(data_set: DataSet, path: Path, rung: Rung) -> Comparison:
+    judged = _said(data_set.judge(read_columns(path)), rung)
+    errors, roofline = _score(judged, rung), _score(judged, Rung.ROOFLINE)
+    figures = asdict(errors) if errors else dict.fromkeys(Score.__dataclass_fields__)
+    return Comparison(
+        name=data_set.name,
+        metric=data_set.metric,
+        rung=rung,
+        rows=len(judged.measured),
+        excluded=sum(judged.excluded.values()),
+        excluded_reasons=dict(judged.excluded),
+        **figures,
+        roofline_mape_pct=roofline.mape_pct if roofline else None,
+        threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
+    )
+
+
+def _said(judged: Judged, rung: Rung) -> Judged:
+    """The rows that the rung has a prediction for; the others are excluded and counted."""
+    silent = np.full(len(judged.measured), np.nan)
+    kept = np.isfinite(judged.predicted.get(rung, silent))
+    reasons = dict(judged.excluded)
+    if not kept.all():
+        reasons[f"nothing {rung} for this chip and operator"] = int((~kept).sum())
+    predicted = {name: values[kept] for name, values in judged.predicted.items()}
+    return Judged(judged.measured[kept], predicted, reasons)
+
+
+def _score(judged: Judged, rung: Rung) -> Score | None:
+    if rung not in judged.predicted or not len(judged.measured):
+        return None
+    return score(judged.predicted[rung], judged.measured)
