@@ -1,64 +1,162 @@
 """The built-in workload files against published figures."""
 
 import os
+import pickle
 import subprocess
 import sys
-import time
 
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.library import builtin_names, find_workload, list_workloads
-from phaze.workload.load import load_workload
+from phaze.workload.counting import count_parameters
+from phaze.workload.families.family import Extent
+from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.library import builtin_names, builtin_spec, find_workload, list_workloads
+from phaze.workload.load import FamilyModel, load_workload
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec
 
-# Published counts. BERT: Hugging Face's BertForMaskedLM of bert-large-uncased; GPT-2 XL, OPT-350m and
-# Llama-2-7b: sums over the published checkpoints' shapes.
+TRANSFORMERS = {"decoder", "encoder", "encoder-decoder", "vit"}
+# Published counts: sums over the shapes of the published checkpoints (of BERT: Hugging Face's
+# BertForMaskedLM; of vision transformers: timm's, with 1000 classes; of DeepSeek-V3: without the
+# multi-token module and the 14848 offsets of its routers, which are not trained by gradient).
 EXACT = {
+    "bert-base": 109_514_298,
     "bert-large": 335_174_458,
+    "bloom-176b": 176_247_271_424,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v3": 671_026_419_200 - 14_848,
+    "gemma-2b": 2_506_172_416,
     "gpt2-xl": 1_557_611_200,
-    "opt-350m": 331_196_416,
     "llama2-7b": 6_738_415_616,
+    "llama3-405b": 405_853_388_800,
+    "llama3-70b": 70_553_706_496,
+    "llama3-8b": 8_030_261_248,
+    "mistral-7b": 7_241_732_096,
+    "mixtral-8x22b": 140_620_634_112,
+    "mixtral-8x7b": 46_702_792_704,
+    "opt-1.3b": 1_315_758_080,
+    "opt-350m": 331_196_416,
+    "qwen2-7b": 7_615_616_512,
+    "qwen3-8b": 8_190_735_360,
+    "t5-11b": 11_307_321_344,
+    "t5-v1.1-xxl": 11_135_332_352,
+    "vit-b16": 86_567_656,
+    "vit-g14": 1_844_440_680,
+    "vit-l16": 304_326_632,
 }
-# Megatron-LM (arXiv 1909.08053) prints 2.5 B, 8.3 B, 336 M; Brown et al. 175 B.
-ROUNDED = {
-    "gpt3": (174.6e9, 175.2e9),
-    "megatron-gpt2-54": (2.45e9, 2.55e9),
-    "megatron-gpt2-72": (8.25e9, 8.35e9),
-    "megatron-bert": (335e6, 340e6),
+# Counts as they are printed, to the last digit. Megatron-LM: arXiv 1909.08053 and, for the table of sizes,
+# 2104.04473, table 1; GPT-3: 2005.14165, table 2.1.
+PRINTED = {
+    "gpt3": "175e9",
+    "gpt3-13b": "13e9",
+    "gpt3-2.7b": "2.7e9",
+    "gpt3-6.7b": "6.7e9",
+    "gpt3-large": "760e6",
+    "gpt3-small": "125e6",
+    "gpt3-xl": "1.3e9",
+    "megatron-1.7b": "1.7e9",
+    "megatron-3.6b": "3.6e9",
+    "megatron-7.5b": "7.5e9",
+    "megatron-18.4b": "18.4e9",
+    "megatron-39.1b": "39.1e9",
+    "megatron-76.1b": "76.1e9",
+    "megatron-145.6b": "145.6e9",
+    "megatron-310.1b": "310.1e9",
+    "megatron-529.6b": "529.6e9",
+    "megatron-1008b": "1008.0e9",
+    "megatron-gpt2-54": "2.5e9",
+    "megatron-gpt2-72": "8.3e9",
 }
-GPT_FAMILY = ["gpt3", "gpt2-xl", "megatron-gpt2-xl", "megatron-gpt2-54", "megatron-gpt2-72"]
+# In a test of their own; 350 M printed for 355.9 M; never printed.
+ELSEWHERE = ("palm-540b", "megatron-bert", "gpt3-medium", "megatron-gpt2-xl")
+# Active parameters as printed: arXiv 2401.04088, the announcement of 8x22B, 2405.04434, 2412.19437.
+ACTIVE = {"mixtral-8x7b": "12.9e9", "mixtral-8x22b": "39e9", "deepseek-v2": "21e9", "deepseek-v3": "37e9"}
+GPT_FAMILY = [
+    name
+    for name in builtin_names()
+    if name.startswith(("gpt2", "gpt3", "megatron", "opt-1.3")) and name not in ("megatron-bert", "gpt3-13b")
+]
+
+
+def shallow(name):
+    """The file of a built-in workload with as few blocks as show all of their forms."""
+    spec = builtin_spec(name)
+    fewest = {field: least for field, (least, _) in spec.dimensions.repeats.items()}
+    return spec.model_copy(update={"dimensions": spec.dimensions.model_copy(update=fewest)})
+
+
+def builtin_count(name):
+    return count_parameters(builtin_spec(name).dimensions)
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_parameter_count_is_the_published_one(name):
-    assert load_workload(name).parameter_count == EXACT[name]
+    assert builtin_count(name).total == EXACT[name]
 
 
-@pytest.mark.parametrize("name", ROUNDED)
-def test_parameter_count_rounds_to_the_published_one(name):
-    low, high = ROUNDED[name]
-    assert low <= load_workload(name).parameter_count <= high
+def test_the_library_is_large_and_every_count_is_checked():
+    assert len(builtin_names()) >= 46
+    checked = {*EXACT, *PRINTED, *ELSEWHERE}
+    assert {s.name for s in list_workloads() if s.family in TRANSFORMERS} == checked
+
+
+def rounds_to(count, printed):
+    """Whether the count, rounded to the digits of the printed one, is that."""
+    figures, _, power = printed.partition("e")
+    places = len(figures.partition(".")[2])
+    return round(count / 10 ** int(power), places) == float(figures)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_parameter_count_rounds_to_the_printed_one(name):
+    assert rounds_to(builtin_count(name).total, PRINTED[name])
+
+
+def test_of_palm_the_printed_count_leaves_out_the_norms():
+    """540.35 B, arXiv 2204.02311, table 1; 119 scales of 18432."""
+    assert rounds_to(builtin_count("palm-540b").total - 119 * 18432, "540.35e9")
+
+
+def test_of_megatron_bert_only_the_pooler_and_the_sentence_head_are_missing():
+    """336 M are printed in arXiv 1909.08053, table 4."""
+    assert rounds_to(builtin_count("megatron-bert").total + 1024 * 1025 + 2 * 1025, "336e6")
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_active_parameters_round_to_the_printed_ones(name):
+    """Of the table of tokens, DeepSeek counts nothing: a lookup multiplies no matrix."""
+    d = builtin_spec(name).dimensions
+    lookups = d.vocabulary * d.hidden if name.startswith("deepseek") else 0
+    assert rounds_to(builtin_count(name).active - lookups, ACTIVE[name])
+
+
+def test_a_model_without_experts_is_all_active():
+    for name in ("gpt3", "t5-11b", "vit-b16"):
+        assert builtin_count(name).active == builtin_count(name).total
 
 
 @pytest.mark.parametrize("name", GPT_FAMILY)
 @pytest.mark.parametrize("attention", Attention)
 def test_model_flops_equal_the_megatron_formula(name, attention):
     """72 B s l h^2 (1 + s/6h + V/12lh), the form without recompute (arXiv 2104.04473, section 5.1)."""
-    spec = read_spec(find_workload(name))
+    spec = shallow(name)
     d, s, batch = spec.dimensions, spec.sequence_length, 2
     formula = 72 * batch * s * d.layers * d.hidden**2
     formula *= 1 + s / (6 * d.hidden) + d.vocabulary / (12 * d.layers * d.hidden)
-    chain = load_workload(name, attention=attention).chain(batch, 1)
+    chain = GraphWorkload(FamilyModel(name, spec, Extent(batch, s), attention), Mode.TRAINING).chain(batch, 1)
     assert chain.model_flops == pytest.approx(formula, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", builtin_names())
 def test_prefill_is_a_third_of_training(name):
-    training = load_workload(name).chain(1, 1)
-    prefill = load_workload(name, Mode.PREFILL).chain(1, 1)
-    assert training.model_flops == pytest.approx(3 * prefill.model_flops, rel=1e-12)
+    """Exactly so where a transformer starts from token ids; pixels and a state of zeros need no gradient."""
+    spec = shallow(name)
+    model = FamilyModel(name, spec, Extent(1, spec.sequence_length or 1), Attention.FLASH)
+    training, prefill = (GraphWorkload(model, m).chain(1, 1) for m in (Mode.TRAINING, Mode.PREFILL))
+    exact = model.spec.sequence_length and model.spec.family in TRANSFORMERS
+    least = 1 if exact else 0.97
+    assert 3 * least * (1 - 1e-12) <= training.model_flops / prefill.model_flops <= 3 * (1 + 1e-12)
     assert all(layer.backward is None and layer.saved_bytes == 0 for layer in prefill.layers)
     assert all(layer.working_bytes > 0 for layer in prefill.layers)
 
@@ -67,12 +165,16 @@ def test_prefill_is_a_third_of_training(name):
 def test_every_part_of_a_file_has_a_source(name):
     spec = read_spec(find_workload(name))
     assert spec.name == name
-    given = {"dimensions", "sequence_length", "global_batch", "numerics", "expert_plan"}
-    assert given <= spec.source.keys()
+    assert {"dimensions", "numerics"} <= spec.source.keys()
+    for part in ("sequence_length", "global_batch", "expert_plan"):
+        assert (getattr(spec, part) is None) == (part not in spec.source)
     assert all(len(text) > 20 for text in spec.source.values())
 
 
-@pytest.mark.parametrize("name", builtin_names())
+WITH_PLAN = [name for name in builtin_names() if builtin_spec(name).expert_plan]
+
+
+@pytest.mark.parametrize("name", WITH_PLAN)
 def test_expert_plan_fits_1024_devices_and_an_admissible_width(name):
     workload = load_workload(name)
     plan = workload.expert_plan
@@ -82,11 +184,25 @@ def test_expert_plan_fits_1024_devices_and_an_admissible_width(name):
     assert tensor in workload.tensor_parallel_widths(8)
 
 
+SAMPLE = (
+    "resnet18",
+    "dlrm",
+    "gnmt8",
+    "bert-base",
+    "deepseek-v3",
+    "gpt3-small",
+    "mixtral-8x7b",
+    "t5-11b",
+    "vit-b16",
+)
+
+
 def test_list_agrees_with_the_workloads():
-    for summary in list_workloads():
+    """Blocks are counted once and multiplied for the list, one by one on the graph of a workload."""
+    for summary in (s for s in list_workloads() if s.name in SAMPLE):
         workload = load_workload(summary.name)
         assert summary.parameters == workload.parameter_count
-        assert summary.global_batch == workload.global_batch(7)
+        assert (summary.global_batch or 7 * 32) == workload.global_batch(7)
 
 
 def test_widths():
@@ -107,7 +223,7 @@ def test_names_are_forgiving_and_wrong_ones_get_the_nearest():
     assert load_workload("GPT 3").name == "gpt3"
     with pytest.raises(InputError, match=r"unknown workload 'gtp3'; nearest: gpt3"):
         load_workload("gtp3")
-    with pytest.raises(InputError, match="known: bert-large"):
+    with pytest.raises(InputError, match="known: bert-base"):
         load_workload("zzzzzzzz")
 
 
@@ -122,12 +238,15 @@ def test_overrides():
             load_workload("gpt3", **wrong)
 
 
-def test_chain_is_cached_and_quick():
+def test_chain_is_cached():
     workload = load_workload("gpt3")
-    begin = time.perf_counter()
-    first = workload.chain(2, 8)
-    assert time.perf_counter() - begin < 2  # 0.1 s here; the bound only catches a change of order
-    assert workload.chain(2, 8) is first
+    assert workload.chain(2, 8) is workload.chain(2, 8)
+
+
+@pytest.mark.parametrize("name", ["gpt3", "resnet50", "mixtral-8x7b"])
+def test_a_workload_goes_to_other_processes(name):
+    spec = builtin_spec(name)
+    assert pickle.loads(pickle.dumps(spec)) == spec
 
 
 def test_chains_do_not_depend_on_the_hash_seed():

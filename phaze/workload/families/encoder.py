@@ -6,9 +6,11 @@ The pooler and the next-sentence head (hidden^2 parameters, one row per sequence
 from __future__ import annotations
 
 from phaze.workload.families.blocks import Transformer
+from phaze.workload.families.choices import NormPlace
 from phaze.workload.families.family import Extent
-from phaze.workload.families.transformer import NormPlace, TransformerDimensions
-from phaze.workload.ir import OperatorGraph
+from phaze.workload.families.tokens import embed, logits
+from phaze.workload.families.transformer import TransformerDimensions
+from phaze.workload.ir import GraphBuilder, OperatorGraph
 from phaze.workload.sharding import Shard
 from phaze.workload.workload import Attention
 
@@ -18,9 +20,9 @@ class Encoder(TransformerDimensions):
 
     def graph(self, name: str, extent: Extent, attention: Attention) -> OperatorGraph:
         """Forward graph from token ids to logits of every position (batch, sequence, vocabulary)."""
-        t = Transformer(name, self, extent, attention)
-        x = t.embedding()
-        if self.norm_place is NormPlace.POST:
+        t = Transformer(GraphBuilder(name), self, extent, attention)
+        x = embed(t, self, t.batch, t.sequence)
+        if self.norm_place is NormPlace.POST and not self.embedding_norm:
             x = t.norm("embedding.norm", x)
         x = t.dropout("embedding.dropout", x, self.dropout)
         for number in range(self.layers):
@@ -30,4 +32,4 @@ class Encoder(TransformerDimensions):
         x = t.linear("head.transform", x, self.embedding, Shard.NONE)
         x = t.pointwise("head.activation", self.activation.value, (x,))
         x = t.norm("head.norm", x)
-        return t.g.build((t.logits(x, bias=True),))
+        return t.g.build((logits(t, self, x, bias=True),))

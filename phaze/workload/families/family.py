@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.workload.ir import OperatorGraph
+from phaze.workload.rules_cache import KvCache
 from phaze.workload.workload import Attention
 
 # Strict: neither true nor 3.0 nor "3" is a number of things.
@@ -28,12 +30,14 @@ class Extent:
     """How much goes through a model at once.
 
     `batch` samples. Of sequence models, `tokens` of each sample; `context` tokens of each sample went
-    before and lie in the key-value cache (0: none). Families without sequences ignore both.
+    before and lie in the key-value cache (0: none). `cache`: how keys and values are kept for later tokens;
+    None: they are not (training). Families without sequences, or without a cache, ignore what is not theirs.
     """
 
     batch: int
     tokens: int = 1
     context: int = 0
+    cache: KvCache | None = None
 
 
 class FamilyDimensions(Strict, ABC):
@@ -53,6 +57,16 @@ class FamilyDimensions(Strict, ABC):
     @abstractmethod
     def longest_sequence(self) -> int | None:
         """Largest number of tokens of a sample; None where samples are no sequences of free length."""
+
+    @property
+    def repeats(self) -> Mapping[str, tuple[int, int]]:
+        """Fields that say how often a block repeats: (a number from which each one more is alike, the number)."""
+        return {}
+
+    @property
+    def autoregressive(self) -> bool:
+        """Whether the model makes one token after another, with the keys and values of earlier ones in a cache."""
+        return False
 
     @abstractmethod
     def graph(self, name: str, extent: Extent, attention: Attention) -> OperatorGraph:
