@@ -1,0 +1,80 @@
+"""Degrees of parallelism inside a layer, and the groups of devices that they make.
+
+Devices are numbered tensor-parallel rank first, then context, then expert (Megatron-LM's order, Narayanan
+et al., SC'21): neighbours of a context group are `tensor` numbers apart, those of an expert group
+`tensor x context`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Parallel(StrEnum):
+    """What a group of devices divides among its members."""
+
+    TENSOR = "tensor"
+    CONTEXT = "context"
+    EXPERT = "expert"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Devices that communicate: `size` of them, neighbours `stride` device numbers apart."""
+
+    parallel: Parallel = Parallel.TENSOR
+    size: int = 1
+    stride: int = 1
+
+    @property
+    def span(self) -> int:
+        """Device numbers that the group reaches over."""
+        return self.size * self.stride
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """How one layer is divided over devices.
+
+    `tensor`: heads and widths, as in Megatron-LM. `sequence`: between the divided products the tokens are
+    divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
+    devices, each with a microbatch of its own. ValueError for a degree below 1.
+    """
+
+    tensor: int = 1
+    sequence: bool = False
+    context: int = 1
+    expert: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the degrees."""
+        for parallel in Parallel:
+            degree = getattr(self, parallel.value)
+            if degree < 1:
+                msg = f"{parallel}-parallel degree {degree} must be at least 1"
+                raise ValueError(msg)
+
+    @classmethod
+    def of(cls, degrees: int | Sharding) -> Sharding:
+        """The sharding itself, or plain tensor parallelism of that width."""
+        return cls(degrees) if isinstance(degrees, int) else degrees
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is divided."""
+        return self.tensor == self.context == self.expert == 1
+
+    @property
+    def divides_tokens(self) -> bool:
+        """Whether some activation holds only a part of the tokens of its samples."""
+        return self.context > 1 or (self.sequence and self.tensor > 1)
+
+    def group(self, parallel: Parallel) -> Group:
+        """The devices among which one degree divides."""
+        strides = {
+            Parallel.TENSOR: 1,
+            Parallel.CONTEXT: self.tensor,
+            Parallel.EXPERT: self.tensor * self.context,
+        }
+        return Group(parallel, getattr(self, parallel.value), strides[parallel])

@@ -1,0 +1,97 @@
+"""What all divisions share: operators rewritten one by one, collectives and slices between them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import MappingProxyType
+
+from phaze.workload.degrees import Group
+from phaze.workload.ir import Operator, OpKind
+from phaze.workload.parallel.part import Part
+from phaze.workload.rules_collective import Role
+
+
+class Rewriter(ABC):
+    """Rewrites a part's operators for one group of devices.
+
+    Tensors may be divided along their tokens; of those, the number of tokens before is kept.
+    """
+
+    def __init__(self, part: Part, group: Group) -> None:
+        """Start with a part that this group has not divided yet."""
+        self.part = part
+        self.group = group
+        self.operators: list[Operator] = []
+        self._whole_tokens: dict[str, int] = {}
+
+    def rewrite(self) -> None:
+        """Replace the part's operators."""
+        for op in self.part.operators:
+            self.add(op)
+        self.part.operators = tuple(self.operators)
+
+    @abstractmethod
+    def add(self, op: Operator) -> None:
+        """Append an operator in its divided form, with the collectives around it."""
+
+    def divide_tokens(self, tensor: str) -> None:
+        """Leave a device its own tokens of a tensor: with the most, where they do not come out even."""
+        axis = self.part.tokens[tensor]
+        self._whole_tokens[tensor] = self.part.size(tensor, axis)
+        self.part.resize(tensor, axis, -(-self._whole_tokens[tensor] // self.group.size))
+
+    def has_own_tokens(self, tensor: str) -> bool:
+        """Whether a device holds only its own tokens of a tensor."""
+        return tensor in self._whole_tokens
+
+    def collective(self, name: str, role: Role, source: str, target: str) -> None:
+        """Append a collective between two declared tensors."""
+        attributes = MappingProxyType({"role": role, "group": self.group.parallel})
+        self.operators.append(Operator(name, OpKind.COLLECTIVE, (source,), (target,), attributes))
+
+    def gathered(self, tensor: str) -> str:
+        """The tensor with all its tokens; one gather serves all readers."""
+        if not self.has_own_tokens(tensor):
+            return tensor
+        name = f"{tensor}.gather_{self.group.parallel}"
+        if name not in self.part.tensors:
+            whole = self.part.twin(name, tensor)
+            self.part.resize(whole, self.part.tokens[tensor], self._whole_tokens[tensor])
+            self.collective(name, Role.GATHER, tensor, whole)
+        return name
+
+    def own_tokens(self, op: Operator) -> tuple[str, ...]:
+        """Operands of an operator that makes a device's own tokens of its result."""
+        return tuple(self._operand(op, place, t) for place, t in enumerate(op.inputs))
+
+    def _operand(self, op: Operator, place: int, tensor: str) -> str:
+        if self._reads_all_tokens(op, place):
+            return self.gathered(tensor)
+        axis = self._token_axis(op, tensor)
+        whole = axis is not None and self.part.size(tensor, axis) == self._whole_tokens[op.outputs[0]]
+        return self._slice(tensor, axis) if axis is not None and whole else tensor
+
+    def _reads_all_tokens(self, op: Operator, place: int) -> bool:
+        """Attention: each query meets all keys and values."""
+        if op.kind is OpKind.MATMUL:
+            return place == 1 and op.inputs[1] not in self.part.constants
+        return op.kind is OpKind.ATTENTION and place > 0
+
+    def _token_axis(self, op: Operator, tensor: str) -> int | None:
+        """Axis of an undivided operand along which an operator reads a token of it for one of its own."""
+        if self.has_own_tokens(tensor):
+            return None
+        if op.kind is OpKind.ELEMENTWISE:
+            shape, out = self.part.tensors[tensor].shape, op.outputs[0]
+            axis = self.part.tokens[out] + len(shape) - len(self.part.tensors[out].shape)
+            return axis if axis >= 0 else None
+        return self.part.tokens.get(tensor)
+
+    def _slice(self, tensor: str, axis: int) -> str:
+        """A device's own tokens of a tensor that it holds whole."""
+        name = f"{tensor}.slice_{self.group.parallel}"
+        if name not in self.part.tensors:
+            own = -(-self.part.size(tensor, axis) // self.group.size)
+            self.part.resize(self.part.twin(name, tensor), axis, own)
+            self.operators.append(Operator(name, OpKind.VIEW, (tensor,), (name,)))
+        return name

@@ -1,0 +1,103 @@
+"""What forward keeps for backward, and what backward works out again instead.
+
+Gathered copies of divided tensors are never kept, only a device's own part: backward gathers them again.
+Selective recompute (Korthikanti et al., arXiv 2205.05198) keeps nothing inside attention either, from
+queries, keys and values up to their mix: that region of the forward pass runs again, as a whole. Flash
+attention does so within its kernel, and nothing is left for the option. Full recompute, which keeps the
+input of a layer alone and runs all of its forward pass again, needs no graph of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from phaze.workload.ir import Operator, OpKind
+from phaze.workload.rules_collective import Role
+from phaze.workload.steps import Context, Step, word
+from phaze.workload.training import forward_steps, saved_tensors
+
+
+@dataclass(frozen=True)
+class Region:
+    """Operators that run again in backward, and which of their results are `lost` after forward."""
+
+    operators: tuple[Operator, ...]
+    lost: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Bytes of all that is kept, by tensor (or mask) name, and the regions that make up for the rest.
+
+    Regions stand in the order in which backward needs them: last first.
+    """
+
+    sizes: dict[str, float]
+    again: tuple[Region, ...]
+
+
+def kept(operators: Sequence[Operator], ctx: Context, *, selective: bool) -> Kept:
+    """What a layer's forward pass keeps."""
+    cores = attention_cores(operators, ctx) if selective else ()
+    inside = {op.name for core in cores for op in core}
+    sizes = saved_tensors((op for op in operators if op.name not in inside), ctx)
+    regions = [(core[-1].name, core) for core in cores]
+    regions += [(op.name, (op,)) for op in operators if _gathers(op)]
+    place = {op.name: i for i, op in enumerate(operators)}
+    again: list[Region] = []
+    for _, region in sorted(regions, key=lambda r: place[r[0]], reverse=True):
+        made = frozenset(t for op in region for t in op.outputs)
+        lost = made.intersection(sizes) if _gathers(region[0]) else made.difference(sizes)
+        if lost:
+            sizes = {t: size for t, size in sizes.items() if t not in lost}
+            sizes |= ctx.activations(t for op in region for t in op.inputs if t not in made)
+            again.append(Region(region, lost))
+    return Kept(sizes, tuple(again))
+
+
+def saved_by_operator(operators: Sequence[Operator], ctx: Context) -> dict[str, dict[str, float]]:
+    """Bytes kept for backward by operator name and tensor (or mask); each tensor at the first that keeps it."""
+    seen: set[str] = set()
+    found: dict[str, dict[str, float]] = {}
+    for op in operators:
+        new = {t: size for t, size in saved_tensors((op,), ctx).items() if t not in seen}
+        seen.update(new)
+        if new:
+            found[op.name] = new
+    return found
+
+
+def attention_cores(operators: Iterable[Operator], ctx: Context) -> tuple[tuple[Operator, ...], ...]:
+    """From a product of two activations to the next that reads what came of it: scores up to their mix."""
+    opened: dict[str, list[Operator]] = {}
+    cores = []
+    for op in operators:
+        core = next((opened[t] for t in op.inputs if t in opened), None)
+        product = op.kind is OpKind.MATMUL and not any(t in ctx.parameters for t in op.inputs[:2])
+        if core is not None:
+            core.append(op)
+        if core is not None and product:
+            cores.append(tuple(core))
+        elif core is not None or product:
+            opened.update(dict.fromkeys(op.outputs, core if core is not None else [op]))
+    return tuple(cores)
+
+
+def run_again(steps: Iterable[Step], regions: Iterable[Region], ctx: Context) -> tuple[Step, ...]:
+    """Backward steps with each region's forward steps before the first step that reads a lost tensor."""
+    merged = list(steps)
+    for region in regions:
+        readers = (i for i, step in enumerate(merged) if not region.lost.isdisjoint(step.reads))
+        at = next(readers, len(merged))
+        merged[at:at] = [_again(step) for step in forward_steps(region.operators, ctx)]
+    return tuple(merged)
+
+
+def _again(step: Step) -> Step:
+    name = f"{step.name}.again"
+    return replace(step, name=name, work=replace(step.work, name=name) if step.work else None)
+
+
+def _gathers(op: Operator) -> bool:
+    return op.kind is OpKind.COLLECTIVE and word(op, "role") == Role.GATHER
