@@ -3,13 +3,11 @@
 import os
 from itertools import pairwise
 
-import numpy as np
-import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
-from onnx_tiny import integers, light, model, node, save, tensor, weight
+from onnx import TensorProto, helper
+from onnx_tiny import integers, light, node, save, tensor, weight
 
 from phaze.errors import InputError
 from phaze.workload.onnx import load_onnx
@@ -29,13 +27,6 @@ def refused(path, match):
 def test_missing_file_and_directory(tmp_path):
     refused(tmp_path / "none.onnx", "no such file")
     refused(tmp_path, "not a file")
-
-
-def test_a_file_beyond_the_limit_of_protobuf_is_not_even_opened(tmp_path):
-    path = tmp_path / "huge.onnx"
-    with path.open("wb") as file:
-        file.truncate(2**31)  # sparse: takes no space
-    refused(path, "larger than 2 GiB; save the model with its weights as external data")
 
 
 def test_a_name_too_long_for_the_file_system(tmp_path):
@@ -79,34 +70,37 @@ def test_empty_graphs(tmp_path):
 
 
 def test_unsupported_operators_are_listed_all_at_once_with_counts(tmp_path):
-    branch = helper.make_graph([node("Relu", ["x"], ["b"])], "branch", [], [tensor("b")])
+    body = helper.make_graph([node("Relu", ["x"], ["b"])], "body", [], [tensor("b")])
     nodes = [
         node("NonZero", ["x"], ["a"]),
         node("NonZero", ["a"], ["b"]),
-        node("If", ["b"], ["c"], then_branch=branch, else_branch=branch),
-        node("FusedConv", ["c"], ["d"], domain="com.microsoft"),
+        node("Loop", ["", "b"], ["c"], name="again", body=body),
+        node("Unknown", ["c"], ["d"], domain="com.microsoft"),
         node("Block", ["d"], ["e"], domain="com.example"),
-        node("Einsum", ["e", "e"], ["y"], equation="ij,ij->ij"),
+        node("DeformConv", ["e", "e", "e"], ["y"]),
     ]
     block = helper.make_function(
-        "com.example", "Block", ["i"], ["o"], [node("Relu", ["i"], ["o"])], [helper.make_opsetid("", 17)]
+        "com.example", "Block", ["i"], ["o"], [node("NonZero", ["i"], ["o"])], [helper.make_opsetid("", 17)]
     )
     path = save(tmp_path, nodes, IMAGE, functions=[block])
     refused(
         path,
-        r"unsupported operators: Einsum \(1\), NonZero \(2\), com\.microsoft\.FusedConv \(1\), "
-        r"control flow If \(1\), function com\.example\.Block \(1\)$",
+        r"unsupported operators: DeformConv \(1\), NonZero \(3\), com\.microsoft\.Unknown \(1\), "
+        r"control flow Loop node 'again' \(1\)$",
     )
 
 
-def test_a_branch_that_reads_an_activation_from_outside_is_control_flow(tmp_path):
+def test_a_branch_whose_condition_is_computed_from_the_input_is_control_flow(tmp_path):
     branch = helper.make_graph([node("Relu", ["x"], ["b"])], "branch", [], [tensor("b")])
-    always = numpy_helper.from_array(np.asarray(True), "always")
     nodes = [
-        node("If", ["always"], ["c"], then_branch=branch, else_branch=branch),
+        node("Cast", ["x"], ["positive"], to=TensorProto.BOOL),
+        node("If", ["positive"], ["c"], name="choice", then_branch=branch, else_branch=branch),
         node("Add", ["c", "x"], ["y"]),
     ]
-    refused(save(tmp_path, nodes, IMAGE, [always]), r"unsupported operators: control flow If \(1\)$")
+    refused(
+        save(tmp_path, nodes, IMAGE),
+        r"unsupported operators: control flow If node 'choice', whose condition depends on the input$",
+    )
 
 
 def test_what_no_output_needs_is_not_held_against_a_file(tmp_path):
@@ -158,26 +152,10 @@ def test_unknown_rank_and_unknown_target(tmp_path):
     refused(save(tmp_path, [node("Reshape", ["x", "t"], ["y"])], inputs), "target of Reshape node")
 
 
-def test_external_data_is_never_opened(tmp_path):
-    """Weights may lie anywhere, be huge or missing: only their shapes count."""
-    proto = model([node("MatMul", ["x", "w"], ["y"])], [tensor("x", 1, 70_000)])
-    huge = TensorProto(
-        name="w", data_type=TensorProto.FLOAT, dims=[70_000, 700_000], data_location=TensorProto.EXTERNAL
-    )
-    huge.external_data.add(key="location", value="../../etc/none.bin")
-    proto.graph.initializer.append(huge)
-    path = tmp_path / "huge.onnx"
-    onnx.save(proto, path)
-    graph = load_onnx(path).graph(2)
-    assert graph.tensors["w"].elements == 49_000_000_000
-    assert graph.tensors["y"].shape == (2, 700_000)
-
-
-def test_a_second_result_that_something_reads(tmp_path):
-    pool = node("MaxPool", ["x"], ["y", "where"], name="p", kernel_shape=[2, 2])
-    refused(
-        save(tmp_path, [pool], IMAGE, outputs=("y", "where")), "MaxPool node 'p' hands out a second result"
-    )
+def test_a_second_result_that_is_not_made(tmp_path):
+    scores = node("Attention", ["x", "x", "x"], ["y", "", "", "scores"], name="a")
+    path = save(tmp_path, [scores], IMAGE, outputs=("y", "scores"), opset=23)
+    refused(path, "Attention node 'a' hands out its scores, which is not supported")
 
 
 def test_a_deep_graph(tmp_path):
@@ -187,7 +165,7 @@ def test_a_deep_graph(tmp_path):
     assert len(load_onnx(path).graph(3).operators) == 5000
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_mutated_real_files_import_or_are_refused(tmp_path, data):
     content = bytearray(light("squeezenet").read_bytes())
@@ -195,6 +173,35 @@ def test_mutated_real_files_import_or_are_refused(tmp_path, data):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / "mutant.onnx"
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2, 1000]))])
+    try:
+        load_onnx(path).graph(2)
+    except InputError as error:
+        assert str(error).startswith(f"{path}: ")
+
+
+def test_tensors_that_cannot_be_and_tensors_that_are_huge(tmp_path):
+    relu = [node("Relu", ["x"], ["y"])]
+    refused(save(tmp_path, relu, [tensor("x", 1, -5)]), r"would have shape \(1, -5\)")
+    product, weights = [node("MatMul", ["x", "w"], ["y"])], weight("w", 0, 0)
+    del weights.dims[:]
+    weights.dims.extend([10**6, -3])
+    refused(
+        save(tmp_path, product, [tensor("x", 1, 10**6)], [weights]), r"'w' \(initializer\) would have shape"
+    )
+    weights.dims[1] = 10**6
+    graph = load_onnx(save(tmp_path, product, [tensor("x", 1, 10**6)], [weights])).graph(2)
+    assert graph.tensors["w"].elements == 10**12
+    graph = load_onnx(save(tmp_path, relu, [tensor("x", 1, 10**6, 10**6)])).graph(2)
+    assert graph.tensors["y"].elements == 2 * 10**12
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200), st.integers(0, 10**6), st.sampled_from(["squeezenet", "shufflenet"]))
+def test_pieces_of_nonsense_in_real_files(tmp_path, nonsense, place, name):
+    content = light(name).read_bytes()
+    place %= len(content)
+    path = tmp_path / "mutant.onnx"
+    path.write_bytes(content[:place] + nonsense + content[place + len(nonsense) :])
     try:
         load_onnx(path).graph(2)
     except InputError as error:

@@ -34,8 +34,17 @@ BATCH_FIRST = frozenset(
             "LRN",
             "MeanVarianceNormalization",
         ),
+        *(
+            "Attention",
+            "MultiHeadAttention",
+            "GroupQueryAttention",
+            "RotaryEmbedding",
+            "EmbedLayerNormalization",
+        ),
     }
 )
+# Operators whose second operand is a weight that all samples share.
+WEIGHTED = frozenset({"ConvTranspose", "LSTM", "GRU", "RNN"})
 # Operators that mix or join elements along attribute `axis`, with its default.
 ALONG_AXIS = {"Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "Concat": 0, "Split": 0, "LpNormalization": -1}
 # Operators that mix all axes from `axis` on.
@@ -44,12 +53,14 @@ FROM_AXIS = {"LayerNormalization": -1, "RMSNormalization": -1}
 
 def batch_axis(at_file: Shape, at_probe: Shape) -> int | None:
     """The axis whose size differs, None if there is none. Raises ValueError if more than one differs."""
+    if at_file == at_probe:
+        return None
     if len(at_file) != len(at_probe):
         raise ValueError("the rank depends on the batch")
     grown = [axis for axis, (a, b) in enumerate(zip(at_file, at_probe, strict=True)) if a != b]
     if len(grown) > 1:
         raise ValueError("more than one dimension depends on the batch")
-    return grown[0] if grown else None
+    return grown[0]
 
 
 def resolve_reshape(shape: Shape, target: Sequence[int], *, allow_zero: bool) -> Shape | None:
@@ -140,6 +151,10 @@ def batch_fault(
         return None
     if kind in BATCH_FIRST and axes[0] not in {0, None}:
         return "its batch is not the first dimension"
+    if kind in WEIGHTED and axes[1:2] not in ([], [None]):
+        return "its weight depends on the batch"
+    if kind in {"LSTM", "GRU", "RNN"} and axes[0] not in {1 - int(str(attributes.get("layout", 0))), None}:
+        return "its batch is its time"
     coerced = opset < 13 and kind in {"Softmax", "LogSoftmax", "Hardmax"}  # all axes from `axis`, default 1
     default = 1 if coerced else ALONG_AXIS.get(kind, FROM_AXIS.get(kind))
     if default is None:

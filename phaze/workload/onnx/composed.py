@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from onnx import NodeProto
 
@@ -31,6 +32,49 @@ def convert_reduction(low: Lowering, node: NodeProto) -> None:
     low.builder.add(name, OpKind.REDUCE, [x], low.shape(out), low.element_bytes(out), function="sum")
     if after is not None:
         low.emit(node, OpKind.ELEMENTWISE, [name], function=after)
+
+
+def convert_unit_norm(low: Lowering, node: NodeProto) -> None:
+    """LpNormalization: divide by the sum of magnitudes, or by the root of the sum of squares, along an axis."""
+    x, out, order = node.input[0], node.output[0], int(str(low.attributes(node).get("p", 2)))
+    shape, axis = low.shape(x), int(str(low.attributes(node).get("axis", -1)))
+    rows = (*shape[:axis], 1, *shape[axis:][1:])
+    kind, function = OpKind.ELEMENTWISE, "abs" if order == 1 else "mul"
+    terms = low.builder.add(f"{out}.terms", kind, [x], shape, function=function)
+    length = low.builder.add(f"{out}.sum", OpKind.REDUCE, [terms], rows, function="sum")
+    if order != 1:
+        length = low.builder.add(f"{out}.length", kind, [length], rows, function="sqrt")
+    low.emit(node, kind, [x, length], function="div")
+
+
+def convert_power_pool(low: Lowering, node: NodeProto) -> None:
+    """LpPool and GlobalLpPool: powers, their sum over a window, its root."""
+    x, out, kind = node.input[0], node.output[0], OpKind.ELEMENTWISE
+    powers = low.builder.add(f"{out}.powers", kind, [x], low.shape(x), function="mul")
+    kernel = low.attributes(node).get("kernel_shape", low.shape(x)[2:])
+    window = tuple(int(size) for size in kernel) if isinstance(kernel, Sequence) else ()
+    total = low.builder.add(
+        f"{out}.sum", OpKind.POOL, [powers], low.shape(out), function="average", kernel=window
+    )
+    low.emit(node, kind, [total], function="sqrt")
+
+
+def convert_top_k(low: Lowering, node: NodeProto) -> None:
+    """The largest along an axis: one comparison per number, as for the few experts of a router, and a gather."""
+    x, (values, places) = node.input[0], node.output[:2]
+    low.builder.add(
+        places, OpKind.REDUCE, [x], low.shape(places), low.element_bytes(places), function="argmax"
+    )
+    if values in low.graph.read:
+        low.emit(node, OpKind.VIEW, [x, places])
+
+
+def convert_hardmax(low: Lowering, node: NodeProto) -> None:
+    """One at the largest along an axis, zero elsewhere."""
+    place = low.builder.add(
+        f"{node.output[0]}.place", OpKind.REDUCE, [node.input[0]], low.shape(node.input[0]), function="argmax"
+    )
+    low.emit(node, OpKind.VIEW, [place])
 
 
 def convert_mish(low: Lowering, node: NodeProto) -> None:
@@ -65,15 +109,17 @@ def convert_transposed_convolution(low: Lowering, node: NodeProto) -> None:
         raise low.error(
             node, f"does not fit: {channels} channels, {groups} groups, weight {low.shape(weight)}"
         )
-    if weight in low.graph.live:
-        raise low.error(node, "has a computed weight, which is not supported")
     pixels, columns = math.prod(space), per_group * math.prod(kernel)
     filters: Shape = (groups, channels // groups, columns)
     rows: Shape = (batch, groups, pixels, channels // groups)
     if groups == 1:
         filters, rows = filters[1:], (batch, pixels, channels)
     gathered = low.builder.add(f"{out}.pixels", OpKind.VIEW, [x], rows)
-    factors = [gathered, low.parameter(weight, filters)]
+    if weight in low.graph.live:
+        stored = low.builder.add(f"{out}.filters", OpKind.VIEW, [weight], filters)
+    else:
+        stored = low.parameter(weight, filters)
+    factors = [gathered, stored]
     product = low.builder.add(f"{out}.product", OpKind.MATMUL, factors, (*rows[:-1], columns))
     bias = node.input[2] if len(node.input) > 2 else ""
     name = f"{out}.sum" if bias else out

@@ -19,8 +19,10 @@ from phaze.workload.onnx.values import Array
 
 FLOAT_BYTES = 2  # bf16, whatever the file stores (definitions.md, training numerics)
 
-# Constant operators that only rename or rearrange all elements of a parameter.
-LAYOUT = frozenset({"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose"})
+# Constant operators that only rename, rearrange or make real all elements of a parameter.
+LAYOUT = frozenset(
+    {"Identity", "Cast", "DequantizeLinear", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose"}
+)
 
 GENERATED = frozenset({"Shape", "Size", "Range", "Sin", "Cos", "Trilu", "EyeLike", "Where"})
 """Constant operators whose result holds nothing that is trained: sizes, rotary tables, masks."""
@@ -82,6 +84,8 @@ class Lowering:
             return stored and self.extents[name].is_floating and name not in self.graph.masks
         if maker.op_type in GENERATED:
             return False
+        if maker.op_type == "DequantizeLinear":
+            return math.prod(self.extents[name].shape) > 1
         # A weight may be written as a constant of its shape, by files that leave the numbers out.
         return maker.op_type == "ConstantOfShape" or any(self._is_trained(i) for i in maker.input if i)
 
@@ -112,11 +116,11 @@ class Lowering:
         root = self.root(name)
         shape = self.extents[name].shape if shape is None else shape
         if self.declared.setdefault(root, shape) == shape:
-            return self.builder.parameter(root, shape, FLOAT_BYTES)
+            return self.builder.parameter(root, shape, self.element_bytes(root))
         view = f"{root}.as_{'x'.join(map(str, shape))}"
         if view not in self.declared:
             self.declared[view] = shape
-            self.builder.add(view, OpKind.VIEW, [root], shape, FLOAT_BYTES)
+            self.builder.add(view, OpKind.VIEW, [root], shape, self.element_bytes(root))
         return view
 
     def tensor(self, name: str) -> str:

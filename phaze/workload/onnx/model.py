@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +11,11 @@ from onnx import NodeProto
 
 from phaze.errors import InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
+from phaze.workload.onnx.expand import expanded, is_expandable
+from phaze.workload.onnx.inputs import input_sizes
 from phaze.workload.onnx.lowering import Lowering
-from phaze.workload.onnx.operators import CONVERTERS, unsupported
+from phaze.workload.onnx.nodes import operator_type
+from phaze.workload.onnx.operators import BY_PRODUCTS, CONVERTERS, MANY_RESULTS, unsupported
 from phaze.workload.onnx.read import OnnxGraph, read_onnx
 from phaze.workload.onnx.shapes import Extent, infer_extents
 from phaze.workload.onnx.values import Array
@@ -22,14 +25,15 @@ from phaze.workload.onnx.values import Array
 class OnnxModel:
     """A forward model read from an ONNX file.
 
-    `name` is the file's stem; `heads` is None because a file does not tell them, so tensors are not
-    divided. Graphs are kept per batch.
+    `name` is the file's stem; `bound_batch` is the size its batch dimension was bound to, if it was;
+    `heads` is None because a file does not tell them, so tensors are not divided. Graphs are kept per batch.
     """
 
     name: str
     source: OnnxGraph
     extents: Mapping[str, Extent]
     values: Mapping[str, Array]
+    bound_batch: int | None = None
     heads: int | None = None
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
 
@@ -53,12 +57,15 @@ class OnnxModel:
 
 def _convert(low: Lowering, node: NodeProto) -> None:
     """Append a node's operators. Raises InputError for what ONNX's inference let through."""
-    if node.op_type != "Split" and any(name in low.graph.read for name in node.output[1:]):
+    further = [name for name in node.output[1:] if name in low.graph.read]
+    if further and operator_type(node) not in MANY_RESULTS | BY_PRODUCTS:
         raise low.error(node, "hands out a second result, which is not supported")
     try:
-        CONVERTERS[node.op_type](low, node)
+        CONVERTERS[operator_type(node)](low, node)
     except (IndexError, KeyError, ValueError) as error:
         raise low.error(node, f"is malformed ({error})") from error
+    for name in further if node.op_type in BY_PRODUCTS else ():
+        low.builder.add(name, OpKind.VIEW, [node.output[0]], low.shape(name), low.element_bytes(name))
 
 
 def _classes_last(low: Lowering, name: str) -> str:
@@ -75,22 +82,28 @@ def _classes_last(low: Lowering, name: str) -> str:
 def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxModel:
     """Read a model without its weights.
 
-    `bind` gives sizes to symbolic dimensions other than the batch, which is the first dimension of each
-    input. Raises InputError (one sentence, naming the file) for a file that is missing, damaged, empty,
-    cyclic, holds unsupported operators (all listed, with counts), leaves a symbolic dimension without a
-    value, or uses the batch in a way that mixes samples.
+    `bind` gives sizes to symbolic dimensions; the batch needs none (see `inputs.py`). Raises InputError (one
+    sentence, naming the file) for a file that is missing, damaged, empty, cyclic, holds unsupported
+    operators (all listed, with counts), leaves a symbolic dimension without a size, or mixes samples.
     """
     source = read_onnx(Path(path))
+    inputs = input_sizes(source, bind or {})
+    _check_supported(source, is_expandable)
+    source = expanded(source, inputs)
     _check_supported(source)
-    extents, values = infer_extents(source, bind or {})
-    model = OnnxModel(Path(path).stem, source, extents, values)
+    extents, values = infer_extents(source, inputs)
+    model = OnnxModel(Path(path).stem, source, extents, values, inputs.bound_batch)
     model.graph(1)  # so that whatever a converter refuses is refused here
     return model
 
 
-def _check_supported(source: OnnxGraph) -> None:
+def _check_supported(source: OnnxGraph, otherwise: Callable[[NodeProto, int], bool] | None = None) -> None:
+    """Raise InputError that lists all operators without a converter, unless they are something else too."""
+    opset = source.opset.get("", 1)
     faults = Counter(
-        fault for node in source.live_nodes() if (fault := unsupported(node, source.functions)) is not None
+        fault
+        for node in source.live_nodes()
+        if (fault := unsupported(node)) is not None and not (otherwise and otherwise(node, opset))
     )
     if faults:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(faults.items()))

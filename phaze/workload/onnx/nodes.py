@@ -9,10 +9,16 @@ from pathlib import Path
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
 from phaze.errors import InputError
+from phaze.workload.onnx.bodies import reads
 
 SMALL = 256  # elements: what can be shape data (targets, axes, pads); anything larger is a weight
 
-_BODIES = frozenset({AttributeProto.GRAPH, AttributeProto.GRAPHS})
+FLOATING = frozenset(
+    code
+    for name, code in TensorProto.DataType.items()
+    if "FLOAT" in name or name == "DOUBLE"  # FLOAT, FLOAT16, BFLOAT16, FLOAT8..., FLOAT4...
+)
+"""Element types that are real numbers."""
 
 
 def is_small(tensor: TensorProto) -> bool:
@@ -65,7 +71,7 @@ def sort_nodes(nodes: list[NodeProto], known: set[str], path: Path) -> list[Node
     waiting: list[int] = []
     readers: dict[int, list[int]] = {}
     for position, node in enumerate(nodes):
-        needs = {makers[name] for name in _reads(node, makers, known, path)}
+        needs = {makers[name] for name in _needs(node, makers, known, path)}
         waiting.append(len(needs))
         for maker in needs:
             readers.setdefault(maker, []).append(position)
@@ -81,11 +87,11 @@ def sort_nodes(nodes: list[NodeProto], known: set[str], path: Path) -> list[Node
     return [nodes[position] for position in (range(len(nodes)) if _in_order(nodes, known) else ready)]
 
 
-def _reads(node: NodeProto, makers: Mapping[str, int], known: set[str], path: Path) -> Iterator[str]:
+def _needs(node: NodeProto, makers: Mapping[str, int], known: set[str], path: Path) -> Iterator[str]:
     """Inputs made by other nodes. Raises InputError for one that nothing makes."""
     if not any(node.output):
         raise InputError(f"{path}: a {node.op_type} node has no outputs")
-    for name in filter(None, node.input):
+    for name in reads(node):
         if name in makers:
             yield name
         elif name not in known:
@@ -95,7 +101,7 @@ def _reads(node: NodeProto, makers: Mapping[str, int], known: set[str], path: Pa
 def _in_order(nodes: list[NodeProto], known: set[str]) -> bool:
     seen = set(known)
     for node in nodes:
-        if not seen.issuperset(filter(None, node.input)):
+        if not seen.issuperset(reads(node)):
             return False
         seen.update(node.output)
     return True
@@ -108,15 +114,14 @@ def needed_nodes(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> tuple[No
     for node in reversed(nodes):
         if wanted.intersection(node.output):
             kept.append(node)
-            wanted.update(filter(None, node.input))
+            wanted.update(reads(node))
     return tuple(reversed(kept))
 
 
 def live_tensors(nodes: Iterable[NodeProto], inputs: Iterable[str]) -> frozenset[str]:
-    """Tensors that depend on the content of an input; a node with a body may read anything in it."""
+    """Tensors that depend on the content of an input."""
     live = set(inputs)
     for node in nodes:
-        has_body = any(attribute.type in _BODIES for attribute in node.attribute)
-        if has_body or (not is_shape_query(node) and live.intersection(node.input)):
+        if not is_shape_query(node) and not live.isdisjoint(reads(node)):
             live.update(filter(None, node.output))
     return frozenset(live)

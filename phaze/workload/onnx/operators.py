@@ -8,16 +8,33 @@ from types import MappingProxyType
 
 from onnx import NodeProto
 
+from phaze.workload.onnx.attention import ATTENTIONS
 from phaze.workload.onnx.composed import (
     REDUCTIONS,
+    convert_hardmax,
     convert_mish,
+    convert_power_pool,
     convert_reduction,
     convert_resize,
+    convert_top_k,
     convert_transposed_convolution,
+    convert_unit_norm,
 )
+from phaze.workload.onnx.einsum import convert_einsum
+from phaze.workload.onnx.fused import FUSED
+from phaze.workload.onnx.inputs import RECURRENT
 from phaze.workload.onnx.lowering import Lowering
-from phaze.workload.onnx.nodes import operator_type
+from phaze.workload.onnx.nodes import node_label, operator_type
 from phaze.workload.onnx.products import convert_gemm, convert_matmul
+from phaze.workload.onnx.quantised import (
+    convert_dynamic_quantisation,
+    convert_integer_convolution,
+    convert_integer_product,
+    convert_scaled_convolution,
+    convert_scaled_product,
+    convert_scaling,
+)
+from phaze.workload.onnx.sequences import convert_recurrent
 from phaze.workload.onnx.spatial import convert_convolution, convert_global_pool, convert_pool
 from phaze.workload.onnx.vector import (
     convert_batch_norm,
@@ -70,7 +87,25 @@ def _registry() -> dict[str, Converter]:
         "ConvTranspose": convert_transposed_convolution,
         "Resize": convert_resize,
         "Upsample": convert_resize,
+        "Einsum": convert_einsum,
+        "TopK": convert_top_k,
+        "Hardmax": convert_hardmax,
+        "LpNormalization": convert_unit_norm,
+        "LpPool": convert_power_pool,
+        "GlobalLpPool": convert_power_pool,
+        "CumSum": partial(convert_reduce, "sum"),
+        "CumProd": partial(convert_reduce, "prod"),
+        "Mod": partial(convert_binary, "div", "div"),
+        "QuantizeLinear": convert_scaling,
+        "DequantizeLinear": convert_scaling,
+        "MatMulInteger": convert_integer_product,
+        "ConvInteger": convert_integer_convolution,
+        "QLinearMatMul": convert_scaled_product,
+        "QLinearConv": convert_scaled_convolution,
+        "DynamicQuantizeLinear": convert_dynamic_quantisation,
     }
+    table |= dict.fromkeys(RECURRENT, convert_recurrent)
+    table |= {**ATTENTIONS, **FUSED}
     norms = {
         "Layer": "layer",
         "RMS": "rms",
@@ -90,10 +125,17 @@ def _registry() -> dict[str, Converter]:
 ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
     {
         "Abs": "abs",
+        "Acos": "sin",
+        "Acosh": "log",
+        "Asin": "sin",
+        "Asinh": "log",
+        "Atan": "sin",
+        "Atanh": "log",
         "Ceil": "cast",
         "Celu": "elu",
         "Clip": "clip",
         "Cos": "cos",
+        "Cosh": "tanh",
         "Dropout": "dropout",
         "Elu": "elu",
         "Erf": "erf",
@@ -110,11 +152,15 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Round": "cast",
         "Selu": "elu",
         "Sigmoid": "sigmoid",
+        "Shrink": "clip",
+        "Sign": "cast",
         "Sin": "sin",
+        "Sinh": "tanh",
         "Softplus": "softplus",
         "Softsign": "div",
         "Sqrt": "sqrt",
         "Swish": "silu",
+        "Tan": "sin",
         "Tanh": "tanh",
         "ThresholdedRelu": "relu",
         "Trilu": "where",
@@ -129,22 +175,28 @@ MOVES = frozenset(
         *("Slice", "Pad", "Expand", "Tile"),
         *("DepthToSpace", "SpaceToDepth"),
         *("GatherElements", "GatherND", "ScatterElements", "ScatterND"),
-        *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN"),
+        *("And", "Or", "Xor", "Not", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+        *("IsNaN", "IsInf", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitCast"),
+        *("OneHot", "ReverseSequence", "Scatter", "TensorScatter"),
     }
 )
-"""Data movement, and comparisons (masks): no cost."""
+"""Data movement, comparisons and other work on bits (masks): no cost."""
+
+MANY_RESULTS = frozenset({"Split", "TopK", "DynamicQuantizeLinear", *RECURRENT, *ATTENTIONS, *FUSED})
+"""Operators whose converters make every result that is read."""
+
+BY_PRODUCTS = frozenset({"Dropout", "MaxPool", "BatchNormalization", "LayerNormalization"})
+"""Operators whose further results (masks, places, statistics) come with the first at no cost of their own."""
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 CONVERTERS: Mapping[str, Converter] = MappingProxyType(_registry())
-"""Converters by operator type (standard domain)."""
+"""Converters by operator type, with its domain unless that is the standard one."""
 
 
-def unsupported(node: NodeProto, functions: frozenset[tuple[str, str]]) -> str | None:
+def unsupported(node: NodeProto) -> str | None:
     """How an operator that cannot be converted is reported; None for one that can."""
     name = operator_type(node)
-    if (node.domain, node.op_type) in functions:
-        return f"function {name}"
-    if node.op_type in CONTROL_FLOW and not node.domain:
-        return f"control flow {name}"
+    if name in CONTROL_FLOW:
+        return f"control flow {node_label(node)}"
     return None if name in CONVERTERS else name

@@ -1,22 +1,29 @@
 """Shapes and shape data of every tensor at one batch, node by node in topological order.
 
-ONNX's own inference is applied to single nodes, so no stale annotation of the file and no
-serialisation limit can interfere; shape data (targets, axes, pads) is computed on the way.
+Shape data (targets, axes, pads) is computed on the way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from onnx import NodeProto, TensorProto, TypeProto, ValueInfoProto, checker, defs, helper, numpy_helper
-from onnx.shape_inference import InferenceError, infer_node_outputs
+from onnx import NodeProto, TensorProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from phaze.errors import InputError
 from phaze.workload.onnx.batch import PROBE, Shape, batch_axis, batch_fault, keep_batch, resolve_reshape
-from phaze.workload.onnx.nodes import SMALL, is_shape_query, node_attributes, node_label, operator_type
+from phaze.workload.onnx.fused_shapes import RESULT_SHAPES
+from phaze.workload.onnx.infer import NodeInference
+from phaze.workload.onnx.inputs import InputSizes
+from phaze.workload.onnx.nodes import (
+    FLOATING,
+    SMALL,
+    is_shape_query,
+    node_attributes,
+    node_label,
+    operator_type,
+)
 from phaze.workload.onnx.read import OnnxGraph
 from phaze.workload.onnx.values import EVALUATORS, FAULTS, Array
 
@@ -24,17 +31,8 @@ from phaze.workload.onnx.values import EVALUATORS, FAULTS, Array
 SHAPE_KEEPING = frozenset({"MeanVarianceNormalization", "GroupNormalization"})
 
 
-def dimensions(value: ValueInfoProto) -> list[int | str] | None:
-    """Sizes of a graph input, a symbolic one as its name; None if it is no tensor of known rank."""
-    if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
-        return None
-    sizes: list[int | str] = []
-    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-        if dim.HasField("dim_value") and dim.dim_value != -1:  # some exporters write -1 for "any"
-            sizes.append(dim.dim_value)
-        else:
-            sizes.append(dim.dim_param or f"{value.name}[{axis}]")
-    return sizes
+MOST_SCALES = 8
+"""Numbers of a Resize's scales at most; longer real tensors say nothing about shapes."""
 
 
 @dataclass
@@ -43,59 +41,67 @@ class Propagation:
 
     graph: OnnxGraph
     batch: int
-    bind: Mapping[str, int]
+    inputs: InputSizes
     reference: Propagation | None = None
     types: dict[str, TypeProto] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
     before_batch: dict[str, int] = field(default_factory=dict)  # see keep_batch; absent: 1
+    inference: NodeInference = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share what is known about nodes."""
+        self.inference = self.reference.inference if self.reference else NodeInference(self.graph)
 
     def run(self) -> Propagation:
         """Fill types, shapes and values; returns itself."""
-        for name, constant in self.graph.constants.items():
-            self._declare(name, constant, "initializer")
+        self.declare()
+        for node in self.graph.nodes:
+            self.visit(node)
+        return self
+
+    def declare(self) -> None:
+        """Begin with what is given: constants and inputs."""
+        self.declare_constants()
         for value in self.graph.inputs:
             self._declare_input(value)
-        for node in self.graph.nodes:
-            self._infer(node)
-            if self.reference and self.graph.is_live(node):
-                self._check_batch(node, self.reference)
-            self._evaluate(node)
-        return self
+
+    def declare_constants(self) -> None:
+        """Take in constants that are new."""
+        for name, constant in self.graph.constants.items():
+            if name not in self.types:
+                self._declare(name, constant, "initializer")
+
+    def visit(self, node: NodeProto) -> None:
+        """Work out what one node makes."""
+        self._infer(node)
+        if self.reference and self.graph.is_live(node):
+            self._check_batch(node, self.reference)
+        self._evaluate(node)
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self.graph.path}: {what}")
 
     def _declare_input(self, value: ValueInfoProto) -> None:
-        sizes = dimensions(value)
-        if sizes is None:
-            raise self._error(f"input {value.name!r} is no tensor of known rank")
-        unbound = [size for size in sizes[1:] if isinstance(size, str) and size not in self.bind]
-        if unbound:
-            wanted = ", ".join(f"{name}=..." for name in unbound)
-            raise self._error(
-                f"input {value.name!r} has symbolic dimensions that need a size: give --bind {wanted}"
-            )
-        bound = [self.bind[size] if isinstance(size, str) else size for size in sizes[1:]]
         code = value.type.tensor_type.elem_type
-        type_ = helper.make_tensor_type_proto(code, [self.batch, *bound] if sizes else [])
+        type_ = helper.make_tensor_type_proto(code, self.inputs.at(value.name, self.batch))
         self._declare(value.name, type_, "graph input")
 
-    def _declare(self, name: str, type_: TypeProto, owner: str) -> None:
-        if not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
-            raise self._error(f"the shape of {name!r} ({owner}) cannot be inferred")
-        dims = type_.tensor_type.shape.dim
-        if not all(dim.HasField("dim_value") for dim in dims):
-            raise self._error(f"the shape of {name!r} ({owner}) cannot be inferred")
-        shape = tuple(dim.dim_value for dim in dims)
-        if min(shape, default=1) < 0 or (name in self.graph.live and 0 in shape):
-            raise self._error(f"{name!r} ({owner}) would have shape {shape}")
+    def _declare(self, name: str, type_: TypeProto, owner: str | NodeProto) -> None:
+        shape = self.inference.shape(type_)
+        if shape is None or min(shape, default=1) < 0 or (0 in shape and name in self.graph.live):
+            maker = owner if isinstance(owner, str) else node_label(owner)
+            if shape is None:
+                raise self._error(f"the shape of {name!r} ({maker}) cannot be inferred")
+            raise self._error(f"{name!r} ({maker}) would have shape {shape}")
         self.types[name] = type_
         self.shapes[name] = shape
 
     def _infer(self, node: NodeProto) -> None:
         if node.op_type == "Reshape" and not node.domain and len(node.input) > 1:
             found = {node.output[0]: self._reshape(node)}
+        elif operator_type(node) in RESULT_SHAPES:
+            found = self.inference.beyond_standard(node, self.types, self.shapes)
         else:
             found = self._standard(node)
         for name in filter(None, node.output):
@@ -103,32 +109,19 @@ class Propagation:
             if not type_.tensor_type.HasField("shape") and node.op_type in SHAPE_KEEPING:
                 type_ = self.types[node.input[0]]
             if name in self.graph.read:
-                self._declare(name, type_, node_label(node))
+                self._declare(name, type_, node)
 
     def _standard(self, node: NodeProto) -> dict[str, TypeProto]:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        version = self.graph.opset.get(domain, self.graph.opset.get("ai.onnx", 1))
         names = [name for name in node.input if name]
+        missing = [name for name in names if name not in self.types]
+        if missing:
+            raise self._error(f"{node_label(node)} reads {missing[0]!r}, which has no value")
         types = {name: self.types[name] for name in names}
         data = {name: value for name in names if (value := self._data(name)) is not None}
         if self.reference and self.graph.is_live(node):
             self._spell_batch(node, self.reference, types, data)
-        try:
-            return infer_node_outputs(
-                defs.get_schema(node.op_type, version, domain),
-                node,
-                types,
-                data,
-                opset_imports=[helper.make_opsetid(d, v) for d, v in self.graph.opset.items()],
-            )
-        except (defs.SchemaError, KeyError) as error:
-            raise self._error(
-                f"{node_label(node)} has no known definition ({operator_type(node)})"
-            ) from error
-        except (InferenceError, checker.ValidationError, RuntimeError, ValueError) as error:
-            reason = str(error).removeprefix("[ShapeInferenceError] ").partition("\n")[0].rstrip(".")
-            what = "does not keep the batch" if self.reference else "has impossible inputs"
-            raise self._error(f"{node_label(node)} {what}: {reason}") from error
+        what = "does not keep the batch" if self.reference else "has impossible inputs"
+        return self.inference.results(node, types, data, what)
 
     def _spell_batch(
         self,
@@ -155,7 +148,7 @@ class Propagation:
                     repeated = (*self.shapes[name][:axis], grown, *self.shapes[name][axis + 1 :])
                     code = self.types[name].tensor_type.elem_type
                     types[name] = helper.make_tensor_type_proto(code, repeated)
-        elif node.op_type == "Expand" and (given := self._value(node.input[1])) is not None:
+        elif node.op_type == "Expand" and (given := self.value(node.input[1])) is not None:
             target = given.copy()
             place = axis + len(target) - len(shape)
             if place >= 0 and target[place] == reference.shapes[node.input[0]][axis]:
@@ -163,11 +156,14 @@ class Propagation:
                 data[node.input[1]] = numpy_helper.from_array(target, node.input[1])
 
     def _data(self, name: str) -> TensorProto | None:
+        """Content of a small constant that can decide about shapes: whole numbers, and a few scales."""
         if name in self.values:
-            return numpy_helper.from_array(self.values[name], name)
-        return self.graph.data.get(name)
+            return numpy_helper.from_array(self.values[name])
+        content = self.graph.data.get(name)
+        can_scale = content is not None and math.prod(content.dims) <= MOST_SCALES
+        return content if can_scale or (content and content.data_type not in FLOATING) else None
 
-    def _value(self, name: str) -> Array | None:
+    def value(self, name: str) -> Array | None:
         """Content of a small constant."""
         if name not in self.values and name in self.graph.data:
             try:
@@ -177,7 +173,7 @@ class Propagation:
         return self.values.get(name)
 
     def _reshape(self, node: NodeProto) -> TypeProto:
-        data, target = node.input[0], self._value(node.input[1])
+        data, target = node.input[0], self.value(node.input[1])
         if target is None:
             raise self._error(f"the target of {node_label(node)} cannot be computed")
         sizes = [int(size) for size in target.ravel()]
@@ -211,7 +207,9 @@ class Propagation:
         fault = batch_fault(
             node, node_attributes(node), axes, len(self.shapes[inputs[0]]), self.graph.opset.get("", 1)
         )
-        for name in (o for o in node.output if o in self.shapes):
+        # One range for the whole batch is how activations are quantised, and no sample sees another's numbers.
+        kept = node.output[:1] if node.op_type == "DynamicQuantizeLinear" else node.output
+        for name in (o for o in kept if o in self.shapes):
             before, after = reference.shapes[name], self.shapes[name]
             try:
                 axis = batch_axis(before, after)
@@ -247,7 +245,7 @@ class Propagation:
         if is_shape_query(node):
             self.values[name] = self._queried(node)
         elif node.op_type in EVALUATORS:
-            inputs = [self._value(i) if i else None for i in node.input]
+            inputs = [self.value(i) if i else None for i in node.input]
             if any(value is None for i, value in zip(node.input, inputs, strict=True) if i):
                 return
             try:

@@ -11,23 +11,28 @@ from phaze.workload.onnx.lowering import Lowering
 
 def convert_convolution(low: Lowering, node: NodeProto) -> None:
     """Conv, its bias as a following addition."""
-    data, weight = (low.tensor(name) for name in node.input[:2])
-    kernel = low.shape(node.input[1])
-    groups = _integer(low.attributes(node).get("group", 1))
-    channels, filters = low.shape(node.input[0])[1], kernel[0]
-    if len(kernel) < 3 or kernel[1] * groups != channels or filters % groups:
-        raise low.error(node, f"does not fit: {channels} channels, {groups} groups, weight {kernel}")
     out = node.output[0]
-    window = _window(low, node, kernel[2:])
     bias = node.input[2] if len(node.input) > 2 else ""
-    name = f"{out}.product" if bias else out
-    low.builder.add(
-        name, OpKind.CONV, [data, weight], low.shape(out), low.element_bytes(out), groups=groups, **window
+    name = convolve(
+        low, node, (node.input[0], node.input[1]), f"{out}.product" if bias else out, low.element_bytes(out)
     )
     if bias:  # one number per filter, stored as (filters, 1, ...) it broadcasts over space
-        per_filter = (filters,) + (1,) * len(kernel[2:])
+        per_filter = (low.shape(out)[1],) + (1,) * (len(low.shape(out)) - 2)
         addend = bias if bias in low.graph.live else low.parameter(bias, per_filter)
         low.emit(node, OpKind.ELEMENTWISE, [name, addend], function="add")
+
+
+def convolve(low: Lowering, node: NodeProto, operands: tuple[str, str], name: str, element_bytes: int) -> str:
+    """Append the convolution of a map with filters under a name. Raises InputError where they do not fit."""
+    (channels, *_), kernel = low.shape(operands[0])[1:], low.shape(operands[1])
+    groups = _integer(low.attributes(node).get("group", 1))
+    if len(kernel) < 3 or kernel[1] * groups != channels or kernel[0] % groups:
+        raise low.error(node, f"does not fit: {channels} channels, {groups} groups, weight {kernel}")
+    window = _window(low, node, kernel[2:])
+    factors = [low.tensor(operand) for operand in operands]
+    return low.builder.add(
+        name, OpKind.CONV, factors, low.shape(node.output[0]), element_bytes, groups=groups, **window
+    )
 
 
 def convert_pool(function: str, low: Lowering, node: NodeProto) -> None:
@@ -69,7 +74,7 @@ def _window(low: Lowering, node: NodeProto, kernel: Shape) -> dict[str, tuple[in
     elif auto == "VALID":
         pads = (0,) * 2 * axes
     found = {"kernel": tuple(kernel), "strides": strides, "pads": pads}
-    return found | ({"dilations": dilations} if node.op_type == "Conv" else {})
+    return found | ({"dilations": dilations} if "Conv" in node.op_type else {})
 
 
 def _integer(value: object) -> int:
