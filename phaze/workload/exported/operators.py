@@ -1,0 +1,161 @@
+"""The table of aten operators: each name with the rule that appends its operators to the graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from phaze.errors import InputError
+from phaze.workload.exported import attention, products, spatial, vector, views
+from phaze.workload.exported.extents import LOSSES
+from phaze.workload.exported.lowering import Lowering
+from phaze.workload.exported.program import Node, Program
+
+Rule = Callable[[Lowering, Node], str | tuple[str, ...]]
+"""Appends a node's operators; returns the graph's tensors for the node's results, the first ones if not all."""
+
+_FUNCTIONS = {
+    **{name: name for name in ("relu", "leaky_relu", "elu", "silu", "sigmoid", "softplus", "tanh", "erf")},
+    **{name: name for name in ("exp", "log", "sqrt", "sin", "cos", "abs", "neg")},
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "clip", "hardtanh", "relu6"), "clip"),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign"), "cast"),
+    **dict.fromkeys(("selu", "celu", "expm1"), "elu"),
+    **dict.fromkeys(("feature_dropout", "alpha_dropout"), "dropout"),
+    **dict.fromkeys(("cumsum", "logcumsumexp", "cumprod"), "scale"),  # one operation per element
+    **dict.fromkeys(("tril", "triu"), "where"),
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "log1p": "log",
+    "log2": "log",
+    "log_sigmoid": "softplus",
+    "prelu": "leaky_relu",
+    "_prelu_kernel": "leaky_relu",
+    "reciprocal": "div",
+    "rsqrt": "sqrt",
+    "softsign": "div",
+    "square": "mul",
+    "threshold": "relu",
+}
+"""Functions of one tensor, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
+
+_BINARY = {
+    **dict.fromkeys(("add", "__add__"), ("add", "scale")),
+    **dict.fromkeys(("sub", "rsub", "subtract"), ("sub", "scale")),
+    **dict.fromkeys(("mul", "multiply"), ("mul", "scale")),
+    "maximum": ("max", "clip"),
+    "minimum": ("min", "clip"),
+}
+
+_ATTENTION = ("", "_flash", "_efficient", "_cudnn", "_fused")
+_SPACES = ("1d", "2d", "3d")
+
+
+def _products() -> dict[str, Rule]:
+    table: dict[str, Rule] = {"linear": products.linear, "einsum": products.einsum}
+    for name, arguments in {
+        "mm": ("self", "mat2", ""),
+        "bmm": ("self", "mat2", ""),
+        "matmul": ("self", "other", ""),
+        "addmm": ("mat1", "mat2", "self"),
+        "baddbmm": ("batch1", "batch2", "self"),
+        "mv": ("self", "vec", ""),
+    }.items():
+        table[name] = partial(products.product, *arguments)
+    stem = "scaled_dot_product"
+    table |= {f"_{stem}{kind}_attention": attention.attention for kind in _ATTENTION}
+    return table | {
+        f"{stem}_attention": attention.attention,
+        f"_{stem}_flash_attention_for_cpu": attention.attention,
+    }
+
+
+def _spatial() -> dict[str, Rule]:
+    table: dict[str, Rule] = {"convolution": spatial.convolution, "conv_transpose": spatial.convolution}
+    for space in _SPACES:
+        table[f"conv{space}"] = spatial.convolution
+        table[f"conv_transpose{space}"] = spatial.transposed_convolution
+        for function, word in (("max", "max"), ("average", "avg")):
+            table[f"{word}_pool{space}"] = partial(spatial.pool, function)
+            table[f"adaptive_{word}_pool{space}"] = partial(spatial.adaptive_pool, function)
+            table[f"_adaptive_{word}_pool{space}"] = partial(spatial.adaptive_pool, function)
+        table[f"max_pool{space}_with_indices"] = partial(spatial.pool, "max")
+    kernels = {"linear1d": 2, "bilinear2d": 2, "trilinear3d": 2, "bicubic2d": 4}
+    return table | {f"upsample_{k}": partial(spatial.interpolation, n) for k, n in kernels.items()}
+
+
+def _norms() -> dict[str, Rule]:
+    kinds = {
+        "layer": ("layer_norm", "native_layer_norm"),
+        "rms": ("rms_norm", "_fused_rms_norm"),
+        "group": ("group_norm", "native_group_norm"),
+        "instance": ("instance_norm",),
+    }
+    table: dict[str, Rule] = {
+        name: partial(vector.norm, function) for function, names in kinds.items() for name in names
+    }
+    plain = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
+    variants = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional")
+    return table | dict.fromkeys((*plain, *variants), vector.batch_norm)
+
+
+def _reductions() -> dict[str, Rule]:
+    table: dict[str, Rule] = {
+        name: partial(vector.reduce, name.removeprefix("a"))
+        for name in ("sum", "mean", "prod", "amax", "amin")
+    }
+    table |= {name: partial(vector.reduce, "argmax") for name in ("argmax", "argmin")}
+    table |= dict.fromkeys(("any", "all"), partial(vector.reduce, "max"))
+    table |= {name: partial(vector.extremes, name) for name in ("max", "min")}
+    table |= dict.fromkeys(("topk", "sort"), partial(vector.extremes, "max"))
+    table |= dict.fromkeys(("linalg_vector_norm", "norm"), partial(vector.composed_reduction, "mul", "sqrt"))
+    table["logsumexp"] = partial(vector.composed_reduction, "exp", "log")
+    table |= dict.fromkeys(("var", "var_mean"), partial(vector.variance, ""))
+    return table | dict.fromkeys(("std", "std_mean"), partial(vector.variance, "sqrt"))
+
+
+def _registry() -> dict[str, Rule]:
+    table: dict[str, Rule] = {name: partial(vector.unary, function) for name, function in _FUNCTIONS.items()}
+    table |= {name: partial(vector.binary, *functions) for name, functions in _BINARY.items()}
+    table |= dict.fromkeys(("div", "true_divide", "floor_divide"), vector.divide)
+    table |= dict.fromkeys(("where", "masked_fill"), vector.chosen)
+    table |= dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), vector.softmax)
+    table |= dict.fromkeys(("dropout", "native_dropout"), vector.dropout)
+    bags = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+    table |= {"embedding": vector.embedding, **dict.fromkeys(bags, vector.embedding_bag)}
+    table |= dict.fromkeys(LOSSES, vector.cross_entropy)
+    table |= {"gelu": vector.gelu, "mish": vector.mish, "glu": vector.gated, "pow": vector.power}
+    table |= dict.fromkeys(views.VIEWS, views.view)
+    table |= {"index": vector.index, "index_select": vector.index, "copy": views.copied}
+    table |= dict.fromkeys(views.IDENTITIES, views.identity)
+    table |= dict.fromkeys(views.SPLITS, views.split) | dict.fromkeys(views.JOINS, views.join)
+    return table | _products() | _spatial() | _norms() | _reductions()
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(_registry())
+"""Rules by the operator's name without overload."""
+
+FREE = views.VIEWS | views.IDENTITIES | views.SPLITS | views.JOINS
+"""Operators that only move data."""
+
+
+def is_work(node: Node) -> bool:
+    """Whether a node computes anything."""
+    return node.operator not in FREE
+
+
+def check_supported(program: Program, nodes: Iterable[Node]) -> None:
+    """Raise InputError naming the first node without a rule and how many others there are."""
+    unknown = [node for node in nodes if node.operator not in RULES]
+    if not unknown:
+        return
+    first, *others = unknown
+    where = f" in module {first.module!r}" if first.module else ""
+    listed = ", ".join(
+        f"{name} ({count})" for name, count in sorted(Counter(n.target for n in others).items())
+    )
+    raise InputError(
+        f"{program.source}: unsupported operator {first.target} (node {first.name!r}{where})"
+        + (f"; {len(others)} more unsupported: {listed}" if others else "")
+    )

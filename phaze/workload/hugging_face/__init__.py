@@ -1,0 +1,1 @@
+"""Hugging Face models by their `config.json`."""

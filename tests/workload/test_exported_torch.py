@@ -1,0 +1,248 @@
+"""Modules recorded by torch, against torch's own counts; skipped where torch is not installed."""
+
+import copy
+from functools import cache
+
+import pytest
+
+from phaze import from_torch
+from phaze.errors import InputError
+from phaze.workload.exported.trace import record
+from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.ir import OpKind
+from phaze.workload.load import load_workload
+from phaze.workload.training import differentiable, trained_parameters
+from phaze.workload.workload import Mode
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+kernels = pytest.importorskip("torch.nn.attention")
+FlopCounterMode = pytest.importorskip("torch.utils.flop_counter").FlopCounterMode
+ShapeProp = pytest.importorskip("torch.fx.passes.shape_prop").ShapeProp
+pytestmark = pytest.mark.filterwarnings("ignore")
+BATCH = 3
+
+
+class Attention(nn.Module):
+    def __init__(self, width=16, heads=4, kv_heads=2):
+        super().__init__()
+        self.sizes = (heads, kv_heads, width // heads)
+        self.q, self.kv = nn.Linear(width, width), nn.Linear(width, 2 * kv_heads * width // heads)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        heads, kv_heads, size = self.sizes
+        q = self.q(x).unflatten(-1, (heads, size)).transpose(1, 2)
+        k, v = (t.unflatten(-1, (kv_heads, size)).transpose(1, 2) for t in self.kv(x).chunk(2, -1))
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Residual(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.norm = inner, nn.LayerNorm(16)
+
+    def forward(self, x):
+        return x + self.inner(self.norm(x))
+
+
+class Contraction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(16, 16))
+
+    def forward(self, x):
+        scores = torch.einsum("bsh,bth->bst", x @ self.weight, x)
+        return torch.einsum("bsh,oh->bso", scores.softmax(-1) @ x, self.weight)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16))
+
+
+def convolutions(groups=1):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, padding="same", groups=groups),
+        nn.SiLU(),
+        nn.ConvTranspose2d(8, 6, 2, stride=2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, 10),
+    )
+
+
+SEQUENCE, IMAGE = (BATCH, 8, 16), (BATCH, 3, 16, 16)
+MODELS = {
+    "mlp": (lambda: Residual(mlp()), SEQUENCE),
+    "attention": (lambda: Residual(Attention()), SEQUENCE),
+    "stack": (lambda: nn.Sequential(Residual(Attention()), Residual(mlp()), nn.Linear(16, 7)), SEQUENCE),
+    "encoder": (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), SEQUENCE),
+    "contraction": (Contraction, SEQUENCE),
+    "convolutions": (convolutions, IMAGE),
+    "groups": (lambda: convolutions(4), IMAGE),
+    "one dimension": (
+        lambda: nn.Sequential(nn.Conv1d(8, 4, 3), nn.Tanh(), nn.Flatten(), nn.LazyLinear(2)),
+        SEQUENCE,
+    ),
+}
+
+
+def built(name):
+    """The module with weights, and a tensor to feed it."""
+    make, shape = MODELS[name]
+    torch.manual_seed(0)
+    module, x = make(), torch.randn(shape)
+    module(x)  # fixes lazy shapes
+    return module, x
+
+
+def counted(run):
+    """FLOPs that torch counts; of plain products, for it has no formula for the flash kernel of a CPU."""
+    with kernels.sdpa_kernel(kernels.SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+@cache
+def recorded(name):
+    """The module and its input, and what was recorded of it."""
+    module, x = built(name)
+    return module, x, record(module, (x,), {}, name)
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS if n != "groups"])  # torch counts their dW `groups` times
+def test_flops_of_forward_and_backward_are_those_torch_counts(name):
+    module, x, model = recorded(name)
+    chain = GraphWorkload(model, Mode.TRAINING).chain(BATCH, 1)
+    assert chain.model_flops == counted(lambda: module(x).sum().backward())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_flops_of_a_forward_pass_are_those_torch_counts(name):
+    module, x, model = recorded(name)
+    assert GraphWorkload(model, Mode.PREFILL).chain(BATCH, 1).model_flops == counted(lambda: module(x))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_have_the_shapes_of_autograd(name):
+    module, x, model = recorded(name)
+    module(x).sum().backward()
+    graph = GraphWorkload(model, Mode.TRAINING).operator_graph(BATCH)
+    flows = differentiable(graph)
+    ours = {t.name: t.shape for t in trained_parameters(graph) if t.name in flows}
+    theirs = {called: tuple(p.grad.shape) for called, p in module.named_parameters() if p.grad is not None}
+    assert ours == theirs
+
+
+def test_no_weight_is_needed_and_evaluation_is_recorded_too():
+    module, x, model = recorded("convolutions")
+    empty = from_torch(copy.deepcopy(module).to("meta").eval(), (x,), name="convolutions")
+    assert empty.operator_graph(5) == GraphWorkload(model, Mode.TRAINING).operator_graph(5)
+
+
+def test_a_decomposed_program_does_the_same_work(tmp_path):
+    module, x, model = recorded("attention")
+    flops = GraphWorkload(model, Mode.TRAINING).chain(BATCH, 1).model_flops
+    batch = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(module, (x,), dynamic_shapes=({0: batch},))
+    for program in (exported, exported.run_decompositions()):
+        torch.export.save(program, tmp_path / "program.pt2")
+        saved = load_workload(str(tmp_path / "program.pt2"))
+        assert saved.chain(BATCH, 1).model_flops == flops
+        assert saved.parameter_count == sum(p.numel() for p in module.parameters())
+
+
+def test_operators_are_called_by_their_modules():
+    _, _, model = recorded("stack")
+    names = {op.name for op in model.graph(2).operators}
+    assert {"0.norm", "0.inner.q", "0.inner.q.add_bias", "1.inner.0", "1.inner.1", "1.add", "2"} <= names
+
+
+def test_tied_weights_are_one_parameter():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(50, 8), nn.Linear(8, 50, bias=False)
+            self.head.weight = self.table.weight
+
+        def forward(self, tokens):
+            return self.head(self.table(tokens))
+
+    tokens = torch.zeros(1, 6, dtype=torch.long)
+    assert from_torch(Tied(), (tokens,)).parameter_count == 50 * 8
+
+
+def test_a_graph_module_brings_its_own_shapes():
+    traced = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+    with pytest.raises(InputError, match="has no shape; give example_inputs or run ShapeProp"):
+        from_torch(traced)
+    ShapeProp(traced).propagate(torch.zeros(5, 4))
+    workload = from_torch(traced, name="traced")
+    assert (workload.name, workload.parameter_count) == ("traced", 5 * 8 + 9 * 3)
+
+
+def test_parts_overwritten_in_place_become_copies():
+    class Patched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = self.inner(x)
+            y[:, :4] = y[:, 4:] * 2
+            return y.tanh()
+
+    operators = from_torch(Patched(), (torch.zeros(2, 8),)).operator_graph(2).operators
+    functions = [op.attributes["function"] for op in operators if op.kind is OpKind.ELEMENTWISE]
+    assert functions == ["add", "scale", "tanh"]
+
+
+def test_a_loss_inside_the_module_stands_for_its_logits():
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 5)
+
+        def forward(self, x, labels):
+            return F.cross_entropy(self.inner(x), labels)
+
+    workload = from_torch(WithLoss(), (torch.zeros(4, 8), torch.zeros(4, dtype=torch.long)))
+    kinds = [op.kind for op in workload.operator_graph(3).operators]
+    assert kinds == [OpKind.MATMUL, OpKind.ELEMENTWISE, OpKind.LOSS]
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        (lambda x: x.sum() * x, "does not keep the batch"),
+        (lambda x: x[x > 0], "depend on the content"),
+        (lambda x: torch.linalg.det(x @ x.mT), "unsupported operator aten.linalg_det"),
+        (lambda x: x.relu() if len(x) < 5 else x.tanh(), "depends on the batch"),
+    ],
+)
+def test_refusals(forward, reason):
+    class Module(nn.Module):
+        def forward(self, x):
+            return forward(x)
+
+    with pytest.raises(InputError, match=r"Module") as caught:
+        from_torch(Module(), (torch.zeros(2, 3, 3),))
+    assert reason in str(caught.value)
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(InputError, match=r"expected a torch\.nn\.Module, found function"):
+        from_torch(built, (torch.zeros(1),), name="m")
+
+
+def test_layers_that_are_the_same_are_found():
+    module = nn.Sequential(*(Residual(mlp()) for _ in range(6)))
+    chain = from_torch(module, (torch.zeros(2, 8, 16),)).chain(2, 1)
+    assert len(chain.layers) <= 4
+    assert len(chain.index) >= 6
