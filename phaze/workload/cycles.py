@@ -65,8 +65,11 @@ FUNCTIONS: dict[str, FunctionCost] = {
     # tanh form: cubic argument (3), tanh 27, multiply-add, multiply; backward: tanh again and 8 products.
     "gelu_tanh": FunctionCost(27 + 5, 27 + 8, Keep.INPUTS),
     "silu": FunctionCost(14, 15, Keep.INPUTS),
-    # silu(gate) * up from one tensor twice as wide as the result; per result element.
+    # activation(gate) * up from one tensor twice as wide as the result; per result element.
     "swiglu": FunctionCost(14 + 1, (15 + 2) / 2, Keep.INPUTS),
+    "geglu": FunctionCost(ERF + 3 + 1, (ERF + EXP + 5 + 2) / 2, Keep.INPUTS),
+    "geglu_tanh": FunctionCost(27 + 5 + 1, (27 + 8 + 2) / 2, Keep.INPUTS),
+    "reglu": FunctionCost(1 + 1, (1 + 2) / 2, Keep.INPUTS),
     "sigmoid": FunctionCost(12, 22, Keep.OUTPUT),
     "hard_sigmoid": FunctionCost(3, 1, Keep.MASK),
     "hard_swish": FunctionCost(4, 4, Keep.INPUTS),

@@ -1,14 +1,15 @@
 """Fusion: element-wise work rides on the operator that makes its operand.
 
-Two rules, both standard in vendor libraries (cuBLASLt and cuDNN epilogues):
+All of it is standard in vendor libraries (cuBLASLt and cuDNN epilogues, fused norm and softmax kernels):
 
-- epilogue: an element-wise step is absorbed by a product, convolution, norm, softmax, gather or
-  element-wise step whose only reader it is. The tensor between them never reaches HBM, unless backward
-  keeps it: then it is written but not read. A residual sum is absorbed through one of its operands.
-- bias gradient: a reduction that only feeds a parameter gradient is absorbed by the step that makes the
-  gradient it reads; the second read disappears.
+- An element-wise step is absorbed by a product, convolution, norm, softmax, gather or element-wise step whose
+  only reader it is. The tensor between them never reaches HBM, unless backward keeps it: then it is written
+  but not read. A residual sum is absorbed through one of its operands.
+- A reduction that only feeds a parameter gradient is absorbed by the step that makes the gradient it reads;
+  the second read disappears.
 
-Multiply-accumulates and vector cycles are the same before and after. A guest that makes more bytes than
+The kind of the host says which rule of `Fusion` that is. Of several possible hosts the one that saves most is
+taken. Multiply-accumulates and vector cycles are the same before and after. A guest that makes more bytes than
 the tensor it rides on (a broadcast) stays on its own.
 """
 
@@ -18,84 +19,115 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from phaze.workload.fusion_rules import Fused, Fusion
 from phaze.workload.ir import OpKind
 from phaze.workload.steps import Step
 from phaze.workload.work import Unit, Work
 
 LONGEST_NAME = 200
+_BY_HOST = {OpKind.NORM: Fusion.NORM_RESIDUAL, OpKind.SOFTMAX: Fusion.SOFTMAX}
 
 
-def fuse(steps: Iterable[Step], kept: Collection[str], outputs: Collection[str]) -> tuple[Step, ...]:
-    """Absorb what can be absorbed; `kept` tensors still go to HBM, `outputs` are never swallowed."""
-    slots: list[Step | None] = list(steps)
-    readers = Counter(t for step in slots if step for t in step.reads)
-    maker: dict[str, int] = {}
-    for i, guest in enumerate(slots):
+def fuse(
+    steps: Iterable[Step], kept: Collection[str], outputs: Collection[str], rules: Collection[Fusion]
+) -> tuple[tuple[Step, ...], tuple[Fused, ...]]:
+    """Absorb what the rules allow, and say what was done in order.
+
+    `kept` tensors still go to HBM, `outputs` are never swallowed.
+    """
+    fuser = _Fuser(steps, kept, outputs, rules)
+    for place in range(len(fuser.slots)):
+        fuser.visit(place)
+    return tuple(step for step in fuser.slots if step is not None), tuple(fuser.applied)
+
+
+class _Fuser:
+    """Steps in their slots; a guest leaves its slot empty, or takes its host's place after it."""
+
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        kept: Collection[str],
+        outputs: Collection[str],
+        rules: Collection[Fusion],
+    ) -> None:
+        self.slots: list[Step | None] = list(steps)
+        self.applied: list[Fused] = []
+        self._kept, self._outputs, self._rules = kept, outputs, rules
+        self._readers = Counter(t for step in self.slots if step for t in step.reads)
+        self._maker: dict[str, int] = {}
+
+    def visit(self, place: int) -> None:
+        """Let the step in a slot ride on the host that saves most, if there is one."""
+        guest = self.slots[place]
         if guest is None:
-            continue
-        place = i
-        found = _host(guest, slots, maker, readers, outputs)
-        if found is not None:
-            tensor = found[1]
-            place = found[0] if not guest.writes else i
-            host = slots[found[0]]
-            slots[found[0]] = slots[i] = None
-            if host is not None:
-                slots[place] = _merge(host, guest, tensor, kept)
-        merged = slots[place]
-        maker.update(dict.fromkeys(merged.writes, place) if merged else {})
-    return tuple(step for step in slots if step is not None)
+            return
+        if guest.work is not None and (found := self._best(guest, guest.work)) is not None:
+            slot, merged, application = found
+            self.slots[slot] = self.slots[place] = None
+            place = place if guest.writes else slot
+            self.slots[place] = guest = merged
+            self.applied.append(application)
+        self._maker.update(dict.fromkeys(guest.writes, place))
+
+    def _best(self, guest: Step, work: Work) -> tuple[int, Step, Fused] | None:
+        """Slot of the host that saves most, both as one step, and what that saves; a product where several do."""
+        sink = guest.kind is OpKind.REDUCE and not guest.writes
+        best: tuple[tuple[float, bool, int], Step, Fused] | None = None
+        for tensor in guest.reads:
+            slot = self._maker.get(tensor, -1)
+            host = self.slots[slot] if slot >= 0 else None
+            if host is None or host.work is None or not host.hosts:
+                continue
+            rule = Fusion.BIAS_GRADIENT if sink else _rule(host, host.work)
+            if rule not in self._rules or not (sink or self._may_ride(guest, host, tensor)):
+                continue
+            merged = _merge(host, host.work, guest, work, tensor, kept=tensor in self._kept)
+            saved = _moved(host) + _moved(guest) - _moved(merged)
+            order = saved, bool(host.work.gemms), slot
+            if best is None or order > best[0]:
+                best = order, merged, Fused(rule, host.name, guest.name, saved)
+        return None if best is None else (best[0][2], *best[1:])
+
+    def _may_ride(self, guest: Step, host: Step, tensor: str) -> bool:
+        """Whether nothing but the guest needs the tensor, and the guest makes no more of it."""
+        alone = self._readers[tensor] == 1 and len(host.writes) == 1 and tensor not in self._outputs
+        return guest.epilogue and alone and sum(guest.writes.values()) <= guest.reads[tensor]
 
 
-def _host(
-    guest: Step,
-    slots: list[Step | None],
-    maker: dict[str, int],
-    readers: Counter[str],
-    outputs: Collection[str],
-) -> tuple[int, str] | None:
-    """Slot of the step that absorbs `guest` and the tensor between them: a product if there is one."""
-    if guest.work is None:
-        return None
-    sink = guest.kind is OpKind.REDUCE and not guest.writes
-    found: list[tuple[bool, int, str]] = []
-    for tensor, size in guest.reads.items():
-        slot = maker.get(tensor, -1)
-        host = slots[slot] if slot >= 0 else None
-        if host is None or host.work is None or not host.hosts:
-            continue
-        alone = readers[tensor] == 1 and len(host.writes) == 1 and tensor not in outputs
-        if sink or (guest.epilogue and alone and sum(guest.writes.values()) <= size):
-            found.append((bool(host.work.gemms), slot, tensor))
-    return max(found)[1:] if found else None
+def _rule(host: Step, work: Work) -> Fusion:
+    """Which rule lets an element-wise step ride on a host."""
+    return Fusion.EPILOGUE if work.gemms else _BY_HOST.get(host.kind, Fusion.ELEMENTWISE)
 
 
-def _merge(host: Step, guest: Step, tensor: str, kept: Collection[str]) -> Step:
-    """One step for two; the tensor between them is not moved through HBM."""
-    if host.work is None or guest.work is None:
-        msg = "views are not fused"
-        raise ValueError(msg)
+def _moved(step: Step) -> float:
+    """HBM bytes of a step with every operand of its products moved once."""
+    return step.work.moved_bytes if step.work is not None else 0.0
+
+
+def _merge(host: Step, work: Work, guest: Step, extra: Work, tensor: str, *, kept: bool) -> Step:
+    """One step for two; the tensor between them is not moved through HBM, but for writing it where it is kept."""
     size, out = guest.reads[tensor], sum(guest.writes.values())
-    shared = sum(b for t, b in guest.reads.items() if t in host.reads and not host.work.gemms)
-    stream = host.work.stream_bytes + guest.work.stream_bytes - size - shared
-    gemms = host.work.gemms
+    gemms = work.gemms
+    shared = sum(b for t, b in guest.reads.items() if t in host.reads and not gemms)
+    stream = work.stream_bytes + extra.stream_bytes - size - shared
     if guest.writes:
-        stream += size if tensor in kept else 0.0
+        stream += size if kept else 0.0
         if gemms:  # the product now writes the guest's result in place of its own
             gemms = (*gemms[:-1], replace(gemms[-1], c_bytes=out))
             stream -= out
         else:
             stream -= size
-    work = Work(
+    joint = Work(
         _joint_name(host.name, guest.name),
-        host.work.kind,
+        work.kind,
         Unit.TENSOR_VECTOR if gemms else Unit.VECTOR,
         gemms,
-        host.work.vector_cycles + guest.work.vector_cycles,
+        work.vector_cycles + extra.vector_cycles,
         stream,
     )
     reads = {t: b for t, b in {**host.reads, **guest.reads}.items() if t != tensor}
-    return Step(work.name, host.kind, work, reads, guest.writes or host.writes, hosts=True)
+    return Step(joint.name, host.kind, joint, reads, guest.writes or host.writes, hosts=True)
 
 
 def _joint_name(host: str, guest: str) -> str:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from phaze.errors import InputError
-from phaze.workload.cut import Segment, cut, signature, whole_context
+from phaze.workload.cut import Segment, cut, whole_context
+from phaze.workload.degrees import Sharding
+from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.ir import OperatorGraph, OpKind
+from phaze.workload.isomorphism import Signatures
 from phaze.workload.layers import build_layer
 from phaze.workload.loss import with_loss
-from phaze.workload.numerics import Optimizer, numerics
-from phaze.workload.steps import Context, word
+from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
+from phaze.workload.parallel.divide import Whole
+from phaze.workload.steps import word
 from phaze.workload.training import trained_parameters
 from phaze.workload.work import Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
 SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
+SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cache in memory (decode)
 
 
 class ForwardModel(Protocol):
@@ -41,8 +46,7 @@ class ForwardModel(Protocol):
 class _Divided:
     """The undivided model at one microbatch size, cut into layers."""
 
-    graph: OperatorGraph
-    ctx: Context
+    whole: Whole
     unique: tuple[Segment, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
@@ -58,20 +62,24 @@ class GraphWorkload:
         *,
         global_batch: int | None = None,
         optimizer: Optimizer = Optimizer.ADAM,
+        precision: Precision = Precision.BF16,
         expert_plan: tuple[int, int, int] | None = None,
-        fusion: bool = True,
+        fusion: Set[Fusion] = ALL_FUSION,
         sequence_length: int | None = None,
+        context: int = 0,
     ) -> None:
-        """Wrap a forward model; without `global_batch` it is 32 samples per device."""
+        """Wrap a forward model; without `global_batch` it is 32 samples per device, 8 sequences in decode."""
         self._sequence_length = sequence_length
+        self._context = context
         self._model = model
         self._mode = mode
         self._global_batch = global_batch
-        self._numerics = numerics(optimizer, mode)
+        self._numerics = numerics(optimizer, mode, precision)
+        self._precision = precision
         self._expert_plan = expert_plan
         self._fusion = fusion
         self._divided: dict[int, _Divided] = {}
-        self._chains: dict[tuple[int, int], LayerChain] = {}
+        self._chains: dict[tuple[int, Sharding, bool], LayerChain] = {}
         self._parameter_count: int | None = None
 
     @property
@@ -85,8 +93,18 @@ class GraphWorkload:
         return self._sequence_length
 
     @property
+    def context(self) -> int:
+        """Tokens of each sequence that are in the key-value cache before the pass."""
+        return self._context
+
+    @property
+    def fusion(self) -> Set[Fusion]:
+        """Rules of fusion that are on."""
+        return self._fusion
+
+    @property
     def mode(self) -> Mode:
-        """Training or prefill."""
+        """Training, prefill or decode."""
         return self._mode
 
     @property
@@ -100,8 +118,9 @@ class GraphWorkload:
         return self._expert_plan
 
     def global_batch(self, devices: int) -> int:
-        """Samples per iteration: the workload's own, or 32 per device."""
-        return self._global_batch if self._global_batch is not None else SAMPLES_PER_DEVICE * devices
+        """Samples per iteration: the workload's own, or 32 per device (decode: 8 sequences)."""
+        each = SEQUENCES_PER_DEVICE if self._mode is Mode.DECODE else SAMPLES_PER_DEVICE
+        return self._global_batch if self._global_batch is not None else each * devices
 
     @property
     def parameter_count(self) -> int:
@@ -120,7 +139,7 @@ class GraphWorkload:
         return tuple(divisors) if heads % 2 else powers
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
-        """The whole forward graph as run: with its loss in training, without dropout in prefill.
+        """The whole forward graph as run: with its loss in training, without dropout in inference.
 
         Raises InputError for a model that computes nothing, or in training has nothing to train.
         """
@@ -129,25 +148,33 @@ class GraphWorkload:
         if all(op.kind is OpKind.VIEW for op in graph.operators):
             msg = f"{self.name}: the model computes nothing in {self._mode}: it only moves data"
             raise InputError(msg)
-        return graph
+        return in_precision(graph, self._precision)
 
-    def chain(self, microbatch: int, tensor_parallel: int) -> LayerChain:
-        """The model as a chain of layers (cached). ValueError for sizes below 1."""
-        if microbatch < 1 or tensor_parallel < 1:
-            msg = f"microbatch {microbatch} and tensor-parallel width {tensor_parallel} must be at least 1"
+    def chain(self, microbatch: int, sharding: int | Sharding, *, selective: bool = False) -> LayerChain:
+        """The model as a chain of layers (cached); a number is a tensor-parallel width.
+
+        `selective`: keep nothing inside attention, run it again in backward. Raises ValueError for sizes below 1,
+        InputError for a degree of which the model has nothing to divide.
+        """
+        if microbatch < 1:
+            msg = f"microbatch {microbatch} must be at least 1"
             raise ValueError(msg)
-        key = (microbatch, tensor_parallel)
+        key = (microbatch, Sharding.of(sharding), selective)
         if key not in self._chains:
-            self._chains[key] = self._build(microbatch, tensor_parallel)
+            self._chains[key] = self._build(*key)
         return self._chains[key]
 
-    def _build(self, microbatch: int, width: int) -> LayerChain:
+    def _build(self, microbatch: int, sharding: Sharding, selective: bool) -> LayerChain:
         parts = self._cut(microbatch)
+        parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(
-            build_layer(segment, parts.graph, parts.ctx, width, fusion=self._fusion)
+            build_layer(segment, parts.whole, sharding, fusion=self._fusion, selective=selective)
             for segment in parts.unique
         )
-        return LayerChain(self.name, microbatch, width, layers, parts.index, parts.names)
+        keeps = self._mode is Mode.DECODE
+        return LayerChain(
+            self.name, microbatch, sharding, layers, parts.index, parts.names, keeps_cache=keeps
+        )
 
     def _cut(self, microbatch: int) -> _Divided:
         """Layers of the undivided model, isomorphic ones once (cached per microbatch)."""
@@ -156,21 +183,21 @@ class GraphWorkload:
         graph = self.operator_graph(microbatch)
         ctx = whole_context(graph, training=self._mode is Mode.TRAINING)
         segments = cut(graph, ctx, fusion=self._fusion)
-        numbers: dict[Hashable, int] = {}
+        signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
         for segment in segments:
-            key = signature(segment, graph, ctx)
+            key = signatures.of(segment)
             if key not in numbers:
                 numbers[key] = len(unique)
                 unique.append(segment)
             index.append(numbers[key])
-        parts = _Divided(graph, ctx, tuple(unique), tuple(index), _distinct(segments))
+        parts = _Divided(Whole(graph, ctx), tuple(unique), tuple(index), distinct_names(segments))
         self._divided[microbatch] = parts
         return parts
 
 
-def _distinct(segments: tuple[Segment, ...]) -> tuple[str, ...]:
+def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:
     """Names of the layers: the shared prefix, the first operator where two share one, then numbers."""
     prefixes = Counter(segment.prefix for segment in segments)
     seen: Counter[str] = Counter()

@@ -29,8 +29,11 @@ class OpKind(StrEnum):
     REDUCE = "reduce"
     EMBEDDING = "embedding"
     LOSS = "loss"  # cross-entropy on logits
+    DISPATCH = "dispatch"  # tokens sorted by expert
+    COMBINE = "combine"  # experts' results back to their tokens, weighted
     VIEW = "view"  # reshape, transpose, concat, ...: costs nothing
-    ALL_REDUCE = "all_reduce"
+    COLLECTIVE = "collective"  # all-reduce, all-gather, ... by its role; inserted by sharding
+    CACHE = "cache"  # append to the key-value cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,24 @@
-"""One layer of the model at one tensor-parallel width: its passes, parameters and memory."""
+"""One layer of the model on one device: its passes, parameters and memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from phaze.workload.cut import Segment
-from phaze.workload.ir import Operator, OperatorGraph, Tensor
+from phaze.workload.degrees import Sharding
+from phaze.workload.fusion_rules import ALL_FUSION, Fusion
+from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
+from phaze.workload.parallel.divide import Whole
 from phaze.workload.passes import Schedulable, schedulable, storage
+from phaze.workload.recompute import Kept, kept, run_again
+from phaze.workload.rules_cache import cache_bytes
 from phaze.workload.rules_matrix import model_flops
-from phaze.workload.sharding import Sharder
 from phaze.workload.steps import Context
 from phaze.workload.training import (
     backward_steps,
     forward_steps,
     incoming_gradient,
-    saved_tensors,
     stored_statistics,
 )
 from phaze.workload.work import Layer, Pass
@@ -23,23 +26,32 @@ from phaze.workload.work import Layer, Pass
 
 @dataclass(frozen=True)
 class _Local:
-    """A segment as one device of the tensor-parallel group has it."""
+    """A segment as one device has it."""
 
     operators: tuple[Operator, ...]
     ctx: Context
+    kept: Kept
 
 
 def build_layer(
-    segment: Segment, graph: OperatorGraph, ctx: Context, width: int, *, fusion: bool = True
+    segment: Segment,
+    whole: Whole,
+    sharding: Sharding,
+    *,
+    fusion: Collection[Fusion] = ALL_FUSION,
+    selective: bool = False,
 ) -> Layer:
-    """Layer of a segment; `graph` and `ctx` are the undivided model's, `width` the tensor-parallel degree."""
-    local = _divide(segment, graph, ctx, width)
+    """Layer of a segment of the `whole` model on one device; `selective`: recompute inside attention."""
+    operators, ctx = whole.divided(segment, sharding)
+    local = _Local(operators, ctx, kept(operators, ctx, selective=selective))
     saved, own = _saved(segment, local)
-    forward = schedulable(forward_steps(local.operators, local.ctx), saved, segment.outputs, fusion=fusion)
-    entering = local.ctx.activations(segment.inputs)
-    backward, working = None, forward.peak_bytes(entering, saved)
+    leaving = (*segment.outputs, *segment.passing)
+    forward = schedulable(forward_steps(operators, ctx), saved, leaving, fusion=fusion)
+    entering = ctx.activations((*segment.inputs, *segment.passing))
+    cached = {t for op in operators if op.kind is OpKind.CACHE for t in op.outputs}
+    backward, working = None, forward.peak_bytes(entering, saved | cached)
     if ctx.training:
-        backward, backward_peak = _backward(segment, graph, local, fusion=fusion)
+        backward, backward_peak = _backward(segment, whole.graph, local, fusion=fusion)
         working = max(working, backward_peak)
     return Layer(
         kind=segment.kind,
@@ -48,42 +60,27 @@ def build_layer(
         parameters=_parameters(local),
         saved_bytes=own,
         working_bytes=working,
-        input_bytes=_boundary(segment.inputs, graph, ctx),
-        output_bytes=sum(ctx.bytes(t) for t in segment.outputs),
-        model_flops=sum(model_flops(op, ctx) for op in segment.operators),
+        input_bytes=_entering_bytes(segment, whole, sharding),
+        output_bytes=sum(whole.boundary_bytes(t, sharding) for t in leaving),
+        model_flops=sum(model_flops(op, whole.ctx) for op in segment.operators),
+        cache_bytes=cache_bytes(operators, ctx),
     )
-
-
-def _divide(segment: Segment, graph: OperatorGraph, ctx: Context, width: int) -> _Local:
-    """The segment's operators on one of `width` devices."""
-    if width == 1:
-        return _Local(segment.operators, ctx)
-    names = {t for op in segment.operators for t in (*op.inputs, *op.outputs)}
-    sharder = Sharder({t: graph.tensors[t] for t in names}, width)
-    makers = graph.producers()
-    for position in sorted({makers[t] for t in segment.inputs if t in makers}):
-        sharder.enter(graph.operators[position])
-    for op in segment.operators:
-        sharder.add(op)
-    flows = set(ctx.differentiable)
-    for op in sharder.operators:
-        if any(t in flows for t in op.inputs):
-            flows.update(op.outputs)
-    local = Context(sharder.tensors, ctx.parameters, flows, ctx.training, width)
-    return _Local(tuple(sharder.operators), local)
 
 
 def _saved(segment: Segment, local: _Local) -> tuple[frozenset[str], float]:
     """Memory pieces kept for backward, and their bytes.
 
-    Tensors that share memory count once. An output that a later layer keeps too is counted there.
+    Tensors that share memory count once, and of one that is kept in part, the part. An output that a
+    later layer keeps too is counted there.
     """
-    kept = saved_tensors(local.operators, local.ctx)
     pieces = storage(forward_steps(local.operators, local.ctx))
     sizes: dict[str, float] = {}
-    for tensor, size in kept.items():
-        for piece in pieces.get(tensor, (tensor,)):
-            sizes[piece] = _size(piece, size, local.ctx.tensors)
+    for tensor, size in local.kept.sizes.items():
+        places = pieces.get(tensor, (tensor,))
+        for piece in places:
+            whole = _size(piece, size, local.ctx.tensors)
+            part = size if len(places) == 1 else whole
+            sizes[piece] = min(whole, sizes.get(piece, 0.0) + part)
     elsewhere = {p for t in segment.kept_later for p in pieces.get(t, (t,))}
     return frozenset(sizes), sum(size for p, size in sizes.items() if p not in elsewhere)
 
@@ -93,14 +90,20 @@ def _size(piece: str, otherwise: float, tensors: Mapping[str, Tensor]) -> float:
     return float(tensors[piece].size_bytes) if piece in tensors else otherwise
 
 
-def _backward(segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: bool) -> tuple[Pass, float]:
+def _backward(
+    segment: Segment, graph: OperatorGraph, local: _Local, *, fusion: Collection[Fusion]
+) -> tuple[Pass, float]:
     """Backward pass and its peak of gradients alive at once."""
     ctx = local.ctx
-    receiving = [t for t in segment.outputs if t in ctx.differentiable and t not in graph.outputs]
-    wanted = [t for t in segment.inputs if t in ctx.differentiable]
+    leaving, entering = (*segment.outputs, *segment.passing), (*segment.inputs, *segment.passing)
+    receiving = {
+        t: segment.arriving(t) for t in leaving if t in ctx.differentiable and t not in graph.outputs
+    }
+    wanted = [t for t in entering if t in ctx.differentiable]
     steps, made = backward_steps(local.operators, ctx, receiving, wanted)
+    steps = run_again(steps, local.kept.again, ctx)
     scheduled: Schedulable = schedulable(steps, (), made, fusion=fusion)
-    arriving = {incoming_gradient(t): ctx.bytes(t) for t in receiving}
+    arriving = {incoming_gradient(t, n): ctx.bytes(t) for t, count in receiving.items() for n in range(count)}
     return scheduled.to_pass(segment.path), scheduled.peak_bytes(arriving, ())
 
 
@@ -112,8 +115,7 @@ def _parameters(local: _Local) -> int:
     return sum(local.ctx.elements(t) for t in names)
 
 
-def _boundary(inputs: Iterable[str], graph: OperatorGraph, ctx: Context) -> float:
+def _entering_bytes(segment: Segment, whole: Whole, sharding: Sharding) -> float:
     """Bytes that enter from the layer before; for the first layer, from outside."""
-    outside = set(graph.inputs)
-    within = [t for t in inputs if t not in outside]
-    return sum(ctx.bytes(t) for t in (within or inputs))
+    within = [t for t in segment.inputs if t not in whole.graph.inputs]
+    return sum(whole.boundary_bytes(t, sharding) for t in (within or segment.inputs))

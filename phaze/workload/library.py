@@ -8,8 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Extent, FamilyDimensions
-from phaze.workload.workload import Attention
+from phaze.workload.counting import count_parameters
+from phaze.workload.families.family import FamilyDimensions
 from phaze.workload.workload_file import WorkloadSpec, parse_spec
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -17,11 +17,15 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class WorkloadSummary:
-    """One line of the list of built-in workloads; `sequence_length` is None where samples are no sequences."""
+    """One line of the list of built-in workloads; `sequence_length` is None where samples are no sequences.
+
+    `active_parameters`: without the experts that a token is not sent to.
+    """
 
     name: str
     family: str
     parameters: int
+    active_parameters: int
     layers: int
     sequence_length: int | None
     global_batch: int | None
@@ -61,7 +65,7 @@ def known_name(name: str) -> str:
         return found[0]
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
-    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml or .onnx)"
+    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml, .onnx or .pt2; a config starts with hf:)"
     raise InputError(msg)
 
 
@@ -70,13 +74,13 @@ def _key(name: str) -> str:
 
 
 def _summary(spec: WorkloadSpec[FamilyDimensions]) -> WorkloadSummary:
-    """Summary of a workload file; parameters counted on its graph."""
-    extent = Extent(1, spec.sequence_length or 1)
-    parameters = spec.dimensions.graph(spec.name, extent, Attention.FLASH).parameters()
+    """Summary of a workload file."""
+    parameters = count_parameters(spec.dimensions)
     return WorkloadSummary(
         name=spec.name,
         family=spec.family.value,
-        parameters=sum(t.elements for t in parameters),
+        parameters=parameters.total,
+        active_parameters=parameters.active,
         layers=spec.dimensions.depth,
         sequence_length=spec.sequence_length,
         global_batch=spec.global_batch,

@@ -1,4 +1,4 @@
-"""Workloads from whatever names them: a built-in name, a YAML file, an ONNX model.
+"""Workloads from whatever names them: a built-in name, a YAML file, an ONNX or PyTorch program, a config.
 
 Each front end turns a source and the options into a `Workload`. One that needs a heavy package imports it
 when it is called.
@@ -6,29 +6,35 @@ when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from phaze.errors import InputError
 from phaze.workload.families.family import Extent, FamilyDimensions
+from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.hugging_face.config import config_file, read_config, translate
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.library import YAML_SUFFIXES, builtin_spec, find_workload, known_name
 from phaze.workload.options import LoadOptions
+from phaze.workload.rules_cache import KvCache
 from phaze.workload.workload import Attention, Mode, Workload
-from phaze.workload.workload_file import WorkloadSpec, read_spec
+from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
+
+HUGGING_FACE = "hf:"  # before the path of a config.json, or of its folder
 
 FrontEnd = Callable[[str, LoadOptions], Workload]
 
 
 @dataclass(frozen=True)
 class FamilyModel:
-    """Forward model of a workload file: dimensions, sequence length and the choice of attention."""
+    """Forward model of a workload file: dimensions, what goes through at once, and the choice of attention."""
 
     name: str
     spec: WorkloadSpec[FamilyDimensions]
+    extent: Extent
     attention: Attention
 
     @property
@@ -38,8 +44,7 @@ class FamilyModel:
 
     def graph(self, batch: int) -> OperatorGraph:
         """Forward graph of `batch` samples."""
-        extent = Extent(batch, self.spec.sequence_length or 1)
-        return self.spec.dimensions.graph(self.name, extent, self.attention)
+        return self.spec.dimensions.graph(self.name, replace(self.extent, batch=batch), self.attention)
 
 
 def load_workload(
@@ -50,24 +55,33 @@ def load_workload(
     sequence_length: int | None = None,
     global_batch: int | None = None,
     bind: Mapping[str, int] | None = None,
-    fusion: bool = True,
+    fusion: Set[Fusion] = ALL_FUSION,
+    context: int | None = None,
+    kv_cache: KvCache = KvCache.CONTIGUOUS,
 ) -> Workload:
-    """Workload of a built-in name, a YAML file or an ONNX file.
+    """Workload of a built-in name, a YAML, ONNX or `.pt2` file, or `hf:` and the path of a Hugging Face config.
 
     `sequence_length` and `global_batch` replace the file's own; `bind` gives sizes to the symbolic
-    dimensions of an ONNX file (but for the batch). Raises InputError for an unknown name
-    (with the nearest ones), a file that cannot be read or used, and sizes that make no sense.
+    dimensions of an ONNX or `.pt2` file; that of an ONNX batch is the global batch. `context` and
+    `kv_cache` describe the key-value cache of inference, see `LoadOptions`. Raises InputError for
+    an unknown name (with the nearest ones), a file that cannot be read or used, and sizes that make no sense.
     """
-    options = LoadOptions(mode, attention, sequence_length, global_batch, bind or {}, fusion)
+    options = LoadOptions(
+        mode, attention, sequence_length, global_batch, bind or {}, fusion, context, kv_cache
+    )
     return _front_end(source)(source, options)
 
 
 def source_file(source: str) -> Path:
     """File behind a source of `load_workload`. Raises InputError for an unknown name."""
+    if source.startswith(HUGGING_FACE):
+        return config_file(source.removeprefix(HUGGING_FACE))
     return Path(source) if Path(source).suffix in _BY_SUFFIX else find_workload(source)
 
 
 def _front_end(source: str) -> FrontEnd:
+    if source.startswith(HUGGING_FACE):
+        return _hugging_face
     return _BY_SUFFIX.get(Path(source).suffix, _builtin)
 
 
@@ -75,8 +89,48 @@ def _onnx(source: str, options: LoadOptions) -> Workload:
     from phaze.workload.onnx import load_onnx
 
     options.refuse_sequence(source, "an ONNX file")
+    options.refuse_cache(source, "an ONNX file")
     model = load_onnx(source, options.bind)
+    global_batch = options.global_batch or model.bound_batch
+    return GraphWorkload(model, options.mode, global_batch=global_batch, fusion=options.fusion)
+
+
+def _pt2(source: str, options: LoadOptions) -> Workload:
+    from phaze.workload.exported.pt2 import load_pt2
+
+    options.refuse_sequence(source, "a saved program")
+    model = load_pt2(source, options.bind)
     return GraphWorkload(model, options.mode, global_batch=options.global_batch, fusion=options.fusion)
+
+
+def _hugging_face(source: str, options: LoadOptions) -> Workload:
+    path = source.removeprefix(HUGGING_FACE)
+    options = _bound_sequence(source, options)
+    where = str(config_file(path))
+    config = read_config(path)
+    content = translate(config, where)
+    if content is not None:
+        spec = check_spec(content, where)
+        return _of_family(spec, spec.name, source, options)
+    from phaze.workload.hugging_face.build import build
+
+    model, tokens = build(path, config, options.sequence_length)
+    return GraphWorkload(
+        model,
+        options.mode,
+        global_batch=options.global_batch,
+        fusion=options.fusion,
+        sequence_length=tokens,
+    )
+
+
+def _bound_sequence(source: str, options: LoadOptions) -> LoadOptions:
+    """The options with a bound `sequence`, the one free dimension of a config, as the sequence length."""
+    bound = dict(options.bind)
+    length = bound.pop("sequence", None)
+    if bound:
+        raise InputError(f"{source}: only 'sequence' can be bound, not {', '.join(bound)}")
+    return replace(options, bind=bound, sequence_length=options.sequence_length or length)
 
 
 def _file(source: str, options: LoadOptions) -> Workload:
@@ -93,16 +147,40 @@ def _of_family(
 ) -> Workload:
     options.refuse_binding(source)
     spec = _with_sequence(spec, options.sequence_length)
+    extent = _extent(spec, source, options)
+    own_batch = None if options.mode is Mode.DECODE else spec.global_batch
     plan = spec.expert_plan
     return GraphWorkload(
-        FamilyModel(name, spec, options.attention),
+        FamilyModel(name, spec, extent, options.attention),
         options.mode,
-        global_batch=options.global_batch or spec.global_batch,
+        global_batch=options.global_batch or own_batch,
         optimizer=spec.optimizer,
+        precision=spec.precision,
         expert_plan=(plan.pipeline, plan.tensor, plan.data) if plan else None,
         fusion=options.fusion,
-        sequence_length=spec.sequence_length,
+        sequence_length=spec.sequence_length and extent.tokens,
+        context=extent.context,
     )
+
+
+def _extent(spec: WorkloadSpec[FamilyDimensions], source: str, options: LoadOptions) -> Extent:
+    """What goes through the model at once, but for the batch.
+
+    Decode: one token, after as many as `context` says or a sample has. Prefill: a sample, after `context` ones.
+    """
+    tokens, limit = spec.sequence_length or 1, spec.dimensions.longest_sequence
+    if not spec.dimensions.autoregressive:
+        options.refuse_cache(source, f"family {spec.family}")
+        return Extent(1, tokens)
+    if options.mode is Mode.TRAINING:
+        return Extent(1, tokens)
+    decode = options.mode is Mode.DECODE
+    context = options.context or (tokens if decode else 0)
+    longest = context if decode else context + tokens
+    if limit is not None and longest > limit:
+        what = "context" if decode else f"context and {tokens} tokens more"
+        raise InputError(f"{source}: {what} make {longest}, beyond the model's {limit} positions")
+    return Extent(1, 1 if decode else tokens, context, options.kv_cache)
 
 
 def _with_sequence(
@@ -118,4 +196,6 @@ def _with_sequence(
     return spec.model_copy(update={"sequence_length": length})
 
 
-_BY_SUFFIX: Mapping[str, FrontEnd] = MappingProxyType({".onnx": _onnx, **dict.fromkeys(YAML_SUFFIXES, _file)})
+_BY_SUFFIX: Mapping[str, FrontEnd] = MappingProxyType(
+    {".onnx": _onnx, ".pt2": _pt2, **dict.fromkeys(YAML_SUFFIXES, _file)}
+)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from phaze.workload.fusion import fuse
+from phaze.workload.fusion_rules import ALL_FUSION, Fused, Fusion
 from phaze.workload.steps import Step
 from phaze.workload.work import Pass, Work
 
@@ -44,10 +45,11 @@ def resolve(steps: Iterable[Step], same: Mapping[str, str]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class Schedulable:
-    """Steps of one pass after fusion, in an order that respects precedence."""
+    """Steps of one pass after fusion, in an order that respects precedence, and how they were fused."""
 
     steps: tuple[Step, ...]
     outputs: frozenset[str]
+    fused: tuple[Fused, ...] = ()
 
     def to_pass(self, prefix: str) -> Pass:
         """Drop views, keep the precedence through them; `prefix` is cut from operator names."""
@@ -62,7 +64,7 @@ class Schedulable:
                 works.append(_named(step.work, prefix))
                 sources = frozenset((position,))
             before.update(dict.fromkeys(step.writes, sources))
-        return Pass(tuple(works), tuple(sorted(edges)))
+        return Pass(tuple(works), tuple(sorted(edges)), self.fused)
 
     def peak_bytes(self, inputs: Mapping[str, float], resident: Collection[str]) -> float:
         """Largest sum of tensors alive at once, those in memory pieces `resident` not counted.
@@ -100,12 +102,15 @@ def _named(work: Work, prefix: str) -> Work:
 
 
 def schedulable(
-    steps: Sequence[Step], kept: Collection[str], outputs: Collection[str], *, fusion: bool = True
+    steps: Sequence[Step],
+    kept: Collection[str],
+    outputs: Collection[str],
+    *,
+    fusion: Collection[Fusion] = ALL_FUSION,
 ) -> Schedulable:
-    """Resolve renamings, then fuse (unless switched off)."""
+    """Resolve renamings, then fuse by those rules."""
     same = aliases(steps)
     out = frozenset(same.get(t, t) for t in outputs)
-    resolved = resolve(steps, same)
-    if fusion:
-        resolved = fuse(resolved, frozenset(same.get(t, t) for t in kept), out)
-    return Schedulable(resolved, out)
+    to_memory = frozenset(same.get(t, t) for t in kept)
+    left, fused = fuse(resolve(steps, same), to_memory, out, fusion)
+    return Schedulable(left, out, fused)

@@ -8,8 +8,11 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - CONV: x (N, C, *space), weight (C_out, C / groups, *kernel), output (N, C_out, *space_out). `groups`
   (int, 1); `kernel`, `strides`, `dilations` (tuple per spatial axis), `pads` (begins, then ends). No
   bias input.
-- ATTENTION: q (b, s_q, heads d), k and v (b, s_kv, kv_heads d), output as q. `heads`, `kv_heads`,
-  `head_size` (int), `causal`, `dropout` (bool, False).
+- ATTENTION: q (b, s_q, heads d), k (b, s_kv, kv_heads d), v (b, s_kv, kv_heads d_v), output (b, s_q,
+  heads d_v); `heads`, `kv_heads`, `head_size` d (int), `value_size` d_v (int, d), `causal`, `dropout`
+  (bool, False). `window` (int, all): keys that a query sees. `score_bias` (bool, False): positions are
+  added to the scores; where they are learned, their table is a fourth input. `page` (int, 0)
+  where k and v are a paged cache.
 - SOFTMAX: x. `axis` (int, -1).
 - NORM: x, then parameters (scale, shift, statistics). `function`: "layer", "rms", "batch", "instance",
   "group" or "lrn"; `size` (int) of an lrn window; `statistics` (int, 0): how many trailing inputs are
@@ -18,18 +21,25 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   constant scalars are not inputs ("scale" multiplies by one). "dropout" vanishes outside training.
 - POOL: x (N, C, *space). `function`: "max" or "average"; `kernel` (tuple; a global pool has the whole
   feature map), `strides`, `pads`.
-- REDUCE: x. `function`: "sum", "mean", "max", "min", "prod", "argmax".
+- REDUCE: x. `function`: "sum", "mean", "max", "min", "prod", "argmax"; "top" keeps as many of the
+  largest as the output's last axis is long.
 - EMBEDDING: ids, table (rows, width).
 - LOSS: logits (..., classes), labels; appended by the workload, not by front ends.
 - VIEW: anything, parameters too. Reshape, transpose, slice: one output; split: several outputs;
-  concatenation: several inputs.
+  concatenation: several inputs; zeros to start from: no inputs. `tokens` (int): the output axis along
+  which tokens stand, where they are made of something else (patches of an image).
 - DISPATCH: x (batch, tokens, hidden), routes (batch, tokens, chosen): the tokens sorted by expert,
   (experts, rows, hidden), rows = ceil(batch tokens chosen / experts): loads are balanced. Nothing else
   uses `experts` (int): the operators between a DISPATCH and its COMBINE carry it and are divided by the
   expert-parallel degree along their first axis, beside their tensor-parallel role.
 - COMBINE: y (experts, rows, hidden), routes; output (batch, tokens, hidden): the weighted sum of what the
   chosen experts made of each token.
-- ALL_REDUCE: x. `role`: a `rules_structure.Role`; inserted by sharding.
+  With tensor parallelism inside experts, the partial sums of their row-parallel products are added up after
+  the COMBINE, which has `Shard.ROW`, and their gradients before the DISPATCH, which has `Shard.COLUMN`.
+- COLLECTIVE: x. `role`: a `rules_collective.Role`, `group`: a `degrees.Parallel`; inserted by sharding,
+  never by front ends.
+- CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
+  tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 
 A bias of a product or convolution is a following ELEMENTWISE "add" with the parameter as second input;
 fusion makes it an epilogue.
@@ -44,7 +54,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from phaze.workload import rules_cache as cache
+from phaze.workload import rules_collective as collective
 from phaze.workload import rules_elementwise as elementwise
+from phaze.workload import rules_experts as experts
 from phaze.workload import rules_matrix as matrix
 from phaze.workload import rules_structure as structure
 from phaze.workload import rules_vector as vector
@@ -81,8 +94,11 @@ RULES: Mapping[OpKind, Rule] = {
     OpKind.REDUCE: Rule(vector.reduce_forward, vector.reduce_saved, vector.reduce_backward),
     OpKind.EMBEDDING: Rule(vector.embedding_forward, vector.first_input_saved, vector.embedding_backward),
     OpKind.LOSS: Rule(vector.loss_forward, vector.loss_saved, vector.loss_backward),
+    OpKind.DISPATCH: Rule(experts.dispatch_forward, experts.dispatch_saved, experts.dispatch_backward),
+    OpKind.COMBINE: Rule(experts.combine_forward, experts.combine_saved, experts.combine_backward),
     OpKind.VIEW: Rule(structure.view_forward, structure.nothing_saved, structure.view_backward),
-    OpKind.ALL_REDUCE: Rule(
-        structure.all_reduce_forward, structure.nothing_saved, structure.all_reduce_backward
+    OpKind.COLLECTIVE: Rule(
+        collective.collective_forward, structure.nothing_saved, collective.collective_backward
     ),
+    OpKind.CACHE: Rule(cache.cache_forward, structure.nothing_saved, cache.cache_backward),
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from phaze.workload.cycles import DIV, EXP
 from phaze.workload.ir import Operator, OpKind
+from phaze.workload.rules_cache import cache_reads
 from phaze.workload.steps import GRADIENT_BYTES, Context, Step, flag, gradient_of, integer
 from phaze.workload.work import Gemm, Traffic, Unit, Work
 
@@ -76,80 +77,117 @@ def _product(
     return Step(name, op.kind, work, reads, writes, hosts=True)
 
 
-def _fused(groups: int, m: int, k: int, n: int) -> Gemm:
-    """Build a product inside the flash kernel; its bytes are for reference, HBM sees none of them."""
-    return Gemm(
-        groups, m, k, n, 2.0 * groups * m * k, 2.0 * groups * k * n, 2.0 * groups * m * n, Traffic.FUSED
-    )
+def _fused(groups: int, m: int, k: int, n: int, each: int) -> Gemm:
+    """Build a product inside the flash kernel, elements of `each` bytes, of which HBM sees none."""
+    left, right, result = (float(each * groups * size) for size in (m * k, k * n, m * n))
+    return Gemm(groups, m, k, n, left, right, result, Traffic.FUSED)
 
 
-def _heads(op: Operator, ctx: Context) -> tuple[int, int, int, int, int]:
-    """(batch x heads, query rows, key rows, head size, query heads per key head)."""
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Sizes of an attention: `groups` = batch x heads, `share` query heads per key head, `each` element's bytes."""
+
+    groups: int
+    queries: int
+    keys: int  # that a query sees
+    size: int
+    value_size: int
+    share: int
+    each: int
+
+    @property
+    def number(self) -> int:
+        """Scores."""
+        return self.groups * self.queries * self.keys
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the scores and of their weighted sum."""
+        return self.number * (self.size + self.value_size)
+
+
+def _scores(op: Operator, ctx: Context) -> _Scores:
     q, k = ctx.shape(op.inputs[0]), ctx.shape(op.inputs[1])
-    heads, kv_heads = integer(op, "heads", 1), integer(op, "kv_heads", 1)
-    return q[0] * heads, q[1], k[1], integer(op, "head_size", 1), max(1, heads // kv_heads)
+    heads, kv_heads, size = integer(op, "heads", 1), integer(op, "kv_heads", 1), integer(op, "head_size", 1)
+    keys = min(k[1], integer(op, "window", k[1]))
+    value_size = integer(op, "value_size", size)
+    each = ctx.tensors[op.inputs[0]].element_bytes
+    return _Scores(q[0] * heads, q[1], keys, size, value_size, max(1, heads // kv_heads), each)
 
 
 def attention_forward(op: Operator, ctx: Context) -> Step:
     """Flash attention: two products, online softmax, no score tensor in HBM.
 
     Causal masking halves neither products nor softmax: full s^2 (definitions: mfu), and no kernel is
-    assumed to skip blocks. Per score: scale, maximum, subtract, exponential, sum; dropout 2 more.
-    Keys and values are read again for every block of query rows (with fp32 accumulators) that fits.
+    assumed to skip blocks; keys outside a window are skipped. Per score: scale, maximum, subtract,
+    exponential, sum; positions 1 more, dropout 2. Keys and values are read again for every block of
+    query rows (with fp32 accumulators) that fits, as far as its window goes. Query heads that share a key
+    head are rows of one product where each has a single row (decoding).
     """
-    groups, s_q, s_kv, d, share = _heads(op, ctx)
-    scores = groups * s_q * s_kv
-    out = op.outputs[0]
-    cycles = scores * (4 + EXP + (2 if flag(op, "dropout") else 0)) + ctx.elements(out) + groups * s_q * DIV
+    a, (k, v), out = _scores(op, ctx), op.inputs[1:3], op.outputs[0]
+    per_score = 4 + EXP + (2 if flag(op, "dropout") else 0) + (1 if flag(op, "score_bias") else 0)
+    cycles = a.number * per_score + ctx.elements(out) + a.groups * a.queries * DIV
     reads, writes = ctx.activations(op.inputs[:3]), {out: ctx.bytes(out)}
-    lse = float(LSE_BYTES * groups * s_q) if op.outputs[0] in ctx.differentiable else 0.0
+    pages = cache_reads(op.inputs[1:3], integer(op, "page", 0), ctx)
+    packed, rows = (a.groups // a.share, a.share) if a.queries == 1 else (a.groups, a.queries)
+    lse = float(LSE_BYTES * a.groups * a.queries) if out in ctx.differentiable else 0.0
     work = Work(
         op.name,
         op.kind.value,
         Unit.TENSOR_VECTOR,
-        (_fused(groups, s_q, d, s_kv), _fused(groups, s_q, s_kv, d)),
+        (
+            _fused(packed, rows, a.size, a.keys, a.each),
+            _fused(packed, rows, a.keys, a.value_size, a.each),
+        ),
         vector_cycles=cycles,
-        stream_bytes=sum(reads.values()) + sum(writes.values()) + lse,
-        reread_bytes=ctx.bytes(op.inputs[1]) + ctx.bytes(op.inputs[2]),
-        reread_rows_bytes=float(share * s_q * d * (2 + 4)),
+        stream_bytes=sum(reads.values()) + sum(writes.values()) + lse + ctx.parameter_bytes(op) + pages,
+        reread_bytes=(ctx.bytes(k) + ctx.bytes(v)) * a.keys / ctx.shape(k)[1],
+        reread_rows_bytes=float(a.share * a.queries * (a.each * a.size + 4 * a.value_size)),
     )
     return Step(op.name, op.kind, work, reads, writes)
 
 
 def attention_saved(op: Operator, ctx: Context) -> dict[str, float]:
     """Queries, keys, values, the output and one fp32 log-sum-exp per query row and head."""
-    groups, s_q, *_ = _heads(op, ctx)
+    a = _scores(op, ctx)
     kept = ctx.activations((*op.inputs[:3], op.outputs[0]))
-    return kept | {f"{op.name}:lse": float(LSE_BYTES * groups * s_q)}
+    return kept | {f"{op.name}:lse": float(LSE_BYTES * a.groups * a.queries)}
 
 
 def attention_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """Five products (scores recomputed, dV, dP, dQ, dK); FlashAttention-2's loop over key blocks.
 
-    Per score: scale, subtract, exponential; subtract, multiply, scale; dropout regenerated and applied.
-    For every block of keys that fits (with its fp32 gradients), queries, output gradient and the fp32
-    query gradient (read and written) pass again.
+    Per score: scale, subtract, exponential; subtract, multiply, scale; dropout regenerated and applied;
+    positions added, and the gradient of a table of them. For every block of keys that fits (with its fp32
+    gradients), queries, output gradient and the fp32 query gradient (read and written) pass again.
     """
-    groups, s_q, s_kv, d, _ = _heads(op, ctx)
-    out = op.outputs[0]
-    q, k, v = op.inputs[:3]
-    scores = groups * s_q * s_kv
-    cycles = scores * (5 + EXP + (3 if flag(op, "dropout") else 0)) + ctx.elements(out)
+    a, (q, k, v), table, out = _scores(op, ctx), op.inputs[:3], op.inputs[3:], op.outputs[0]
+    per_score = 5 + EXP + (3 if flag(op, "dropout") else 0) + len(table) + flag(op, "score_bias")
     reads = {gradients[out]: ctx.bytes(out)} | ctx.activations((q, k, v, out))
     writes = {gradient_of(op, x): ctx.bytes(x) for x in (q, k, v)}
-    query_key, score_value = (groups, s_q, d, s_kv), (groups, s_q, s_kv, d)
-    shapes = (query_key, (groups, s_kv, s_q, d), query_key, score_value, (groups, s_kv, s_q, d))
+    tables = sum(ctx.bytes(t) + 2.0 * GRADIENT_BYTES * ctx.elements(t) for t in table)
     work = Work(
         f"{op.name}.dX",
         op.kind.value,
         Unit.TENSOR_VECTOR,
-        tuple(_fused(*shape) for shape in shapes),
-        vector_cycles=cycles,
-        stream_bytes=sum(reads.values()) + sum(writes.values()) + LSE_BYTES * groups * s_q,
+        tuple(_fused(a.groups, *shape, a.each) for shape in _backward_products(a)),
+        vector_cycles=a.number * per_score + ctx.elements(out),
+        stream_bytes=sum(reads.values()) + sum(writes.values()) + LSE_BYTES * a.groups * a.queries + tables,
         reread_bytes=ctx.bytes(q) + ctx.bytes(out) + 2 * 4.0 * ctx.elements(q),
-        reread_rows_bytes=float(s_kv * d * 2 * (2 + 4)),
+        reread_rows_bytes=float(a.keys * (a.size + a.value_size) * (a.each + 4)),
     )
     return (Step(work.name, op.kind, work, reads, writes),)
+
+
+def _backward_products(a: _Scores) -> tuple[tuple[int, int, int], ...]:
+    """(m, k, n) of the scores, dV, dP, dQ and dK."""
+    return (
+        (a.queries, a.size, a.keys),
+        (a.keys, a.queries, a.value_size),
+        (a.queries, a.value_size, a.keys),
+        (a.queries, a.keys, a.size),
+        (a.keys, a.queries, a.size),
+    )
 
 
 def forward_macs(op: Operator, ctx: Context) -> int:
@@ -157,8 +195,7 @@ def forward_macs(op: Operator, ctx: Context) -> int:
     if op.kind in (OpKind.MATMUL, OpKind.CONV):
         return prod(_sizes(op, ctx))
     if op.kind is OpKind.ATTENTION:
-        groups, s_q, s_kv, d, _ = _heads(op, ctx)
-        return 2 * groups * s_q * s_kv * d
+        return _scores(op, ctx).macs
     return 0
 
 

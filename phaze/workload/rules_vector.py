@@ -119,8 +119,9 @@ def pool_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
 
 
 def reduce_forward(op: Operator, ctx: Context) -> Step:
-    """One operation per input element."""
-    return _unary(op, ctx, float(ctx.elements(op.inputs[0])))
+    """One operation per input element; of the largest few, one pass of comparisons each."""
+    passes = ctx.shape(op.outputs[0])[-1] if word(op, "function") == "top" else 1
+    return _unary(op, ctx, float(passes * ctx.elements(op.inputs[0])))
 
 
 def reduce_saved(op: Operator, ctx: Context) -> dict[str, float]:

@@ -7,13 +7,16 @@ Rules turn graph operators into steps, fusion merges steps, `passes.py` drops th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
+from phaze.workload.degrees import Sharding
 from phaze.workload.ir import Operator, OpKind, Tensor
 from phaze.workload.work import Unit, Work
 
-GRADIENT_BYTES = 4  # parameter gradients are accumulated in fp32 (definitions: training numerics)
+# Parameter gradients are accumulated in fp32 (definitions: training numerics): each of m microbatches reads
+# and writes them, 2 m passes. Overwriting them at first takes 2 m - 1, setting them to zero before 2 m + 1.
+GRADIENT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,15 @@ class Context:
     """What a rule may look at beside its operator.
 
     `parameters`: names of parameters and views of parameters. `differentiable`: tensors (parameters
-    included) through which a gradient flows; empty for a forward-only workload.
+    included) through which a gradient flows; empty for a forward-only workload. `sharding`: the degrees by
+    which the tensors are divided already.
     """
 
     tensors: Mapping[str, Tensor]
     parameters: Collection[str]
     differentiable: Set[str]
     training: bool
-    tensor_parallel: int = 1
+    sharding: Sharding = field(default_factory=Sharding)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of a tensor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.rules import RULES
@@ -68,16 +68,16 @@ def saved_tensors(operators: Iterable[Operator], ctx: Context) -> dict[str, floa
     return kept
 
 
-def incoming_gradient(tensor: str) -> str:
-    """Name of the whole gradient of a tensor (of an output: as it arrives from the next layer)."""
-    return f"d.{tensor}"
+def incoming_gradient(tensor: str, number: int = 0) -> str:
+    """Name of the whole gradient of a tensor; of an output: as it arrives from one of the layers that read it."""
+    return f"d.{tensor}@{number}" if number else f"d.{tensor}"
 
 
 def backward_steps(
-    operators: Sequence[Operator], ctx: Context, outputs: Iterable[str], inputs: Iterable[str]
+    operators: Sequence[Operator], ctx: Context, outputs: Mapping[str, int], inputs: Iterable[str]
 ) -> tuple[tuple[Step, ...], frozenset[str]]:
-    """Backward steps of a layer whose `outputs` receive gradients, and the gradients of its `inputs`."""
-    parts: dict[str, list[str]] = {t: [incoming_gradient(t)] for t in outputs}
+    """Backward steps of a layer whose `outputs` receive so many gradients, and the gradients of its `inputs`."""
+    parts = {t: [incoming_gradient(t, n) for n in range(count)] for t, count in outputs.items()}
     steps: list[Step] = []
     for op in reversed(operators):
         gradients = {y: _settle(y, parts[y], ctx, steps) for y in op.outputs if y in parts}

@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from phaze.workload.degrees import Group, Sharding
+from phaze.workload.fusion_rules import Fused
+
 
 class Unit(StrEnum):
     """What an operator occupies while it runs."""
@@ -26,6 +29,28 @@ class Traffic(StrEnum):
 
     TILED = "tiled"  # operands stream from HBM, re-read as the tiling demands
     FUSED = "fused"  # inside a fused operator: on-chip only, HBM bytes are in `Work.stream_bytes`
+
+
+class Collective(StrEnum):
+    """What a group of devices does together."""
+
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A collective: the buffer of one rank (nccl-tests convention) and who takes part.
+
+    `payload_bytes`: the vector of an all-reduce, the input of a reduce-scatter, the output of an
+    all-gather, the input (and output) of an all-to-all.
+    """
+
+    collective: Collective
+    payload_bytes: float
+    group: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +83,8 @@ class Work:
     `vector_cycles` is the sum over elements of fp32-ALU cycles; `stream_bytes` the HBM bytes beside
     those of TILED products (each tensor read or written once; re-reads of a flash kernel not
     included); `reread_bytes` is read again once per `reread_rows_bytes` of global buffer (flash
-    attention: keys and values are re-read for every block of queries that fits); `link_bytes` is
-    the payload of a collective over `link_group` devices of one tensor-parallel group (per-rank
-    buffer, nccl-tests convention).
+    attention: keys and values are re-read for every block of queries that fits); `link` is the
+    collective of a LINK operator.
     """
 
     name: str
@@ -71,21 +95,30 @@ class Work:
     stream_bytes: float = 0.0
     reread_bytes: float = 0.0
     reread_rows_bytes: float = 0.0
-    link_bytes: float = 0.0
-    link_group: int = 1
+    link: Link | None = None
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates on tensor cores."""
         return sum(g.macs for g in self.gemms)
 
+    @property
+    def moved_bytes(self) -> float:
+        """HBM bytes if every operand of its products is moved once."""
+        tiled = (g for g in self.gemms if g.traffic is Traffic.TILED)
+        return self.stream_bytes + sum(g.a_bytes + g.b_bytes + g.c_bytes for g in tiled)
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Operators of one pass of a layer; `edges` are (before, after) positions. No free operators."""
+    """Operators of one pass of a layer; `edges` are (before, after) positions. No free operators.
+
+    `fused`: how operators were merged, in the order it was done.
+    """
 
     works: tuple[Work, ...]
     edges: tuple[tuple[int, int], ...]
+    fused: tuple[Fused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +127,10 @@ class Layer:
 
     `parameters`: elements on one device. `saved_bytes`: what forward keeps for backward.
     `working_bytes`: the largest set of activations alive while the layer runs (beyond what is saved).
+    `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
     not divided by the tensor-parallel width). `model_flops`: multiply and add of matrix products and
-    convolutions, forward plus (in training) backward, of the whole layer, not divided by the width.
+    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree.
     """
 
     kind: str
@@ -108,21 +142,30 @@ class Layer:
     input_bytes: float
     output_bytes: float
     model_flops: float
+    cache_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LayerChain:
     """A model as a chain: position i is layer `layers[index[i]]`, called `names[i]`.
 
-    `microbatch` samples per microbatch, `tensor_parallel` devices per layer.
+    `microbatch` samples per microbatch; `sharding` says how each layer is divided over devices. `keeps_cache`:
+    the caches of all microbatches stay on the device (decode); otherwise a microbatch's is handed over with it
+    (prefill).
     """
 
     workload: str
     microbatch: int
-    tensor_parallel: int
+    sharding: Sharding
     layers: tuple[Layer, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
+    keeps_cache: bool = False
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Devices that share heads and widths."""
+        return self.sharding.tensor
 
     @property
     def model_flops(self) -> float:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from phaze.workload.degrees import Sharding
+from phaze.workload.fusion_rules import Fusion
+from phaze.workload.ir import OperatorGraph
 from phaze.workload.work import LayerChain
 
 
 class Mode(StrEnum):
-    """What is run: a training step, or one forward pass."""
+    """What is run: a training step, one forward pass over whole sequences, or one token more of each sequence."""
 
     TRAINING = "training"
     PREFILL = "prefill"
+    DECODE = "decode"
 
 
 class Attention(StrEnum):
@@ -47,14 +52,22 @@ class Workload(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """Training or prefill."""
+        """Training, prefill or decode."""
 
     @property
     def sequence_length(self) -> int | None:
-        """Tokens of one sample; None where samples are no sequences, or nobody said."""
+        """Tokens of one sample (decode: 1); None where samples are no sequences, or nobody said."""
+
+    @property
+    def context(self) -> int:
+        """Tokens of each sequence that are in the key-value cache before the pass."""
+
+    @property
+    def fusion(self) -> Set[Fusion]:
+        """Rules of fusion that are on."""
 
     def global_batch(self, devices: int) -> int:
-        """Samples per iteration on that many devices: the workload's own, or 32 per device."""
+        """Samples per iteration on that many devices: the workload's own, or so many per device."""
 
     @property
     def parameter_count(self) -> int:
@@ -75,5 +88,11 @@ class Workload(Protocol):
     def expert_plan(self) -> tuple[int, int, int] | None:
         """A published hand-made plan for 1024 devices: (pipeline, tensor, data) degrees, if one is known."""
 
-    def chain(self, microbatch: int, tensor_parallel: int) -> LayerChain:
-        """The model as a chain of layers at one microbatch size and width (cached)."""
+    def chain(self, microbatch: int, sharding: int | Sharding, *, selective: bool = False) -> LayerChain:
+        """The model as a chain of layers at one microbatch size (cached); a number is a tensor-parallel width.
+
+        `selective`: attention keeps nothing between its inputs and its result, and runs again in backward.
+        """
+
+    def operator_graph(self, microbatch: int) -> OperatorGraph:
+        """The whole forward graph as run: with its loss in training, without dropout in inference."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -19,9 +20,9 @@ D = TypeVar("D", bound=FamilyDimensions)
 class ExpertPlan(Strict):
     """Hand-made plan for 1024 devices: degrees."""
 
-    pipeline: Count
-    tensor: Count
-    data: Count
+    pipeline: Annotated[Count, Field(description="stages")]
+    tensor: Annotated[Count, Field(description="devices that share a layer")]
+    data: Annotated[Count, Field(description="pipelines")]
 
 
 class _Head(Strict):
@@ -38,22 +39,39 @@ class WorkloadSpec(Strict, Generic[D]):
     `sequence_length` stands where samples are sequences, and only there.
     """
 
-    schema_version: Literal[1]
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    family: Family
-    source: Annotated[dict[str, str], Field(min_length=1)]
-    dimensions: D
-    sequence_length: Count | None = None
-    global_batch: Count | None = None
-    precision: Precision = Precision.BF16
-    optimizer: Optimizer = Optimizer.ADAM
-    expert_plan: ExpertPlan | None = None
+    schema_version: Annotated[Literal[1], Field(description="version of this format")]
+    name: Annotated[
+        str,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="short name; results say the file's stem"),
+    ]
+    family: Annotated[Family, Field(description=", ".join(Family))]
+    source: Annotated[
+        dict[str, str], Field(min_length=1, description="where the numbers are from, in any keys")
+    ]
+    dimensions: Annotated[D, Field(description="sizes of the model, by family")]
+    sequence_length: Annotated[
+        Count | None, Field(description="tokens of one sample, where samples are sequences")
+    ] = None
+    global_batch: Annotated[
+        Count | None, Field(description="samples of one iteration (default: 32 per device)")
+    ] = None
+    precision: Annotated[Precision, Field(description="bf16, fp16 or fp32")] = Precision.BF16
+    optimizer: Annotated[
+        Optimizer, Field(description="adam (18 bytes per parameter), momentum (14) or sgd (10)")
+    ] = Optimizer.ADAM
+    expert_plan: Annotated[
+        ExpertPlan | None, Field(description="a hand-made plan for 1024 devices to compare with")
+    ] = None
 
     @model_validator(mode="after")
     def _fits_positions(self) -> Self:
         """A sequence cannot be longer than the model's positions."""
         self.check_sequence(self.sequence_length)
         return self
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Self], tuple[dict[str, Any]]]:
+        """Pickle as content: classes made for one family while running cannot be found by name."""
+        return _of_content, (self.model_dump(exclude_unset=True),)
 
     def check_sequence(self, length: int | None) -> None:
         """Raise ValueError for a sequence length that the model cannot have."""
@@ -73,19 +91,26 @@ class WorkloadSpec(Strict, Generic[D]):
 
 def parse_spec(text: str, where: str) -> WorkloadSpec[FamilyDimensions]:
     """Read a workload file's text; `where` names the file in errors. Raises InputError."""
-    return _spec(parse_yaml(text, where), where)
+    return check_spec(parse_yaml(text, where), where)
 
 
 def read_spec(path: Path) -> WorkloadSpec[FamilyDimensions]:
     """Read a workload file. Raises InputError naming the file and what is wrong in it."""
-    return _spec(read_yaml(path), str(path))
+    return check_spec(read_yaml(path), str(path))
 
 
-def _spec(data: object, where: str) -> WorkloadSpec[FamilyDimensions]:
+def check_spec(data: object, where: str) -> WorkloadSpec[FamilyDimensions]:
+    """Workload file from its parsed content; `where` names it in errors. Raises InputError."""
     if not isinstance(data, dict):
         msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
         raise InputError(msg)
-    family = checked(_Head, data, where).family
-    # the class for one family is picked while running, which a type checker cannot follow
-    model: type[WorkloadSpec[FamilyDimensions]] = WorkloadSpec[FAMILIES[family]]  # type: ignore[valid-type]
-    return checked(model, data, where)
+    return checked(_spec_of(checked(_Head, data, where).family), data, where)
+
+
+def _spec_of(family: Family) -> type[WorkloadSpec[FamilyDimensions]]:
+    """The class for one family, picked while running, which a type checker cannot follow."""
+    return WorkloadSpec[FAMILIES[family]]  # type: ignore[valid-type]
+
+
+def _of_content(content: dict[str, Any]) -> Any:  # noqa: ANN401 - the class that was pickled
+    return _spec_of(content["family"]).model_validate(content)

@@ -131,7 +131,7 @@ def gradients_of(graph):
     """Backward operators of the whole net with its loss, before any fusion."""
     graph = with_loss(graph)
     ctx = whole_context(graph, training=True)
-    return [step.work for step in backward_steps(graph.operators, ctx, (), ())[0] if step.work is not None]
+    return [step.work for step in backward_steps(graph.operators, ctx, {}, ())[0] if step.work is not None]
 
 
 @SETTINGS

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.workload.cut import cut, whole_context
+from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.loss import with_loss
@@ -92,7 +93,7 @@ def total(chain, figure):
 def test_products_are_all_there_and_fusion_changes_no_arithmetic(choices, batch):
     model = Drawn(choices)
     fused = GraphWorkload(model, Mode.TRAINING).chain(batch, 1)
-    plain = GraphWorkload(model, Mode.TRAINING, fusion=False).chain(batch, 1)
+    plain = GraphWorkload(model, Mode.TRAINING, fusion=NO_FUSION).chain(batch, 1)
     products = sum(what in ("linear", "biased") for what, _ in choices)
     macs = batch * ROWS * WIDTH * WIDTH * (3 * products - 1)  # the first needs no input gradient
     assert total(fused, lambda w: w.macs) == total(plain, lambda w: w.macs) == macs
@@ -122,7 +123,7 @@ def test_passes_are_ordered_and_name_each_operator_once(choices):
 def test_fusion_keeps_every_precedence_between_products(choices):
     """Whatever product had to wait for another still does."""
     orders = []
-    for fusion in (True, False):
+    for fusion in (ALL_FUSION, NO_FUSION):
         workload = GraphWorkload(Whole(choices), Mode.TRAINING, fusion=fusion)
         chain = workload.chain(1, 1)
         order = set()
@@ -194,7 +195,7 @@ def test_gradients_that_meet_are_summed_once():
         def graph(batch):
             return graph
 
-    chain = GraphWorkload(Fixed(), Mode.TRAINING, fusion=False).chain(1, 1)
+    chain = GraphWorkload(Fixed(), Mode.TRAINING, fusion=NO_FUSION).chain(1, 1)
     backward = next(layer for layer in chain.layers if layer.kind == "m").backward
     names = [w.name for w in backward.works]
     assert names.count("gradient_sum") == 1

@@ -2,11 +2,13 @@
 
 import pytest
 
-from phaze.workload.cut import whole_context
+from phaze.workload.cut import Segment, whole_context
+from phaze.workload.degrees import Sharding
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import GraphBuilder, OpKind
+from phaze.workload.parallel.divide import Whole
 from phaze.workload.rules import RULES
-from phaze.workload.sharding import Shard, Sharder, local_size
+from phaze.workload.sharding import Shard, local_size
 from phaze.workload.steps import gradient_of
 from phaze.workload.training import differentiable, trained_parameters
 from phaze.workload.work import Unit
@@ -149,7 +151,7 @@ def test_a_divided_tensor_needs_a_role():
     y = g.add("up", OpKind.MATMUL, (x, g.parameter("w", (8, 8))), (1, 8), shard=Shard.COLUMN)
     z = g.add("relu", OpKind.ELEMENTWISE, (y,), (1, 8), function="relu")
     graph = g.build((z,))
-    sharder = Sharder(graph.tensors, 2)
-    sharder.add(graph.operators[0])
+    whole = Whole(graph, whole_context(graph, training=False))
+    layer = Segment(graph.operators, ("x",), ("relu",), frozenset())
     with pytest.raises(ValueError, match="reads divided tensor 'up' without a sharding role"):
-        sharder.add(graph.operators[1])
+        whole.divided(layer, Sharding(2))

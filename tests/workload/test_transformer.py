@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.library import find_workload
 from phaze.workload.load import load_workload
 from phaze.workload.work import Traffic, Unit
@@ -75,7 +76,7 @@ def test_two_all_reduces_forward_and_two_backward_per_block(width):
     for layer in halves(load_workload("gpt3").chain(2, width)):
         for works in (layer.forward.works, layer.backward.works):
             links = [w for w in works if w.unit is Unit.LINK]
-            assert [(w.link_bytes, w.link_group) for w in links] == [(2 * 2 * s * hidden, width)]
+            assert [(w.link.payload_bytes, w.link.group.size) for w in links] == [(2 * 2 * s * hidden, width)]
 
 
 def test_one_device_needs_no_link():
@@ -104,7 +105,7 @@ def test_layer_parameters_add_up():
 @pytest.mark.parametrize("name", ["gpt3", "bert-large", "llama2-7b", "opt-350m"])
 @pytest.mark.parametrize("attention", Attention)
 def test_every_product_has_one_gradient_per_operand(name, attention):
-    for layer in load_workload(name, attention=attention, fusion=False).chain(1, 1).layers:
+    for layer in load_workload(name, attention=attention, fusion=NO_FUSION).chain(1, 1).layers:
         forward = [w.name for w in layer.forward.works if w.kind == "matmul"]
         backward = [w.name for w in layer.backward.works if w.kind == "matmul"]
         expected = []

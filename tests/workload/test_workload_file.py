@@ -1,5 +1,7 @@
 """Errors in workload files: one sentence with file, YAML path, value and remedy."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from phaze.errors import InputError
 from phaze.workload.library import find_workload
 from phaze.workload.load import load_workload
+from phaze.workload.reference_page import reference_page
 from phaze.workload.workload_file import parse_spec
 
 GOOD = find_workload("gpt2-xl").read_text(encoding="utf-8")
@@ -38,11 +41,33 @@ BAD = {
         changed("sequence_length: 1024", "sequence_length: 2048"),
         "exceeds the model.s 1024 positions",
     ),
-    "family": (changed("family: decoder", "family: convnet"), "family: .*'decoder' or 'encoder'.*'convnet'"),
+    "family": (
+        changed("family: decoder", "family: convnet"),
+        "family: must be 'decoder', 'encoder'.*'convnet'",
+    ),
     "version": (changed("schema_version: 1", "schema_version: 9"), "schema_version: .*9"),
-    "gated": (
-        changed("activation: gelu_tanh", "activation: gelu\n  gated: true"),
-        "gated needs activation: silu",
+    "nested": (
+        changed("activation: gelu_tanh", "experts: {number: 4, per_tokn: 2, hidden: 8}"),
+        r"dimensions\.experts\.per_token: missing.*per_tokn: no such field",
+    ),
+    "experts": (
+        changed("activation: gelu_tanh", "experts: {number: 4, per_token: 5, hidden: 8}"),
+        r"dimensions\.experts: per_token \(5\) exceeds number \(4\)",
+    ),
+    "no experts": (
+        changed("layers: 48", "layers: 3\n  experts: {number: 4, per_token: 2, hidden: 8, dense_layers: 3}"),
+        r"experts\.dense_layers \(3\) leaves none of 3 layers",
+    ),
+    "latent": (
+        changed(
+            "heads: 25",
+            "heads: 25\n  latent: {kv_lora_rank: 8, qk_nope_head_dim: 8, qk_rope_head_dim: 8, v_head_dim: 8}",
+        ),
+        "latent needs positions: rope, not learned",
+    ),
+    "parallel": (
+        changed("norm_place: pre", "norm_place: post\n  parallel: true"),
+        "parallel goes with none of experts, latent, qkv_bias and norm_place: post",
     ),
     "list": ("- 1\n", "expected a mapping"),
     "empty": ("", "expected a mapping"),
@@ -110,3 +135,8 @@ def test_damaged_files_are_input_errors_or_fine(data):
         parse_spec(GOOD[:start] + junk + GOOD[start + length :], "m.yaml")
     except InputError as error:
         assert "m.yaml" in str(error)
+
+
+def test_the_reference_page_is_up_to_date():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "workload-file.md"
+    assert page.read_text(encoding="utf-8") == reference_page(), "write phaze.workload.reference_page to it"
