@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Cluster
 from phaze.placement.energy import ChainEnergy, drivers
 from phaze.placement.plan import Plan, StagePlan
-from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
+from phaze.workload.work import LayerChain
 from phaze.workload.workload import Numerics
 
-FloatArray = NDArray[np.float64]
 _FAST = 1e12  # bytes per cycle or bytes/s x 1e6 of an idealised memory or link: its time vanishes
-_ONE = np.array([0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,9 @@ class Account:
         """
         stage, plan = self.plan.slowest, self.plan
         actual = stage.load_s - stage.transfer_s
-        unlinked = self._ideal_link()
-        quiet = min(actual, self._stage_s(stage, unlinked, effort))
-        computing = min(quiet, self._stage_s(stage, self._ideal_memory(unlinked), effort))
+        unlinked_s, computing_s = self._ideal_s(stage, effort)
+        quiet = min(actual, unlinked_s)
+        computing = min(quiet, computing_s)
         busy = plan.microbatches
         return TimeParts(
             compute_s=busy * computing,
@@ -68,24 +66,22 @@ class Account:
             optimizer_s=plan.optimizer_s,
         )
 
-    def _stage_s(self, stage: StagePlan, timed: TimedChain, effort: Effort) -> float:
-        """Layer time of one microbatch in a stage, without transfers."""
-        _, times = timed.exact(_ONE, effort)
-        return _sum(times, np.array(timed.chain.index[stage.first : stage.last + 1]), stage.recompute)
-
-    def _ideal_link(self) -> TimedChain:
+    def _ideal_s(self, stage: StagePlan, effort: Effort) -> tuple[float, float]:
+        """Layer time of one microbatch in a stage, transfers aside: with an ideal link, with ideal memories too."""
         network = self.timed.model.network.model_copy(
             update={"scale_up_bandwidth_bytes_per_s": None, "scale_up_latency_s": 0.0}
         )
-        table = self.table.replace(link_bandwidth_bytes_per_s=np.array([_FAST * 1e6]))
-        return TimedChain(self.timed.chain, CostModel(table, network), table)
-
-    @staticmethod
-    def _ideal_memory(timed: TimedChain) -> TimedChain:
-        table = timed.table.replace(
-            hbm_bandwidth_bytes_per_s=np.array([_FAST * 1e6]), global_buffer_bytes_per_cycle=np.array([_FAST])
+        own = self.table
+        ideal = own.take(np.zeros(2, dtype=np.intp)).replace(
+            link_bandwidth_bytes_per_s=np.full(2, _FAST * 1e6),
+            hbm_bandwidth_bytes_per_s=np.append(own["hbm_bandwidth_bytes_per_s"], _FAST * 1e6),
+            global_buffer_bytes_per_cycle=np.append(own["global_buffer_bytes_per_cycle"], _FAST),
         )
-        return TimedChain(timed.chain, CostModel(table, timed.model.network), table)
+        chain = _part(self.timed.chain, stage)
+        _, times = TimedChain(chain, CostModel(ideal, network), ideal).exact(np.arange(2), effort)
+        forward, backward = (t[:, list(chain.index)] for t in (times.forward_s, times.backward_s))
+        unlinked, computing = (forward * (2 if stage.recompute else 1) + backward).sum(axis=1).tolist()
+        return unlinked, computing
 
     def energy_j(self) -> float:
         """Joules of one iteration on all devices."""
@@ -93,6 +89,13 @@ class Account:
         return float(energy.energy_j(np.array([self.row]), drivers([self.plan], self.timed.chain))[0])
 
 
-def _sum(times: LayerTimes, index: NDArray[np.intp], recompute: bool) -> float:
-    forward, backward = times.forward_s[0, index], times.backward_s[0, index]
-    return float((forward * (2 if recompute else 1) + backward).sum())
+def _part(chain: LayerChain, stage: StagePlan) -> LayerChain:
+    """The layers of one stage as a chain."""
+    part = slice(stage.first, stage.last + 1)
+    unique = sorted(set(chain.index[part]))
+    return replace(
+        chain,
+        layers=tuple(chain.layers[u] for u in unique),
+        index=tuple(unique.index(u) for u in chain.index[part]),
+        names=chain.names[part],
+    )

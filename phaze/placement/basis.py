@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import Collective, collective_s, send_s
+from phaze.cost.collective import collective_s, send_s
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.memory import ChainMemory
 from phaze.placement.options import NEVER_S, SCALE_OUT, SCALE_UP, Options, in_order, options, tier_of
@@ -17,9 +17,8 @@ from phaze.solvers.placement.partition import (
     PartitionProblem,
     StageLimits,
     bottlenecks,
-    fewest_stages,
 )
-from phaze.workload.work import LayerChain
+from phaze.workload.work import Collective, LayerChain
 from phaze.workload.workload import Numerics
 
 FloatArray = NDArray[np.float64]
@@ -87,13 +86,22 @@ class Basis:
     @cached_property
     def roomy(self) -> Options:
         """The degrees for which some partition fits in memory (a bound where a short batch holds less)."""
-        o = self.options
-        least = np.where(o.microbatches < o.stages, self._fewest(1), self._fewest(None))
-        return o.take(o.stages >= least)
+        return self.options.take(self.options.stages >= self.fewest_stages(self.memory))
 
-    def _fewest(self, in_flight: int | None) -> int:
-        """Fewest stages that fit in memory; more than there are layers if nothing does."""
-        return fewest_stages(self.memory.limits(in_flight)) or len(self.index) + 1
+    @property
+    def most_held(self) -> int:
+        """The most microbatches that a stage of any option holds at once."""
+        o = self.options
+        return int((o.microbatches if self.memory.keeps_cache else o.in_flight).max(initial=1))
+
+    def fewest_stages(self, memory: ChainMemory) -> IntArray:
+        """Stages that each option needs at least to fit, (O,); more than there are layers if nothing does."""
+        o = self.options
+        held = o.microbatches if memory.keeps_cache else np.where(o.microbatches < o.stages, 1, 0)
+        counts, which = np.unique(held, return_inverse=True)
+        none = len(self.index) + 1
+        fewest = [memory.fewest_stages(n or None) or none for n in counts.tolist()]
+        return np.array(fewest, dtype=np.int64)[which]
 
     @cached_property
     def memory(self) -> ChainMemory:
@@ -103,8 +111,10 @@ class Basis:
             saved_bytes=self._per_layer("saved_bytes"),
             input_bytes=self._per_layer("input_bytes"),
             working_bytes=self._per_layer("working_bytes"),
+            cache_bytes=self._per_layer("cache_bytes"),
             memory_bytes=self.memory_bytes,
             recompute=self.recompute is Recompute.FULL,
+            keeps_cache=self.chain.keeps_cache,
         )
 
     @cached_property

@@ -95,13 +95,15 @@ def _check_stage(plan: Plan, premises: Premises, stage: StagePlan, depth: int) -
     where = f"stage of layers {stage.first} to {stage.last}: "
     layers = _layers(premises, stage)
     in_flight, limit = min(depth, plan.microbatches), premises.memory_bytes
-    kept = _peak_bytes(premises, layers, in_flight, recompute=False)
+    caches = plan.microbatches if premises.chain.keeps_cache else 1
+    cache_bytes = caches * sum(layer.cache_bytes for layer in layers)
+    kept = cache_bytes + _peak_bytes(premises, layers, in_flight, recompute=False)
     if plan.recompute is Recompute.NONE or depth > 1:
         expected = plan.recompute is Recompute.FULL
     else:  # the last stage never recomputes unless it must; at the very limit rounding may decide
         expected = stage.recompute if isclose(kept, limit, rel_tol=TOLERANCE) else kept > limit
     _require(stage.recompute == expected, f"{where}recompute is {stage.recompute}, not {expected}")
-    peak = _peak_bytes(premises, layers, in_flight, stage.recompute)
+    peak = cache_bytes + _peak_bytes(premises, layers, in_flight, stage.recompute)
     _close(f"{where}memory", stage.memory_bytes, peak)
     _require(peak <= limit * (1 + TOLERANCE), f"{where}{peak} bytes do not fit into {limit}")
     _equal(f"{where}parameters", stage.parameters, sum(layer.parameters for layer in layers))

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import Collective, wire_bytes
+from phaze.cost.collective import wire_bytes
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.placement.cluster import Cluster
 from phaze.placement.plan import Plan
 from phaze.scheduling.layers import TimedChain
-from phaze.workload.work import LayerChain
+from phaze.workload.work import Collective, LayerChain
 from phaze.workload.workload import Numerics
 
 FloatArray = NDArray[np.float64]

@@ -74,8 +74,8 @@ class Iterations:
     def _key(self, option: int) -> tuple[int, int | None]:
         """Which partition problem an option belongs to; a short batch holds fewer microbatches than its depth."""
         o = self._options
-        short = o.microbatches[option] < o.stages[option]
-        return int(o.pipeline_tier[option]), int(o.microbatches[option]) if short else None
+        limit = self._basis.memory.limit(int(o.stages[option]), int(o.microbatches[option]))
+        return int(o.pipeline_tier[option]), limit
 
     def solve(self, give_up_s: FloatArray | None = None) -> tuple[FloatArray, IntArray]:
         """(least iteration time (A,), option that reaches it (A,)); exact for the given layer times.
@@ -215,7 +215,7 @@ def stage_plans(
     stages = []
     for depth, (first, last) in zip(range(len(ranges), 0, -1), ranges, strict=True):
         part = slice(first, last + 1)
-        held = min(depth, microbatches)
+        held = memory.held(depth, microbatches)
         plain_fits = memory.peak_bytes(first, last, 1, recompute=False) <= memory.memory_bytes
         redo = memory.recompute and (depth > 1 or not plain_fits)
         moved = float(transfers_s[row, first] + transfers_s[row, last + 1])

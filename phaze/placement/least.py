@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from phaze.placement.basis import Basis
 from phaze.placement.energy import Drivers
-from phaze.solvers.placement.partition import fewest_stages
 
 FloatArray = NDArray[np.float64]
 _ROUNDING = 1e-9  # a stage that exceeds the memory by less may count as fitting (placement checker)
@@ -57,14 +56,11 @@ def least_peak_bytes(basis: Basis, precision: float = 1e-3) -> float:
 
     Where short batches hold fewer microbatches than a pipeline is deep, one is counted.
     """
-    memory, o = basis.memory, basis.options
-    deepest = int(o.in_flight.max(initial=1))
+    memory, o, deepest = basis.memory, basis.options, basis.most_held
     low, last = 0.0, len(basis.index) - 1
     high = max(memory.peak_bytes(0, last, deepest, recompute=redo) for redo in (False, True))
     while high - low > precision * high:
         middle = 0.5 * (low + high)
         fits = replace(memory, memory_bytes=middle, _limits={})
-        fewest = {n: fewest_stages(fits.limits(n)) or last + 2 for n in (None, 1)}
-        room = np.where(o.microbatches < o.stages, fewest[1], fewest[None])
-        low, high = (low, middle) if (o.stages >= room).any() else (middle, high)
+        low, high = (low, middle) if (o.stages >= basis.fewest_stages(fits)).any() else (middle, high)
     return low

@@ -56,7 +56,7 @@ class Planner(Basis):
         """
         if not len(self.options.stages):
             return float(np.inf)
-        deepest = int(self.options.in_flight.max())
+        deepest = self.most_held
         low, last = 0.0, len(self.index) - 1
         high = max(self.memory.peak_bytes(0, last, deepest, recompute=redo) for redo in (False, True))
         while high - low > precision * high:

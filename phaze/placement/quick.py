@@ -125,9 +125,9 @@ def _undominated(rows: FloatArray) -> FloatArray:
     """Rows (n, 6) rounded down to a coarse grid, without those that are nowhere smaller than another."""
     with np.errstate(divide="ignore"):
         power = np.floor(np.log(rows) / np.log(_GRID))
-    coarse = np.unique(np.where(rows > 0, _GRID**power, 0.0), axis=0)
-    kept = np.empty((0, rows.shape[1]))
-    for row in coarse[np.argsort(coarse.sum(axis=1), kind="stable")]:
-        if not (kept <= row).all(axis=1).any():
-            kept = np.vstack([kept, row])
-    return kept
+    coarse = np.where(rows > 0, _GRID**power, 0.0)
+    rest, kept = coarse[np.argsort(coarse.sum(axis=1), kind="stable")], []
+    while len(rest):
+        kept.append(rest[0])
+        rest = rest[(rest < rest[0]).any(axis=1)]
+    return np.array(kept).reshape(-1, rows.shape[1])

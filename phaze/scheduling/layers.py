@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from phaze.cost.bound import LowerTables, lower_s
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
+from phaze.scheduling.known import KnownRows
 from phaze.scheduling.passes import Band, Effort, FloatArray, Rows, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
@@ -47,10 +48,11 @@ class TimedChain:
     model: CostModel
     table: ArchitectureTable
     base: TimedChain | None = None
+    _known: KnownRows = field(default_factory=KnownRows)
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedChain:
         """The same chain on other architectures, at a model derived from this one's; costs are shared."""
-        return TimedChain(self.chain, model, table, self.base or self)
+        return TimedChain(self.chain, model, table, self.base or self, self._known)
 
     @cached_property
     def forward(self) -> tuple[TimedPass, ...]:
@@ -97,9 +99,15 @@ class TimedChain:
 
     def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""
-        forward = [p.band(rows) for p in self.forward]
-        backward = [p.band(rows) for p in self.backward]
-        return _stack(forward, backward, "lower_s"), _stack(forward, backward, "upper_s")
+        found = self._known.get(self.model.factors.shown(rows), lambda new: self._bands(rows[new]))
+        lower, upper = (LayerTimes(found[:, side, 0], found[:, side, 1]) for side in (0, 1))
+        return lower, upper
+
+    def _bands(self, rows: Rows) -> FloatArray:
+        """Lower and upper times of forward and backward passes, (A, 2, 2, U)."""
+        bands = [[p.band(rows) for p in passes] for passes in (self.forward, self.backward)]
+        sides = [[[getattr(b, side) for b in some] for some in bands] for side in ("lower_s", "upper_s")]
+        return np.ascontiguousarray(np.moveaxis(np.array(sides), -1, 0))
 
     def open_passes(self, lower: LayerTimes, upper: LayerTimes) -> list[tuple[int, int]]:
         """(direction, unique layer) of the passes whose bounds differ somewhere, most uncertain time first.
@@ -154,10 +162,3 @@ class TimedChain:
         shape = (len(rows), len(self.chain.layers))
         nothing = LayerTimes(np.zeros(shape), np.zeros(shape))
         return nothing, LayerTimes(np.full(shape, np.inf), np.full(shape, np.inf))
-
-
-def _stack(forward: list[Band], backward: list[Band], side: str) -> LayerTimes:
-    return LayerTimes(
-        np.stack([getattr(b, side) for b in forward], axis=1),
-        np.stack([getattr(b, side) for b in backward], axis=1),
-    )

@@ -13,6 +13,7 @@ from phaze.hardware.network import Network
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import LayerTimes
+from phaze.workload.degrees import Sharding
 from phaze.workload.work import Layer, LayerChain, Pass
 from phaze.workload.workload import Numerics
 
@@ -61,22 +62,25 @@ def cases(draw, fixed=FREE, max_layers=7):
     index = tuple(sorted(set(drawn)).index(kind) for kind in drawn)
     kinds = max(index) + 1
     training = draw(st.booleans())
+    keeps_cache = not training and draw(st.booleans())
     layers = tuple(
         Layer(
             kind=str(k),
             forward=EMPTY,
             backward=EMPTY if training else None,
             parameters=number(5),
-            saved_bytes=float(number(6)),
+            saved_bytes=0.0 if keeps_cache else float(number(6)),
             working_bytes=float(number(3)),
             input_bytes=float(number(3)),
             output_bytes=float(number(12)),
             model_flops=1.0,
+            cache_bytes=0.0 if training else float(number(4)),
         )
         for k in range(kinds)
     )
     width, microbatch = draw(st.sampled_from([1, 1, 2])), draw(st.sampled_from([1, 2]))
-    chain = LayerChain("random", microbatch, width, layers, index, tuple(map(str, range(len(index)))))
+    names = tuple(map(str, range(len(index))))
+    chain = LayerChain("random", microbatch, Sharding(width), layers, index, names, keeps_cache)
     network = Network(
         name="random",
         scale_up_devices=draw(st.sampled_from([2, 4, 8])),
@@ -145,6 +149,7 @@ def plan_s(case, d, ends):
         from_end = stages - number
         mine, held = layers[first:end], min(from_end, each)
         state = planner.numerics.state_bytes * sum(x.parameters for x in mine)
+        state += (each if chain.keeps_cache else 1) * sum(x.cache_bytes for x in mine)
         keeping = state + held * sum(x.saved_bytes for x in mine) + max(x.working_bytes for x in mine)
         redoing = (
             state

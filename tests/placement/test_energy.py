@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_cases import small_decoder, varied_architectures
 
-from phaze.cost.collective import Collective, wire_bytes
+from phaze.cost.collective import wire_bytes
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.cost.model import CostModel
 from phaze.hardware.network import load_network
@@ -19,6 +19,7 @@ from phaze.placement.least import least_drivers, least_peak_bytes
 from phaze.placement.plan import Plan, StagePlan
 from phaze.placement.planner import Planner
 from phaze.scheduling.layers import TimedChain
+from phaze.workload.work import Collective
 from phaze.workload.workload import Mode
 
 DEVICES = 6
@@ -45,7 +46,8 @@ def every_plan(planner):
             for inner in combinations(range(1, last + 1), depth - 1):
                 ranges = [(a, b - 1) for a, b in pairwise((0, *inner, last + 1))]
                 stages = tuple(
-                    stage(planner, *r, min(depth - i, each), depth - i > 1) for i, r in enumerate(ranges)
+                    stage(planner, *r, each if memory.keeps_cache else min(depth - i, each), depth - i > 1)
+                    for i, r in enumerate(ranges)
                 )
                 if max(s.memory_bytes for s in stages) <= memory.memory_bytes:
                     name = planner.chain

@@ -13,6 +13,7 @@ from phaze.solvers.placement.partition import (
     best_cuts,
     bottlenecks,
     dp,
+    fewest_stages,
     lower_bounds,
     stage_limits,
     weighted_bottlenecks,
@@ -112,6 +113,14 @@ def test_bottlenecks_equal_enumeration(dp_s_per_element, case):
         expected = [exhaustive(case, a, most, 1, 0) for most in stages]
         assert found[a].tolist() == expected
     assert (bounds <= found).all()
+
+
+@settings(max_examples=250, deadline=None)
+@given(case=chains())
+def test_fewest_stages_are_those_of_the_first_partition_that_fits(case):
+    problem, memory, _ = case
+    fits = np.isfinite(bottlenecks(problem, range(1, problem.layers + 1))[0])
+    assert fewest_stages(**memory) == (fits.argmax() + 1 if fits.any() else 0)
 
 
 @METHODS

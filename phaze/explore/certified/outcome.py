@@ -18,8 +18,8 @@ class Outcome:
 
     `settings`: points per candidate. `in_budget`: candidates that keep the budgets. `pruned_by`: how many of their
     points fell at which stage.
-    `frontier`: what no evaluated point beats. `undecided`: other columns (N, k) and optimistic throughput (N,) of
-    points that may lie beyond it; none after a finished search.
+    `frontier`: what no evaluated point beats, down to the floor. `undecided`: other columns (N, k) and optimistic
+    throughput (N,) of points that may lie beyond it; none after a finished search.
     """
 
     settings: int

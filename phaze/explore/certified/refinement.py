@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from phaze.explore.archive import FloatArray
 from phaze.explore.candidates import Candidates
 from phaze.explore.certified.pool import Pool, Stage
-from phaze.explore.certified.relevance import ROUNDING, Relevance, Undecided
+from phaze.explore.certified.relevance import ROUNDING, Relevance, Undecided, urgency
 from phaze.explore.evaluator import Evaluator, PointBounds, Setting
 from phaze.explore.progress import Clock, Progress
 from phaze.scheduling.passes import Effort
 
 Rows = NDArray[np.intp]
 Step = Callable[[Rows], PointBounds]
-BATCH, EXACT_BATCH = 512, 64  # points tightened, and scheduled exactly, together
+BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
 FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 
 
@@ -80,18 +80,18 @@ class Refinement:
 
     # -- what comes next ----------------------------------------------------------------------------------
 
-    def _gain(self) -> FloatArray:
-        """How much better than what is known every point of the pool may be, as a ratio, (N,)."""
-        known = self._relevance.known.threshold(self.pool.others)
-        return np.where(known > 0, self.pool.bound / np.where(known > 0, known, 1.0), np.inf)
-
     def _most_promising(self, stage: Stage, most: int) -> Rows:
-        """The points with most to gain in the setting that has the very most: one setting's share their costs."""
-        pool = self.pool
-        gain = self._gain()
-        gain[pool.stage != stage] = 0.0
-        mine = np.flatnonzero((pool.setting == pool.setting[gain.argmax()]) & (gain > 0))
-        return mine[np.argsort(-gain[mine], kind="stable")[:most]]
+        """The most urgent points in the setting that has the very most to gain: one setting's share their costs."""
+        at = np.flatnonzero(self.pool.stage == stage)
+        if not len(at):
+            return at
+        points = self.pool.take(at)
+        known = self._relevance.known.threshold(points.others)
+        gain = np.where(known > 0, points.bound / np.where(known > 0, known, 1.0), np.inf)
+        order = np.lexsort((-gain, -urgency(points.others, points.bound)))
+        mine = order[points.setting[order] == points.setting[order[0]]]
+        chosen: Rows = at[mine[:most]]
+        return chosen
 
     def _drop(self) -> None:
         """Let go of points that cannot matter any more, and count where they fell."""
@@ -103,9 +103,11 @@ class Refinement:
             return
         fell, near = ~keep, self._relevance.near(pool.others, pool.bound)
         self._undecided.add(pool.others[near], pool.bound[near])
-        early = int((pool.stage[fell] == Stage.PATH).sum())
+        low = fell & (pool.bound < self._relevance.floor)
+        early = int((pool.stage[fell & ~low] == Stage.PATH).sum())
+        self.fallen["floor"] += int(low.sum())
         self.fallen["critical_path"] += early
-        self.fallen["placement"] += int(fell.sum()) - early
+        self.fallen["placement"] += int(fell.sum() - low.sum()) - early
         self.pool = pool.take(keep)
 
     # -- batches ------------------------------------------------------------------------------------------
@@ -134,7 +136,8 @@ class Refinement:
             into[number, int(points.setting[i])] = throughput
             others, area = points.others[i].tolist(), float(points.area_mm2[i])
             self.columns[number] = others, area
-            self._relevance.known.add(others, throughput, (area, number))
+            if throughput >= self._relevance.floor:
+                self._relevance.known.add(others, throughput, (area, number))
 
     def _bounds(self, at: Rows) -> PointBounds:
         points = self.pool.take(at)

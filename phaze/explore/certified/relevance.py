@@ -29,12 +29,12 @@ class Relevance:
 
     def least(self, others: FloatArray) -> FloatArray:
         """Optimistic throughput below which a point of those other columns (A, k) cannot matter, (A,)."""
-        return np.maximum(self.known.threshold(others), self.floor) * self.slack
+        return np.maximum(self.known.threshold(others) * self.slack, self.floor)
 
     def matters(self, others: FloatArray, throughput: FloatArray) -> Mask:
         """Whether points of that optimistic throughput can matter, (A,); infeasible ones (0) never do."""
-        hoped = throughput / self.slack
-        return (throughput > 0) & (hoped >= self.floor) & ~self.known.dominates(others, hoped)
+        reaches = (throughput > 0) & (throughput >= self.floor)
+        return reaches & ~self.known.dominates(others, throughput / self.slack)
 
     def near(self, others: FloatArray, throughput: FloatArray) -> Mask:
         """Whether points of that optimistic throughput cannot matter for the slack alone, (A,)."""
@@ -73,3 +73,17 @@ class Undecided:
             return others.reshape(0, 0), throughput
         left = ~self._archive.dominates(others, throughput) & ~known.dominates(others, throughput)
         return others[left], throughput[left]
+
+
+def urgency(others: FloatArray, bound: FloatArray) -> FloatArray:
+    """How close points come to the frontier of their optimistic values, (A,): 1 on it.
+
+    Those on it have to be looked at whatever the others turn out to be; the others may yet be ruled out by them.
+    Told for one other column, (A, 1); with more, all are as urgent.
+    """
+    if others.shape[1] != 1:
+        return np.ones(len(bound))
+    order = np.lexsort((-bound, others[:, 0]))
+    hoped = np.empty(len(bound))
+    hoped[order] = np.maximum.accumulate(bound[order])
+    return bound / hoped

@@ -94,6 +94,7 @@ class _Sieve:
 
     def __init__(self, relevance: Relevance, block: Block, others: FloatArray, taken: Pool) -> None:
         self._least, self._slack, self._others = relevance.least(others), relevance.slack, others
+        self._floor = relevance.floor
         at = np.minimum(np.searchsorted(block.numbers, taken.number), max(len(block) - 1, 0))
         here = block.numbers[at] == taken.number if len(block) else np.zeros(len(taken), dtype=bool)
         self._taken_row, self._taken_setting = at[here], taken.setting[here]
@@ -104,7 +105,9 @@ class _Sieve:
         """Rows of the candidates whose roofline can matter; all points of the others fall."""
         kept = roof >= self._least
         self._spare(roof, np.arange(len(roof)))
-        self.fallen["roofline"] += self._points(~kept, settings)
+        low = roof < self._floor
+        self.fallen["floor"] += self._points(low, settings)
+        self.fallen["roofline"] += self._points(~kept & ~low, settings)
         return np.flatnonzero(kept)
 
     def leave_open(self, rows: Rows, bound: FloatArray, settings: int) -> None:
@@ -124,8 +127,10 @@ class _Sieve:
         unfit = bound <= 0
         kept = (bound >= self._least[rows]) & ~unfit
         self._spare(bound, rows)
+        low = (bound < self._floor) & ~unfit
         self.fallen["memory"] += int(unfit.sum())
-        self.fallen[stage] += int((~kept & ~unfit).sum())
+        self.fallen["floor"] += int(low.sum())
+        self.fallen[stage] += int((~kept & ~unfit & ~low).sum())
         return np.flatnonzero(kept)
 
     def _points(self, which: NDArray[np.bool_], settings: int) -> int:
@@ -135,7 +140,8 @@ class _Sieve:
     def _spare(self, bound: FloatArray, rows: Rows) -> None:
         """Remember what falls for the slack alone."""
         if self._slack > 1.0:
-            near = (bound < self._least[rows]) & (bound * self._slack >= self._least[rows]) & (bound > 0)
+            least = self._least[rows]
+            near = (bound < least) & (bound * self._slack >= least) & (bound >= self._floor) & (bound > 0)
             self.spared.append((self._others[rows[near]], bound[near]))
 
 

@@ -38,7 +38,8 @@ class CertifiedSearch:
     """Finds the complete frontier of throughput against other columns, and proves it.
 
     `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
-    `min_throughput`, and gains smaller than `gap`, are of no interest. Whatever `threads`, the answer is the same.
+    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. Whatever `threads`,
+    the answer is the same.
     """
 
     def __init__(
@@ -168,7 +169,8 @@ class CertifiedSearch:
         frontier = self._archive()
         for number, (throughput, _) in best_per_candidate(evaluated).items():
             others, area = refinement.columns[number]
-            frontier.add(others, throughput, (area, number))
+            if throughput >= self._relevance.floor:
+                frontier.add(others, throughput, (area, number))
         settings = self.evaluator.settings
         return Outcome(
             settings=len(settings),

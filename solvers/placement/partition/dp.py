@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from phaze.solvers.placement.partition.problem import PartitionProblem
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray
+from phaze.solvers.placement.partition.problem import PartitionProblem, StageLimits
+from phaze.solvers.placement.stage_costs import BoolArray, FloatArray
 
 # Elements of one (architectures, L, L) block: about 16 MB each.
 BLOCK = 2_000_000
@@ -17,16 +17,14 @@ def stage_loads(problem: PartitionProblem) -> tuple[FloatArray, FloatArray]:
     return np.where(np.triu(np.ones(inner.shape[1:], dtype=np.bool_)), inner, np.inf), problem.last_s
 
 
-def suffix_tables(inner: FloatArray, last: FloatArray, deepest: IntArray, stages: int) -> list[FloatArray]:
+def suffix_tables(inner: FloatArray, last: FloatArray, limits: StageLimits, stages: int) -> list[FloatArray]:
     """f[s - 1] (A, L+1): smallest maximal value of layers i.. in exactly s stages, for s up to `stages`.
 
-    `inner` (A, L, L), `last` (A, L): the value of a stage; `deepest` (L, L): see StageLimits.inner.
+    `inner` (A, L, L), `last` (A, L): the value of a stage.
     """
     architectures, layers = last.shape
     values = inner.reshape(architectures, -1).copy()
-    shallow_first = np.argsort(deepest, axis=None, kind="stable")
-    passed = np.searchsorted(deepest.ravel()[shallow_first], np.arange(1, layers + 1))
-    passed[0] = 0
+    shallow_first, passed = limits.shallow_first
     square = values.reshape(inner.shape)
     room = np.empty((architectures, ROW_BLOCK, layers))
     tables = [np.concatenate([last, np.full((architectures, 1), np.inf)], axis=1)]
@@ -52,7 +50,7 @@ def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[i
     deepest = problem.limits.inner
     inner, last = stage_loads(problem)
     inner, last = np.where(allowed, inner, np.inf), np.where(allowed[:, -1], last, np.inf)
-    tables = suffix_tables(inner, last, deepest, stages)
+    tables = suffix_tables(inner, last, problem.limits, stages)
     depth = stages if problem.exactly else int(np.argmin([table[0, 0] for table in tables])) + 1
     if depth > len(tables) or np.isinf(tables[depth - 1][0, 0]):
         return ()
@@ -66,7 +64,7 @@ def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[i
 def bottlenecks(problem: PartitionProblem, most_stages: int) -> FloatArray:
     """Minimal maximal load (A, most_stages) with at most (or exactly) 1, 2, ... stages."""
     inner, last = stage_loads(problem)
-    tables = suffix_tables(inner, last, problem.limits.inner, most_stages)
+    tables = suffix_tables(inner, last, problem.limits, most_stages)
     exact = np.full((problem.architectures, most_stages), np.inf)
     exact[:, : len(tables)] = np.stack([table[:, 0] for table in tables], axis=1)
     return exact if problem.exactly else np.minimum.accumulate(exact, axis=1)

@@ -87,10 +87,11 @@ class Sweeper:
         done = self._last_stage(rows, threshold_s, capped)
         active = np.flatnonzero((done.front > 0) & (done.front < self._problem.layers) & (rows.stages > 1))
         state, rows, threshold_s = done[active], rows[active], threshold_s[active]
-        depth = 2
+        depth, length = 2, self._problem.layers // rows.stages
         while active.size:
             front = state.front
-            state.front, load, longer = self._inner_stage(depth, front, rows, threshold_s, capped)
+            state.front, load, longer = self._inner_stage(depth, front, length, rows, threshold_s, capped)
+            length = front - state.front
             np.maximum(state.load_s, load, out=state.load_s)
             np.minimum(state.next_s, longer, out=state.next_s)
             weight = self._weights[front] - self._weights[state.front]
@@ -100,6 +101,7 @@ class Sweeper:
                 done[active] = state
                 kept = np.flatnonzero(goes_on)
                 active, state, rows, threshold_s = active[kept], state[kept], rows[kept], threshold_s[kept]
+                length = length[kept]
             depth += 1
         return done
 
@@ -124,9 +126,18 @@ class Sweeper:
         return Sweep(low, attained, longer, self._weights[-1] - self._weights[low])
 
     def _inner_stage(
-        self, depth: int, front: IntArray, rows: Rows, threshold_s: FloatArray, capped: bool
+        self,
+        depth: int,
+        front: IntArray,
+        length: IntArray,
+        rows: Rows,
+        threshold_s: FloatArray,
+        capped: bool,
     ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """First layer of the longest stage before `front`, its load, and the load of the next longer one."""
+        """First layer of the longest stage before `front`, its load, and the load of the next longer one.
+
+        `length`: a guess at how many layers it has, which only saves time.
+        """
         base = rows.architecture * self._width
         earliest = self._problem.limits.earliest[depth, front - 1]
         end = self._ends[base + front]
@@ -141,9 +152,9 @@ class Sweeper:
         # Loads grow towards the left down to layer 1: bisect for the first layer that fits, `front` if none.
         floor = np.maximum(earliest, 1)
         low, high = np.minimum(floor, front), front
-        # Most stages hold less than twice their share of the layers, so that is tried first.
-        middle = np.maximum(front - 2 - 2 * self._problem.layers // rows.stages, low)
+        near = iter((front - length - 1, front - length + 1))
         while True:
+            middle = np.clip(next(near, (low + high) >> 1), low, high)
             fits = load(middle) <= threshold_s
             if capped:
                 fits &= light(middle)
@@ -151,7 +162,6 @@ class Sweeper:
             low = np.where(fits, low, np.minimum(middle + 1, high))
             if (low == high).all():
                 break
-            middle = (low + high) >> 1
         # The chain's first layer has its own boundary, so it may fit where layer 1 does not.
         zero = np.zeros_like(front)
         whole = np.where((earliest == 0) & light(zero), load(zero), np.inf)

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums, prefix_sums
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class StageLimits:
@@ -36,6 +38,15 @@ class StageLimits:
         earliest = np.zeros((layers + 1, layers), dtype=np.int64)
         earliest[1:] = shallower[:, :-1].T
         return earliest
+
+    @cached_property
+    def shallow_first(self) -> tuple[IntArray, IntArray]:
+        """Inner stages (L * L,) by growing limit, and how many do not fit at index s = 2..L, at [s - 1]; 0 at [0]."""
+        deepest = self.inner
+        order = np.argsort(deepest, axis=None, kind="stable")
+        passed = np.searchsorted(deepest.ravel()[order], np.arange(1, len(deepest) + 1))
+        passed[0] = 0
+        return order, passed
 
 
 @dataclass(frozen=True)
@@ -130,26 +141,6 @@ class PartitionProblem:
         return np.where(self.last_recomputes, recomputed, loads)
 
 
-def fewest_stages(limits: StageLimits) -> int:
-    """Smallest number of stages of any partition that fits in memory; 0 if there is none.
-
-    Stages are filled from the end as far as memory allows. Part of a stage that fits fits as well, so this
-    reaches furthest with every number of stages.
-    """
-    last = limits.plain[:, -1] >= 1
-    if limits.recompute is not None:
-        last |= limits.recompute[:, -1] >= 1
-    if not last.any():
-        return 0
-    front, stages = int(last.argmax()), 1
-    while front:
-        fits = limits.inner[:front, front - 1] > stages
-        if not fits.any():
-            return 0
-        front, stages = int(fits.argmax()), stages + 1
-    return stages
-
-
 def interval_weights(weights: FloatArray) -> FloatArray:
     """Weight of stage i..j at [i, j], as differences of prefix sums, the arithmetic of all solvers (L, L)."""
     prefix = prefix_sums(weights)
@@ -191,3 +182,43 @@ def stage_limits(
 
     plain = deepest(saved_bytes, working_bytes)
     return StageLimits(plain, deepest(input_bytes, saved_bytes + working_bytes) if recompute else None)
+
+
+def fewest_stages(
+    *,
+    static_bytes: FloatArray,
+    saved_bytes: FloatArray,
+    input_bytes: FloatArray,
+    working_bytes: FloatArray,
+    memory_bytes: float,
+    recompute: bool,
+    inflight_limit: int | None = None,
+) -> int:
+    """At most the smallest number of stages of any partition that fits, see `stage_limits`; 0 if there is none.
+
+    Stages are filled from the end as far as memory allows. Part of a stage that fits fits as well, so this
+    reaches furthest with every number of stages. Stages that exceed the memory by rounding alone count as fitting.
+    """
+    layers = static_bytes.size
+    limit = layers if inflight_limit is None else inflight_limit
+    static = _sums_from_the_end(static_bytes)
+    plain = _sums_from_the_end(saved_bytes), working_bytes
+    redo = (_sums_from_the_end(input_bytes), saved_bytes + working_bytes) if recompute else plain
+
+    def furthest(front: int, held: int, kept: FloatArray, peak_bytes: FloatArray) -> int:
+        peak = np.maximum.accumulate(peak_bytes[front - 1 :: -1])[::-1]
+        need = static[:front] - static[front] + held * (kept[:front] - kept[front]) + peak
+        return int(np.searchsorted(-need, -memory_bytes * (1 + _ROUNDING)))
+
+    front, stages = min(furthest(layers, 1, *plain), furthest(layers, 1, *redo)), 1
+    while front:
+        before, stages = front, stages + 1
+        front = furthest(before, min(stages, limit), *redo)
+        if front == before:
+            return 0
+    return stages if layers else 0
+
+
+def _sums_from_the_end(values: FloatArray) -> FloatArray:
+    """Sum of values[i..] at [i], 0 at the end (L+1,)."""
+    return prefix_sums(values[::-1])[::-1]

@@ -69,10 +69,9 @@ def by_recurrence(problem: PartitionProblem, stages: int, weights: FloatArray) -
     """Capped solver of any problem, one row per architecture, all with the same number of stages."""
     inner, last = dp.stage_loads(problem)
     heavy = weights[None, 1:] - weights[:-1, None]  # weight of stage i..j at [i, j]
-    deepest = problem.limits.inner
 
     def least(values: FloatArray, last_values: FloatArray) -> FloatArray:
-        tables = dp.suffix_tables(values, last_values, deepest, stages)
+        tables = dp.suffix_tables(values, last_values, problem.limits, stages)
         if problem.exactly:
             return tables[stages - 1][:, 0] if stages <= len(tables) else np.full(len(values), np.inf)
         smallest: FloatArray = np.min([table[:, 0] for table in tables], axis=0)

@@ -1,0 +1,35 @@
+"""Bounds that were worked out before, by the combination of hardware that an architecture shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+MOST = 1 << 16  # combinations that are remembered: then all are forgotten, so that memory stays bounded
+
+
+@dataclass
+class KnownRows:
+    """Arrays of numbers, all of one shape, by key."""
+
+    _rows: dict[Hashable, FloatArray] = field(default_factory=dict)
+
+    def get(self, keys: Sequence[Hashable], work_out: Callable[[Rows], FloatArray]) -> FloatArray:
+        """The row of each key, (A, ...); `work_out` tells those at positions whose keys were not met before."""
+        new = {key: at for at, key in enumerate(keys) if key not in self._rows}
+        found = work_out(np.array(list(new.values()), dtype=np.intp))
+        made = dict(zip(new, found, strict=True))
+        if len(new) == len(keys):
+            rows = found.copy()
+        else:
+            rows = np.stack([made[key] if key in made else self._rows[key] for key in keys])
+        if len(self._rows) + len(made) > MOST:
+            self._rows.clear()
+        self._rows.update(made)
+        return rows
