@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phaze.errors import OutOfTimeError
-from phaze.explore.any_axes import AxesExploration
-from phaze.explore.cluster_budget import explore_cluster
-from phaze.explore.combinations import check
+from phaze.explore.combinations import check, resolved
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.manifest import describe_task, manifest, scope
-from phaze.explore.portfolio.answer import explore_portfolio
 from phaze.explore.progress import Clock, Part, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
-from phaze.explore.robustness.document import Robustness
-from phaze.explore.robustness.robust import robust
-from phaze.explore.strategic import explore_by_strategy
 from phaze.explore.training_run import training_run
 from phaze.hardware.architecture import Architecture
 from phaze.scheduling.passes import Effort
+
+if TYPE_CHECKING:
+    from phaze.explore.robustness.document import Robustness
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
@@ -33,11 +30,13 @@ EVALUATE_S = 30.0  # time for exact schedules of one architecture; a second or t
 def explore(request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None) -> Answer:
     """The best architecture of a space under budgets, with a certificate and the whole frontier.
 
-    Several workloads: the best common design. A budget for the cluster: the best number of devices, too.
+    Several workloads: the best common design. A budget for the cluster: the best number of devices, too. A space
+    whose stages may differ: a design for every stage, beside the best one for all.
 
     Raises InputError where parts of the request contradict each other, InfeasibleError where nothing keeps the
     budgets or fits in memory, OutOfTimeError where the time limit passes before anything is known.
     """
+    request = resolved(request)
     check(request)
     report, timer = progress or Silent(), clock or Clock(request.time_limit_s)
     answer = _searched(request, report, timer)
@@ -54,6 +53,8 @@ def _robustness(
     request: ExploreRequest, document: ResultDocument, report: Progress, timer: Clock
 ) -> Robustness | None:
     """How far the answer holds, in the time that is left; None where that was not enough."""
+    from phaze.explore.robustness.robust import robust
+
     clock = Part(max(timer.left(), ROBUST_S), whole=timer)
     try:
         return robust(request, document.certificate.objective_value, clock=clock, progress=report)
@@ -62,13 +63,22 @@ def _robustness(
 
 
 def _searched(request: ExploreRequest, report: Progress, timer: Clock) -> Answer:
+    # What a request does not ask for is not loaded.
     if request.cluster is not None:
+        from phaze.explore.cluster_budget import explore_cluster
+
         return explore_cluster(request, request.cluster, report, timer)
     if request.strategy is not None:
+        from phaze.explore.strategic import explore_by_strategy
+
         return explore_by_strategy(request, request.strategy, report, timer)
     if request.others:
+        from phaze.explore.portfolio.answer import explore_portfolio
+
         return explore_portfolio(request, report, timer)
     if request.axes or not request.objective.on_frontier:
+        from phaze.explore.any_axes import AxesExploration
+
         return AxesExploration(request, report, timer).answer()
     return Exploration(request, report, timer).answer()
 

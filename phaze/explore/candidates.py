@@ -76,11 +76,9 @@ class Candidates:
     def within(self, numbers: Numbers | range) -> Block:
         """Those of some candidates that keep the budgets, the reticle and the shoreline."""
         wanted, table = np.asarray(numbers, dtype=np.int64), self.table(numbers)
-        b = self.budgets
-        limits = (b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
-        rows = np.flatnonzero(within_budget(over_budget(table, *limits)))
+        rows = np.flatnonzero(within_budget(over_budget(table, *self.budgets.limits)))
         kept = table.take(rows)
-        return Block(wanted[rows], kept, tdp_w(kept, b.tdp_margin), area_mm2(kept))
+        return Block(wanted[rows], kept, tdp_w(kept, self.budgets.tdp_margin), area_mm2(kept))
 
     def blocks(self, rows: int = BLOCK) -> Iterator[Block]:
         """All candidates that keep the budgets, in the order of their numbers."""
@@ -102,11 +100,10 @@ class Candidates:
         b, demand = self.budgets, Demand()
         for start in range(0, self.size, BLOCK):
             table = self.table(range(start, min(start + BLOCK, self.size)))
-            limits = (b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
-            demand = demand.merge(smallest_demand(table, *limits))
+            demand = demand.merge(smallest_demand(table, *b.limits))
         return InfeasibleError(
             f"no architecture of space {self.space.name} keeps the budgets",
-            shortfalls(demand, b.power_w, b.area_mm2, b.power_density_w_per_mm2),
+            shortfalls(demand, b.power_w, b.area_mm2, b.power_density_w_per_mm2, b.price_usd),
         )
 
     @cached_property

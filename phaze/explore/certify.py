@@ -23,7 +23,7 @@ from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certify_report import CertifyReport, Check, Sample
 from phaze.explore.certify_sample import Population, picked
-from phaze.explore.cluster_budget import grid, with_devices
+from phaze.explore.cluster_choice import grid, with_devices
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import Goal, floor_throughput
@@ -221,9 +221,8 @@ class Certification:
             return Check(name=name, passed=True, note="the frontier is not said to be complete")
         tdp = np.array([t for t, _, _ in self._steps])
         score = np.array([s for _, s, _ in self._steps])
-        missing = sum(
-            found > 0 and not ((tdp <= watt) & (score >= found * (1 - CLOSE))).any() for watt, found in rows
-        )
+        kept = [(t, s) for t, s in rows if s > 0 and self._judge.value(s, t) > 0]
+        missing = sum(not ((tdp <= t) & (score >= s * (1 - CLOSE))).any() for t, s in kept)
         return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
 
 

@@ -1,52 +1,30 @@
-"""How many accelerators, and which, under a power budget for the whole cluster.
+"""How many accelerators, and which, under a budget of power or money for the whole cluster.
 
 The number of devices comes from a grid: powers of two and three times them, up to 65536. With N devices each
-may draw 1 / N of the budget. A number whose bound is no better than the best known is not searched.
+may draw, and cost, 1 / N of the budget. A number whose bound is no better than the best known is not searched.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
 from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_report import ClusterChoice, ClusterReport
-from phaze.explore.document import Certificate, ResultDocument
+from phaze.explore.cluster_choice import MOST_DEVICES, Choice, Status, grid, with_devices
+from phaze.explore.cluster_report import ClusterReport
+from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.portfolio.member import roofline
 from phaze.explore.portfolio.screen import Screen
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ClusterBudget, ExploreRequest, Objective
-
-MOST_DEVICES = 65536
-
-
-class Status(StrEnum):
-    """What became of one number of devices."""
-
-    SEARCHED = "searched"
-    BOUNDED = "bounded"  # it cannot be better than the best
-    INFEASIBLE = "infeasible"  # the workload fits no architecture
-    OPEN = "open"  # time was over
-
-
-def grid(most: int) -> tuple[int, ...]:
-    """Powers of two and three times them, up to `most`, ascending."""
-    powers = [2**k for k in range(most.bit_length())]
-    return tuple(sorted(n for n in {*powers, *(3 * p for p in powers)} if n <= most))
-
-
-def with_devices(request: ExploreRequest, budget: ClusterBudget, devices: int) -> ExploreRequest:
-    """The request for that many devices, each with its share of the budget."""
-    each = budget.power_w / budget.overhead / devices
-    own = request.budgets.power_w
-    budgets = replace(request.budgets, power_w=each if own is None else min(own, each))
-    return replace(request, task=replace(request.task, devices=devices), budgets=budgets, cluster=None)
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.budgets import Limit
+from phaze.hardware.price import price_usd
 
 
 def explore_cluster(
@@ -63,55 +41,6 @@ def explore_cluster(
 
 
 @dataclass
-class _Choice:
-    """One number of devices while the search goes on; `bound` in samples/s."""
-
-    request: ExploreRequest
-    bound: float
-    within: int
-    status: Status = Status.OPEN
-    document: ResultDocument | None = None
-
-    @property
-    def devices(self) -> int:
-        return self.request.task.devices
-
-    def report(self) -> ClusterChoice:
-        best = self.document.best if self.document else None
-        return ClusterChoice(
-            devices=self.devices,
-            power_per_device_w=self.request.budgets.power_w or 0.0,
-            status=self.status.value,
-            upper_bound_samples_per_s=self.bound,
-            throughput_samples_per_s=self.document.certificate.objective_value if self.document else None,
-            id=best.id if best else None,
-        )
-
-    def certificate(self) -> Certificate:
-        """That of the search, or of the bound that made one unnecessary."""
-        if self.document is not None:
-            return self.document.certificate
-        task, candidates = self.request.task, Candidates(self.request.space, self.request.budgets)
-        settings = len(task.microbatches) * len(task.widths) * len(task.recomputes)
-        size, within = candidates.size * settings, self.within * settings
-        by = {Status.OPEN: "open", Status.INFEASIBLE: "memory"}.get(self.status, "number of devices")
-        return Certificate(
-            optimal=False,
-            objective="throughput",
-            objective_value=0.0,
-            upper_bound=self.bound,
-            gap=0.0,
-            scope=[],
-            space_size=size,
-            over_budget=size - within,
-            pruned=within,
-            evaluated=0,
-            pruned_by={by: within},
-            frontier_complete=False,
-        )
-
-
-@dataclass
 class _ClusterSearch:
     request: ExploreRequest
     budget: ClusterBudget
@@ -119,7 +48,7 @@ class _ClusterSearch:
     clock: Clock
     best: Answer | None = None
     value: float = 0.0
-    choices: list[_Choice] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
 
     def answer(self) -> Answer:
         """Numbers of devices in the order of what they promise; of equally good ones the first found wins."""
@@ -143,12 +72,15 @@ class _ClusterSearch:
                     within += len(block)
             if not within:
                 break  # more devices leave less for each
-            self.choices.append(_Choice(request, best, within))
+            self.choices.append(Choice(request, best, within))
 
-    def _settle(self, choice: _Choice) -> None:
+    def _settle(self, choice: Choice) -> None:
         """Search a number of devices unless bounds say that nothing there is better than the best."""
         if choice.bound > self.value:
             choice.bound = self._hope(choice.request)
+        if choice.bound < choice.floor:
+            choice.status, choice.bound = Status.INFEASIBLE, 0.0
+            return
         if choice.bound <= self.value:
             choice.status = Status.BOUNDED if choice.bound > 0 else Status.INFEASIBLE
             return
@@ -207,32 +139,57 @@ class _ClusterSearch:
         return document.model_copy(update={"certificate": certificate, "cluster": self._report(document)})
 
     def _report(self, document: ResultDocument) -> ClusterReport:
-        devices = next(iter(document.best.workloads.values())).devices
+        best = document.best
+        devices = next(iter(best.workloads.values())).devices
+        chip = to_table([Architecture(name=best.id, fields=best.architecture)])
         return ClusterReport(
             power_budget_w=self.budget.power_w,
+            cost_budget_usd=self.budget.cost_usd,
             overhead=self.budget.overhead,
             devices=devices,
-            power_w=devices * document.best.tdp_w * self.budget.overhead,
+            power_w=devices * best.tdp_w * self.budget.overhead,
+            cost_usd=devices * float(price_usd(chip)[0]),
             choices=[choice.report() for choice in self.choices],
         )
+
+    # -- no answer ------------------------------------------------------------------------------------------
 
     def _nothing(self) -> InfeasibleError | OutOfTimeError:
         if self.clock.over:
             return OutOfTimeError("the time limit passed before any number of devices was searched")
-        if self.choices:
-            first, last = self.choices[0].devices, self.choices[-1].devices
-            return InfeasibleError(
-                f"{self.request.task.workload.name} fits on none of {first} to {last} devices within "
-                f"{self.budget.power_w:g} W; a larger budget or larger HBM stacks (--space) would help"
-            )
-        free = Candidates(self.request.space, replace(self.request.budgets, dvfs=False))
-        least = min((float(b.tdp_w.min()) for b in free.blocks() if len(b)), default=np.inf)
-        short = Shortfall(
-            "power of the cluster",
-            self.budget.power_w,
-            least * self.budget.overhead,
-            "W",
-            ("a larger --cluster-power",),
+        if not self.choices:
+            return self._too_small_for_one()
+        first, last = self.choices[0], self.choices[-1]
+        fits = "is fast enough" if last.floor > 0 else "fits"
+        return InfeasibleError(
+            f"{self.request.task.workload.name} {fits} on none of {first.devices} to {last.devices} devices within "
+            f"{self._budgets()}; a larger budget or larger HBM stacks (--space) would help"
         )
-        name = self.request.space.name
-        return InfeasibleError(f"no architecture of space {name} keeps the budget of the cluster", (short,))
+
+    def _budgets(self) -> str:
+        power, cost = self.budget.power_w, self.budget.cost_usd
+        given = [f"{power:g} W" if power is not None else "", f"{cost:g} USD" if cost is not None else ""]
+        return " and ".join(filter(None, given))
+
+    def _too_small_for_one(self) -> InfeasibleError:
+        """What a single device would need, in terms of the budgets of the cluster where these fall short."""
+        one = with_devices(self.request, self.budget, 1)
+        short = Candidates(one.space, one.budgets).none_left().shortfalls
+        return InfeasibleError(
+            f"no architecture of space {self.request.space.name} keeps the budget of the cluster",
+            tuple(map(self._of_cluster, short)),
+        )
+
+    def _of_cluster(self, short: Shortfall) -> Shortfall:
+        """The shortfall of one device as that of the cluster, unless another budget is what it misses."""
+        own, budget = self.request.budgets, self.budget
+        if short.what == Limit.POWER and budget.power_w is not None and short.limit != own.power_w:
+            needed = short.demand * budget.overhead
+            return Shortfall(
+                "power of the cluster", budget.power_w, needed, "W", ("a larger --cluster-power",)
+            )
+        if short.what == Limit.PRICE and budget.cost_usd is not None:
+            return Shortfall(
+                "cost of the cluster", budget.cost_usd, short.demand, "USD", ("a larger --cluster-cost",)
+            )
+        return short

@@ -107,11 +107,12 @@ class DesignBuilder:
         )
 
     def _result(self, evaluator: Evaluator, account: Account, effort: Effort) -> WorkloadResult:
-        plan, cluster = account.plan, self.task.cluster
+        plan, cluster, tokens = account.plan, self.task.cluster, self.task.workload.sequence_length
         peak = float(evaluator.peak_flops_per_s[account.row])
         return WorkloadResult(
             iteration_time_s=plan.iteration_s,
             throughput_samples_per_s=cluster.global_batch / plan.iteration_s,
+            throughput_tokens_per_s=cluster.global_batch * tokens / plan.iteration_s if tokens else None,
             mfu=evaluator.model_flops / (plan.iteration_s * cluster.devices * peak),
             devices=cluster.devices,
             devices_used=plan.devices_used,

@@ -62,6 +62,10 @@ class WorkloadResult(Record):
 
     iteration_time_s: float
     throughput_samples_per_s: float
+    throughput_tokens_per_s: float | None = Field(
+        default=None,
+        description="tokens through the model, in decode tokens made; none where samples have none",
+    )
     mfu: float = Field(description="model FLOPs over (iteration time x all devices x peak)")
     devices: int
     devices_used: int

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import OutOfTimeError
-from phaze.explore.candidates import Candidates
+from phaze.explore.archive import FloatArray, ParetoArchive
+from phaze.explore.aside import aside
+from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.outcome import Outcome
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.certified.search import CertifiedSearch
@@ -69,18 +72,29 @@ class Exploration:
         Raises InfeasibleError where nothing fits or keeps the floors, OutOfTimeError where nothing was evaluated
         that does.
         """
-        search = CertifiedSearch(
-            self.candidates, self._request.task, self._clock, self._progress, gap=self._request.gap
-        )
+        search = self._certified(gap=self._request.gap, min_throughput=self.goal.floor)
         outcome = search.run()
-        if outcome.evaluated:
-            self._check_floor(outcome)
+        if outcome.frontier.keys:
             return Proof(outcome, search.evaluator)
+        if outcome.finished and self.goal.floor > 0:
+            self._check_fastest()
         if outcome.finished:
             raise out_of_memory(search.evaluator, f"space {self._request.space.name}")
-        raise OutOfTimeError(
-            "the time limit passed before any architecture was evaluated; raise --time-limit"
-        )
+        raise _out_of_time()
+
+    def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
+        return CertifiedSearch(self.candidates, self._request.task, self._clock, self._progress, **options)
+
+    def _check_fastest(self) -> None:
+        """Raises InfeasibleError with the highest throughput there is, where something fits at all.
+
+        OutOfTimeError where time is over before that is known.
+        """
+        fastest = self._certified(others=_nothing, archive=partial(ParetoArchive, 0)).run()
+        if not fastest.finished:
+            raise _out_of_time()
+        if fastest.evaluated:
+            raise below_floor(self._request, self._request.task, max(fastest.evaluated.values()))
 
     def describe(self, shown: Outcome, proof: Proof) -> Answer:
         """The best of `shown`, its frontier and all its designs, held against what is proven."""
@@ -90,13 +104,14 @@ class Exploration:
         ranked = self._ranked(found)
         best = found.design(ranked[0])
         builder = DesignBuilder(request.task, request.budgets.tdp_margin, proof.evaluator.planners)
+        compared = aside(lambda: comparisons(request, best, builder, self.reporting))
         document = ResultDocument(
             request=describe_request(request),
             best=best,
             certificate=self._certificate(shown, proof.outcome, best),
             frontier=found.frontier(),
             next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=comparisons(request, best, builder, self.reporting),
+            comparison=compared(),
             manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
         )
         return Answer(document, found.columns())
@@ -104,23 +119,13 @@ class Exploration:
     # -- the objective -------------------------------------------------------------------------------------
 
     def _ranked(self, found: Findings) -> list[int]:
-        """Evaluated candidates, best first; ties by lower TDP, smaller area, then number in the space."""
+        """Evaluated candidates that keep the floors, best first; ties by lower TDP, smaller area, then number."""
         value = [
             self.goal.value(t, w) for t, w in zip(found.throughput, found.block.tdp_w.tolist(), strict=True)
         ]
         tdp, area = found.block.tdp_w, found.block.area_mm2
-        return sorted(range(len(value)), key=lambda row: (-value[row], tdp[row], area[row], row))
-
-    def _check_floor(self, outcome: Outcome) -> None:
-        """Raises InfeasibleError, or OutOfTimeError where that is not certain, if the fastest misses the floor."""
-        best = max(outcome.evaluated.values())
-        if best >= self.goal.floor:
-            return
-        if float(outcome.undecided[1].max(initial=0.0)) >= self.goal.floor:
-            raise OutOfTimeError(
-                "the time limit passed before any design was fast enough; raise --time-limit"
-            )
-        raise below_floor(self._request, self._request.task, best)
+        kept = (row for row in range(len(value)) if value[row] > 0)
+        return sorted(kept, key=lambda row: (-value[row], tdp[row], area[row], row))
 
     def proven(self, outcome: Outcome) -> float:
         """The best objective that was reached."""
@@ -154,3 +159,14 @@ class Exploration:
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished and shown is outcome,
         )
+
+
+def _nothing(block: Block) -> FloatArray:
+    """No columns beside the throughput, (A, 0)."""
+    return np.zeros((len(block), 0))
+
+
+def _out_of_time() -> OutOfTimeError:
+    return OutOfTimeError(
+        "the time limit passed before any architecture was evaluated that is fast enough; raise --time-limit"
+    )

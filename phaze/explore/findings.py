@@ -14,8 +14,8 @@ from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator, Setting
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.area import area_mm2
+from phaze.hardware.naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.power import tdp_w
-from phaze.hardware.space import architecture_id
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
@@ -71,11 +71,10 @@ class Findings:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The design table: every candidate as columns of equal length."""
-        architectures = [self._architecture(row) for row in range(len(self.block))]
-        throughput, task = np.array(self.throughput), self._task
+        table, throughput, task = self.block.table, np.array(self.throughput), self._task
         per_sample = self._evaluator.model_flops / task.cluster.global_batch
         columns: dict[str, NDArray[Any]] = {
-            "id": np.array([a.name for a in architectures]),
+            "id": np.array(architecture_ids(table, self._candidates.varied)),
             "number": self.block.numbers,
             "throughput_samples_per_s": throughput,
             "mfu": throughput * per_sample / (task.devices * self._evaluator.peak_flops_per_s),
@@ -86,7 +85,7 @@ class Findings:
             "recompute": np.array([s.recompute.value for s in self._settings]),
         }
         for name in self._candidates.varied:
-            columns[name] = np.array([a.value(name) for a in architectures])
+            columns[name] = np.array(decoded(table, name))
         return columns
 
     def _architecture(self, row: int) -> Architecture:

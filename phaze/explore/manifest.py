@@ -10,6 +10,7 @@ from typing import Any
 
 from phaze.explore.document import Manifest
 from phaze.explore.request import ExploreRequest, Task
+from phaze.workload.fusion_rules import describe_fusion
 from phaze.workload.workload import Mode
 
 
@@ -38,6 +39,8 @@ def describe_task(task: Task) -> dict[str, Any]:
     return {
         "workloads": [task.workload.name],
         "mode": task.workload.mode.value,
+        "context": task.workload.context,
+        "fusion": describe_fusion(task.workload.fusion),
         "devices": task.devices,
         "global_batch": task.cluster.global_batch,
         "network": task.network.name,
@@ -72,7 +75,7 @@ def scope(task: Task) -> list[str]:
     training = task.workload.mode is Mode.TRAINING
     return [
         "rung analytic",
-        "epilogue fusion",
+        f"fusion {describe_fusion(task.workload.fusion)}",
         "precision bf16",
         f"network {task.network.name}",
         "1F1B pipeline" if training else "forward-only pipeline",

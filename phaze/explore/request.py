@@ -13,6 +13,7 @@ from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.workload.workload import Mode, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
+DECODE_MICROBATCHES = (*MICROBATCHES, 64, 128, 256, 512)
 
 
 class Objective(StrEnum):
@@ -39,8 +40,8 @@ class Objective(StrEnum):
 class Budgets:
     """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`.
 
-    Power density is TDP over the total silicon of the package. `dvfs`: lower the clock of an architecture,
-    to whole MHz, until it keeps the budgets of power and power density.
+    Power density is TDP over the total silicon of the package, the price what a package costs to make. `dvfs`: lower
+    the clock of an architecture, to whole MHz, until it keeps the budgets of power and power density.
     """
 
     power_w: float | None = None
@@ -48,17 +49,25 @@ class Budgets:
     tdp_margin: float = 1.0
     dvfs: bool = False
     power_density_w_per_mm2: float | None = None
+    price_usd: float | None = None
+
+    @property
+    def limits(self) -> tuple[float | None, float | None, float, float | None, float | None]:
+        """Power, area, margin, power density and price, as `phaze.hardware.budgets` takes them."""
+        return (self.power_w, self.area_mm2, self.tdp_margin, self.power_density_w_per_mm2, self.price_usd)
 
 
 @dataclass(frozen=True)
 class ClusterBudget:
-    """A power budget for all accelerators together, their number being free (that of the task does not count).
+    """Budgets for all accelerators together, their number being free (that of the task does not count).
 
-    `overhead`: power of the cluster over that of its accelerators (hosts, switches).
+    At least one of power and cost is given. `overhead`: power of the cluster over that of its accelerators (hosts,
+    switches). The cost is that of making the accelerators.
     """
 
-    power_w: float
+    power_w: float | None = None
     overhead: float = 1.0
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ class Task:
 
     @property
     def microbatches(self) -> tuple[int, ...]:
-        """Microbatch sizes to try: powers of two up to 32 that divide the global batch."""
+        """Microbatch sizes to try: powers of two up to 32 (decode: 512) that divide the global batch."""
         batch = self.cluster.global_batch
         if self.fixed.microbatch is not None:
             if batch % self.fixed.microbatch:
@@ -87,7 +96,8 @@ class Task:
                     f"microbatch {self.fixed.microbatch} does not divide the global batch {batch}"
                 )
             return (self.fixed.microbatch,)
-        return tuple(b for b in MICROBATCHES if batch % b == 0)
+        sizes = DECODE_MICROBATCHES if self.workload.mode is Mode.DECODE else MICROBATCHES
+        return tuple(b for b in sizes if batch % b == 0)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -123,12 +133,13 @@ class Designs(StrEnum):
 class StrategyChoice:
     """A search without proof to show instead of the certified one, which is then what it is held against.
 
-    `evaluations`: architectures it may evaluate. `designs` and `top_k` (designs kept per stage) are for `wham`.
+    `evaluations`: architectures it may evaluate. `designs` (None: what the space allows) and `top_k` (designs kept
+    per stage) are for `wham`.
     """
 
     name: str
     evaluations: int = 200
-    designs: Designs = Designs.ONE
+    designs: Designs | None = None
     top_k: int = 10
 
 

@@ -105,7 +105,7 @@ class _Run:
             return strategy(self.choice.name).run(oracle, budget, seed, self.progress), None
         floor = floor_throughput(self.request, self.request.task)
         search = WhamSearch(
-            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs),
+            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs or Designs.ONE),
             target=Target(self.request.objective, floor),
             top_k=self.choice.top_k,
         )

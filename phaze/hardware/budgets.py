@@ -15,6 +15,7 @@ from phaze.errors import Shortfall
 from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.derived import Figures
 from phaze.hardware.power import tdp_w
+from phaze.hardware.price import price_usd
 from phaze.hardware.table import ArchitectureTable
 
 Mask = NDArray[np.bool_]
@@ -26,11 +27,12 @@ class Limit(StrEnum):
     POWER = "power"
     AREA = "area"
     POWER_DENSITY = "power density"
+    PRICE = "price"
     RETICLE = "reticle"
     SHORELINE = "shoreline"
 
 
-BUDGETS = {Limit.POWER: "W", Limit.AREA: "mm2", Limit.POWER_DENSITY: "W/mm2"}
+BUDGETS = {Limit.POWER: "W", Limit.AREA: "mm2", Limit.POWER_DENSITY: "W/mm2", Limit.PRICE: "USD"}
 """The limits a user sets, with their units; the others are physical."""
 
 _LEVERS = {
@@ -46,6 +48,10 @@ _LEVERS = {
     Limit.POWER_DENSITY: (
         "lower the clock (--dvfs or --clock)",
         "offer larger global buffers, which spread the power (--space)",
+        "take an older node (--node)",
+    ),
+    Limit.PRICE: (
+        "offer smaller dies or fewer HBM stacks (--space)",
         "take an older node (--node)",
     ),
 }
@@ -88,15 +94,20 @@ def over_budget(
     area_limit_mm2: float | None = None,
     margin: float = 1.0,
     power_density_w_per_mm2: float | None = None,
+    price_limit_usd: float | None = None,
 ) -> dict[Limit, Mask]:
     """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`.
 
-    Power density is that power over the total silicon of the package.
+    Power density is that power over the total silicon of the package; the price is what a package costs to make.
     """
     area = area_mm2(table)
-    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
     powered = Limit.POWER in given or Limit.POWER_DENSITY in given
-    amounts = _amounts(tdp_w(table, margin) if powered else area, area)
+    amounts = _amounts(
+        tdp_w(table, margin) if powered else area,
+        area,
+        price_usd(table, area) if Limit.PRICE in given else area,
+    )
     none = np.zeros(len(table), dtype=np.bool_)
     return {
         **{limit: amounts[limit] > given[limit] if limit in given else none for limit in BUDGETS},
@@ -126,11 +137,13 @@ def smallest_demand(
     area_limit_mm2: float | None = None,
     margin: float = 1.0,
     power_density_w_per_mm2: float | None = None,
+    price_limit_usd: float | None = None,
 ) -> Demand:
     """The smallest budgets that some architecture of the table would keep."""
-    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
-    masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2)
-    amounts = _amounts(tdp_w(table, margin), area_mm2(table))
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
+    masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2, price_limit_usd)
+    area = area_mm2(table)
+    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area))
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
     return Demand(
         {limit: _smallest(amounts[limit], built) for limit in BUDGETS},
@@ -144,13 +157,14 @@ def shortfalls(
     power_w: float | None = None,
     area_limit_mm2: float | None = None,
     power_density_w_per_mm2: float | None = None,
+    price_limit_usd: float | None = None,
 ) -> tuple[Shortfall, ...]:
     """Why nothing keeps the budgets: each budget that is too small by itself.
 
     Where they are too small only together: for each, the smallest amount that would do with the others held;
     and where none alone would do, what to raise at the same time.
     """
-    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2)
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
 
     def missed(amounts: Amounts) -> tuple[Shortfall, ...]:
         return tuple(
@@ -166,13 +180,13 @@ def shortfalls(
     return missed(demand.nearest) if demand.excess < math.inf else ()
 
 
-def _given(power_w: float | None, area_mm2: float | None, density: float | None) -> dict[Limit, float]:
-    budgets = zip(BUDGETS, (power_w, area_mm2, density), strict=True)
-    return {limit: budget for limit, budget in budgets if budget is not None}
+def _given(*budgets: float | None) -> dict[Limit, float]:
+    """Those of the budgets, in the order of `BUDGETS`, that there are."""
+    return {limit: budget for limit, budget in zip(BUDGETS, budgets, strict=True) if budget is not None}
 
 
-def _amounts(power: Figures, area: Figures) -> dict[Limit, Figures]:
-    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area}
+def _amounts(power: Figures, area: Figures, price: Figures) -> dict[Limit, Figures]:
+    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area, Limit.PRICE: price}
 
 
 def _keeps_others(masks: dict[Limit, Mask], limit: Limit) -> Mask:

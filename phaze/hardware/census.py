@@ -62,14 +62,15 @@ def census(
 ) -> Census:
     """Count the whole space, block by block; None is no budget, TDP counts with `margin`."""
     everything, within = Extent(), Extent()
-    over = dict.fromkeys(Limit, 0)
+    # Nobody asks a census for prices.
+    over: dict[Limit, int] = dict.fromkeys((limit for limit in Limit if limit is not Limit.PRICE), 0)
     for _, table in space.blocks():
         masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2)
         fits = within_budget(masks)
         area, power = area_mm2(table), tdp_w(table, margin)
         everything = everything.merge(Extent.of(area, power))
         within = within.merge(Extent.of(area[fits], power[fits]))
-        over = {limit: over[limit] + int(mask.sum()) for limit, mask in masks.items()}
+        over = {limit: count + int(masks[limit].sum()) for limit, count in over.items()}
     return Census(space.grid_size, everything, within, over)
 
 

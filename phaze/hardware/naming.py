@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from phaze.hardware.fields import FieldValue, field_named, field_table
 from phaze.hardware.table import ArchitectureTable
 
@@ -21,14 +23,30 @@ _IN_EVERY_ID = (
 
 def architecture_id(table: ArchitectureTable, row: int, fields: Iterable[str] = ()) -> str:
     """Short name such as `tc8x128x128-vc4x256-gb128MiB-hbm3x6`; other `fields` given are appended."""
-    value = {name: field_named(name, "id").decode(table[name][row]) for name in (*_IN_EVERY_ID, *fields)}
-    parts = [
-        f"tc{value['tensor_cores']}x{value['tensor_core_rows']}x{value['tensor_core_columns']}",
-        f"vc{value['vector_cores']}x{value['vector_core_alus']}",
-        f"gb{value_text('global_buffer_bytes', value['global_buffer_bytes'])}",
-        f"{str(value['hbm_generation']).lower()}x{value['hbm_stacks']}",
+    return architecture_ids(table.take([row]), fields)[0]
+
+
+def architecture_ids(table: ArchitectureTable, fields: Iterable[str] = ()) -> list[str]:
+    """The same for every architecture of a table."""
+    value = {name: decoded(table, name) for name in _IN_EVERY_ID}
+    sizes = {size: value_text("global_buffer_bytes", size) for size in set(value["global_buffer_bytes"])}
+    ids = [
+        f"tc{cores}x{rows}x{columns}-vc{vectors}x{alus}-gb{sizes[size]}-{str(generation).lower()}x{stacks}"
+        for cores, rows, columns, vectors, alus, size, generation, stacks in zip(*value.values(), strict=True)
     ]
-    return "-".join(parts + [_named(name, value[name]) for name in fields if name not in _IN_EVERY_ID])
+    for name in fields:
+        if name not in _IN_EVERY_ID:
+            cells = decoded(table, name)
+            texts = {cell: _named(name, cell) for cell in set(cells)}
+            ids = [f"{id_}-{texts[cell]}" for id_, cell in zip(ids, cells, strict=True)]
+    return ids
+
+
+def decoded(table: ArchitectureTable, field: str) -> list[FieldValue | None]:
+    """Values of a column as they stand in files, None where absent."""
+    cells, place = np.unique(table[field], return_inverse=True)
+    values = [field_named(field, "table").decode(cell) for cell in cells]
+    return [values[i] for i in place.tolist()]
 
 
 def _named(field: str, value: FieldValue | None) -> str:

@@ -11,9 +11,9 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.api import explore
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_budget import grid, with_devices
+from phaze.explore.cluster_choice import grid, with_devices
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.request import ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
+from phaze.explore.request import Budgets, ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
 from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
@@ -26,6 +26,7 @@ axes:
   - {fields: [tensor_core_rows], values: [64, 256]}
 """
 BUDGET = ClusterBudget(power_w=900.0, overhead=1.1)
+TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +48,8 @@ def document(request_):
 
 
 def best_of(request_, devices):
-    """The highest throughput of any architecture that so many devices leave power for; 0 where there is none."""
-    part = with_devices(request_, BUDGET, devices)
+    """The highest throughput of any architecture that so many devices leave budgets for; 0 where there is none."""
+    part = with_devices(request_, request_.cluster, devices)
     candidates = Candidates(part.space, part.budgets)
     block = candidates.within(range(candidates.size))
     if not len(block):
@@ -63,12 +64,26 @@ def test_the_grid():
 
 
 def test_the_best_number_of_devices_is_that_of_brute_force(document, request_):
-    truth = {devices: best_of(request_, devices) for devices in grid(64)}
+    check(document, request_)
+
+
+def test_money_limits_the_number_of_devices_too(request_):
+    tight = replace(request_, cluster=TIGHT)
+    document = explore(tight).document
+    check(document, tight)
+    assert document.cluster.cost_usd <= TIGHT.cost_usd
+    assert document.cluster.choices[-1].devices == 3
+    rich = with_devices(request_, replace(TIGHT, cost_usd=None), 4)
+    assert len(Candidates(rich.space, rich.budgets).all())
+
+
+def check(document, request_):
+    truth = {devices: best_of(request_, devices) for devices in grid(16)}
     best = max(truth, key=truth.__getitem__)
     assert document.certificate.optimal
     assert document.certificate.objective_value == pytest.approx(truth[best], rel=1e-9)
     assert document.cluster.devices == best
-    assert document.cluster.power_w <= BUDGET.power_w
+    assert document.cluster.power_w <= request_.cluster.power_w
     assert [choice.devices for choice in document.cluster.choices] == [n for n in truth if truth[n] > 0]
     for choice in document.cluster.choices:
         assert choice.upper_bound_samples_per_s >= truth[choice.devices] * (1 - 1e-9)
@@ -99,6 +114,31 @@ def test_a_budget_too_small_for_one_device_names_the_smallest(request_):
     (short,) = caught.value.shortfalls
     least = min(b.tdp_w.min() for b in Candidates(request_.space, request_.budgets).blocks())
     assert short.demand == pytest.approx(least * BUDGET.overhead)
+
+
+def test_shortfalls_are_those_of_the_budgets_that_are_too_small(request_):
+    candidates = Candidates(request_.space, request_.budgets)
+    least = float(price_usd(candidates.table(range(candidates.size))).min())
+    with pytest.raises(InfeasibleError) as caught:
+        explore(replace(request_, cluster=ClusterBudget(power_w=900.0, cost_usd=0.9 * least)))
+    (short,) = caught.value.shortfalls
+    assert (short.what, short.demand, short.unit) == ("cost of the cluster", pytest.approx(least), "USD")
+    with pytest.raises(InfeasibleError) as caught:
+        explore(replace(request_, cluster=BUDGET, budgets=Budgets(power_w=50.0)))
+    (short,) = caught.value.shortfalls
+    assert (short.what, short.limit) == ("power", 50.0)
+
+
+def test_a_floor_rules_numbers_of_devices_out(request_):
+    request_ = replace(request_, cluster=replace(BUDGET, power_w=300.0))
+    best = max(best_of(request_, devices) for devices in grid(8))
+    within = replace(request_, min_throughput=0.999 * best)
+    found = explore(within).document
+    assert found.certificate.optimal
+    assert found.certificate.objective_value == pytest.approx(best, rel=1e-9)
+    assert found.certificate.pruned_by["floor"] > 0
+    with pytest.raises(InfeasibleError, match="is fast enough on none of 1 to"):
+        explore(replace(within, min_throughput=1.001 * best))
 
 
 def test_questions_that_a_cluster_cannot_answer(request_):

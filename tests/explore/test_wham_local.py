@@ -16,6 +16,7 @@ from phaze.explore.wham.pruner import explore
 from phaze.explore.wham.stages import StageKind, stage_kinds
 from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan, StagePlan
+from phaze.workload.degrees import Sharding
 from phaze.workload.work import Layer, LayerChain, Pass
 
 NEVER = float("inf")
@@ -218,7 +219,7 @@ def test_the_most_hopeful_way_to_dimensions_counts():
 
 def test_equal_layers_make_one_kind_of_stage():
     empty = Layer("block", Pass((), ()), Pass((), ()), 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    chain = LayerChain("w", 1, 1, (empty,) * 3, (0, 1, 1, 1, 1, 1, 1, 2), tuple("abcdefgh"))
+    chain = LayerChain("w", 1, Sharding(), (empty,) * 3, (0, 1, 1, 1, 1, 1, 1, 2), tuple("abcdefgh"))
     spans = [(0, 1, True), (2, 3, True), (4, 5, True), (6, 7, False)]
     stages = tuple(StagePlan(a, b, redo, 1.0, 0.0, 0, 0.0) for a, b, redo in spans)
     plan = Plan(1, 1, Recompute.FULL, 1, 4, stages, 0.0, 0.0, 1.0)

@@ -11,6 +11,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.budgets import (
+    BUDGETS,
     Demand,
     Limit,
     over_budget,
@@ -24,6 +25,7 @@ from phaze.hardware.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
 from phaze.hardware.fields import default_values, field_table
 from phaze.hardware.network import list_networks, load_network
 from phaze.hardware.power import energy_constants, power_parts_w, tdp_w
+from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
 
 architectures = st.builds(
@@ -117,28 +119,39 @@ def test_budgets_and_demands():
 
 
 @settings(max_examples=40, deadline=None)
-@given(*[st.one_of(st.none(), st.floats(low, high)) for low, high in ((20, 2000), (60, 900), (0.05, 2.0))])
-def test_three_budgets_and_what_would_do(power_w, area_limit, density):
+@given(
+    *[
+        st.one_of(st.none(), st.floats(low, high))
+        for low, high in ((20, 2000), (60, 900), (0.05, 2.0), (1500, 8000))
+    ]
+)
+def test_four_budgets_and_what_would_do(power_w, area_limit, density, price_limit):
     table = load_space().table(slice(0, None, 499))
     area, power = area_mm2(table), tdp_w(table, 1.1)
-    masks = over_budget(table, power_w, area_limit, 1.1, density)
-    amounts = {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area}
-    budgets = {Limit.POWER: power_w, Limit.AREA: area_limit, Limit.POWER_DENSITY: density}
+    masks = over_budget(table, power_w, area_limit, 1.1, density, price_limit)
+    amounts = dict(zip(BUDGETS, (power, area, power / area, price_usd(table)), strict=True))
+    budgets = dict(zip(BUDGETS, (power_w, area_limit, density, price_limit), strict=True))
     for limit, budget in budgets.items():
         expected = np.zeros(len(table), bool) if budget is None else amounts[limit] > budget
         np.testing.assert_array_equal(masks[limit], expected)
     halves = [table.take(range(k, len(table), 2)) for k in range(2)]
-    parts = [smallest_demand(half, power_w, area_limit, 1.1, density) for half in halves]
+    parts = [smallest_demand(half, power_w, area_limit, 1.1, density, price_limit) for half in halves]
     merged = parts[0].merge(parts[1])
-    assert merged == smallest_demand(table, power_w, area_limit, 1.1, density)
-    missing = shortfalls(merged, power_w, area_limit, density)
+    assert merged == smallest_demand(table, power_w, area_limit, 1.1, density, price_limit)
+    missing = shortfalls(merged, power_w, area_limit, density, price_limit)
     fits = within_budget(masks).any()
     assert fits == (not missing)
     # Raised to what is said to do, every budget that fell short alone or with the others held is kept.
     if not fits and any(merged.held[Limit(short.what)] == short.demand for short in missing):
         for short in missing:
             raised = {**budgets, Limit(short.what): short.demand}
-            args = (raised[Limit.POWER], raised[Limit.AREA], 1.1, raised[Limit.POWER_DENSITY])
+            args = (
+                raised[Limit.POWER],
+                raised[Limit.AREA],
+                1.1,
+                raised[Limit.POWER_DENSITY],
+                raised[Limit.PRICE],
+            )
             assert within_budget(over_budget(table, *args)).any()
 
 
@@ -171,7 +184,7 @@ def test_an_impossible_budget_is_named_with_what_would_do():
 
 
 def amounts(power, area, density=math.inf):
-    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: density}
+    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: density, Limit.PRICE: math.inf}
 
 
 def test_budgets_that_only_conflict_together():

@@ -11,6 +11,7 @@ from phaze.explore.request import Budgets
 from phaze.hardware.area import area_mm2, reticle_share, shoreline_share
 from phaze.hardware.budgets import Limit, over_budget
 from phaze.hardware.power import tdp_w
+from phaze.hardware.price import price_usd
 from phaze.hardware.space import DesignSpace
 from phaze.hardware.table import ArchitectureTable
 
@@ -39,7 +40,9 @@ class Limits:
             shares[Limit.AREA] = area / b.area_mm2
         if b.power_density_w_per_mm2 is not None:
             shares[Limit.POWER_DENSITY] = tdp / area / b.power_density_w_per_mm2
-        over = over_budget(table, b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
+        if b.price_usd is not None:
+            shares[Limit.PRICE] = price_usd(table, area) / b.price_usd
+        over = over_budget(table, *b.limits)
         return {limit.value: _signed(share - 1.0, ~over[limit]) for limit, share in shares.items()}
 
     def _space(self, table: ArchitectureTable) -> dict[str, FloatArray]:

@@ -117,8 +117,7 @@ def core_grids(
     """
     grid = np.stack([axes.grid_numbers(chosen) for chosen in choices])
     table, budgets = axes.tables(grid.ravel()), axes.candidates.budgets
-    limits = (budgets.power_w, budgets.area_mm2, budgets.tdp_margin, budgets.power_density_w_per_mm2)
-    fits = within_budget(over_budget(table, *limits)).reshape(grid.shape)
+    fits = within_budget(over_budget(table, *budgets.limits)).reshape(grid.shape)
     numbers = axes.numbers(grid.ravel()).reshape(grid.shape)
     alive = np.flatnonzero((fits & (numbers >= 0)).any(axis=(1, 2)))
     found: list[CoreGrid | None] = [None] * len(choices)

@@ -65,8 +65,8 @@ class Pipelines:
     def line(self, option: int) -> Line:
         """The pipeline of one option."""
         o = self.options
-        short = o.microbatches[option] < o.stages[option]
-        return self._line(option, int(o.microbatches[option]) if short else None)
+        limit = self.any_planner.memory.limit(int(o.stages[option]), int(o.microbatches[option]))
+        return self._line(option, limit)
 
     def loosest_line(self, option: int) -> Line:
         """The same as if no stage ever held more than one microbatch: nothing that fits is left out."""
