@@ -1,7 +1,8 @@
 """The calibrated rung: laws whose constants are fitted on measurements of a chip family.
 
-For existing chips only; a chip nobody has built has no family to be measured. So far products have laws:
-`simt.py` for chips of many multiprocessors, `serial.py` for TPUs.
+For existing chips only; a chip nobody has built has no family to be measured. So far products have laws,
+`simt.py` for chips of many multiprocessors and `serial.py` for TPUs, and so have collectives among devices
+on one switch (`switched.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from phaze.cost.serial import SerialChip, SerialLaw, SerialProducts, serial_products_s
 from phaze.cost.simt import Products, SimtChip, SimtLaw, products_s
+from phaze.cost.switched import SwitchLaw, switched_s
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, peak_clock_hz, peak_flops_per_s
 from phaze.workload.work import Gemm, Traffic, Work
@@ -36,6 +38,7 @@ class Calibration(BaseModel):
     error_pct: Mapping[str, float]
     tiles: SimtLaw | None = None
     serial: SerialLaw | None = None
+    switch: SwitchLaw | None = None
 
     @model_validator(mode="after")
     def _one_law(self) -> Self:
@@ -78,10 +81,15 @@ def calibrated_s(works: Sequence[Work], chip: Architecture) -> Floats:
     """Seconds of each operator on an otherwise idle chip, (O,); NaN where nothing is calibrated for it."""
     seconds = np.full(len(works), np.nan)
     calibration = calibration_of(chip.name)
-    where = [i for i, work in enumerate(works) if _single_product(work) is not None]
-    gemms = [gemm for work in works if (gemm := _single_product(work)) is not None]
-    if calibration is not None and gemms:
-        seconds[where] = calibration.products_s(gemms, chip)
+    if calibration is None:
+        return seconds
+    gemms = {i: gemm for i, work in enumerate(works) if (gemm := _single_product(work)) is not None}
+    if gemms:
+        seconds[list(gemms)] = calibration.products_s(list(gemms.values()), chip)
+    links = {i: work.link for i, work in enumerate(works) if work.link is not None}
+    if links and calibration.switch is not None:
+        bandwidth = float(to_table([chip])["link_bandwidth_bytes_per_s"][0])
+        seconds[list(links)] = switched_s(list(links.values()), bandwidth, calibration.switch)
     return seconds
 
 

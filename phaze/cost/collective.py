@@ -1,32 +1,23 @@
 """Collectives and transfers by the ring algorithms, per device, on one network tier.
 
 `payload_bytes` is the buffer of one rank as nccl-tests counts it: the whole vector for an all-reduce,
-the whole input of a reduce-scatter, the whole output of an all-gather. Every ring step sends 1/n of it
-to one neighbour and costs one latency. Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
-Bandwidths are per device and direction. A group of one costs nothing.
+the whole input of a reduce-scatter, the whole output of an all-gather, all that one rank has for the
+others (and itself) of an all-to-all. Every ring step sends 1/n of it to one neighbour and costs one
+latency; an all-to-all by pairwise exchange does as much. Source: Thakur, Rabenseifner, Gropp, IJHPCA
+19(1), 2005. Bandwidths are per device and direction. A group of one costs nothing.
 """
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phaze.hardware.network import Network
+from phaze.workload.work import Collective, Link
 
 Floats = NDArray[np.float64]
 
-
-class Collective(StrEnum):
-    """What a group of devices does together."""
-
-    ALL_REDUCE = "all_reduce"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALL_GATHER = "all_gather"
-
-
-_SWEEPS = {Collective.ALL_REDUCE: 2, Collective.REDUCE_SCATTER: 1, Collective.ALL_GATHER: 1}
+_SWEEPS = {collective: 2 if collective is Collective.ALL_REDUCE else 1 for collective in Collective}
 
 
 def tier(network: Network, span: int, link_bandwidth_bytes_per_s: ArrayLike) -> tuple[Floats, float]:
@@ -59,6 +50,17 @@ def collective_s(
     steps = _SWEEPS[collective] * (np.asarray(devices, dtype=np.float64) - 1)
     sent = wire_bytes(collective, payload_bytes, devices)
     return _transfer_s(sent, bandwidth_bytes_per_s) + steps * np.asarray(latency_s, dtype=np.float64)
+
+
+def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
+    """Seconds of an operator's collective, on the tier that its group spans."""
+    bandwidth, latency_s = tier(network, link.group.span, link_bandwidth_bytes_per_s)
+    return collective_s(link.collective, link.payload_bytes, link.group.size, bandwidth, latency_s)
+
+
+def link_wire_bytes(link: Link) -> float:
+    """Bytes that each device sends (and receives) in an operator's collective."""
+    return float(wire_bytes(link.collective, link.payload_bytes, link.group.size))
 
 
 def send_s(payload_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s: ArrayLike) -> Floats:

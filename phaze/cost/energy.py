@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from phaze.cost.collective import Collective, wire_bytes
+from phaze.cost.collective import link_wire_bytes
 from phaze.cost.factors import Floats, Rows
 from phaze.cost.model import PassCosts
 from phaze.hardware.power import energy_constants
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass, Unit
+from phaze.workload.work import Pass
 from phaze.workload.workload import Numerics
 
 
@@ -85,6 +85,4 @@ def static_w(table: ArchitectureTable) -> Floats:
 
 def _collective_bytes(pass_: Pass) -> float:
     """Bytes a device sends and receives in the collectives of a pass."""
-    collectives = [w for w in pass_.works if w.unit is Unit.LINK]
-    sent = (wire_bytes(Collective.ALL_REDUCE, w.link_bytes, w.link_group) for w in collectives)
-    return 2 * float(sum(sent))
+    return 2 * sum(link_wire_bytes(w.link) for w in pass_.works if w.link is not None)

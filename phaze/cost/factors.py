@@ -120,6 +120,11 @@ class Factors:
     clock_level: Rows
     codings: tuple[Coding, Coding, Coding]
 
+    def shown(self, rows: Rows) -> list[tuple[int, int, int, float]]:
+        """What latencies on the architectures at `rows` follow from: a combination of every side, and the clock."""
+        sides = (self.tensor_of, self.vector_of, self.memory_of, self.cycle_s)
+        return list(zip(*(side[rows].tolist() for side in sides), strict=True))
+
     def on(self, table: ArchitectureTable) -> Factors | None:
         """The same combinations with the positions of other architectures; None where one shows a new one."""
         full, cycle_s = _full(table), 1.0 / np.asarray(table["clock_hz"], dtype=np.float64)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import Collective, tier, wire_bytes
+from phaze.cost.collective import link_wire_bytes, tier
 from phaze.cost.tiling import compulsory_bytes
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass, Traffic, Unit, Work
+from phaze.workload.work import Link, Pass, Traffic, Work
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +28,8 @@ def roofline_s(pass_: Pass, table: ArchitectureTable, network: Network) -> Float
     for o, work in enumerate(pass_.works):
         compute = np.maximum(work.macs / mac_rate, work.vector_cycles / alu_rate)
         bounds[:, o] = np.maximum(compute, _least_bytes(work) / hbm_rate)
-        if work.unit is Unit.LINK:
-            bounds[:, o] = np.maximum(bounds[:, o], _link_s(work, table, network))
+        if work.link is not None:
+            bounds[:, o] = np.maximum(bounds[:, o], _least_link_s(work.link, table, network))
     return bounds
 
 
@@ -38,9 +38,9 @@ def _least_bytes(work: Work) -> float:
     return work.stream_bytes + sum(compulsory_bytes(g) for g in work.gemms if g.traffic is Traffic.TILED)
 
 
-def _link_s(work: Work, table: ArchitectureTable, network: Network) -> Floats:
-    """Bytes of an all-reduce over the bandwidth of its tier, no latency."""
-    bandwidth, _ = tier(network, work.link_group, table["link_bandwidth_bytes_per_s"])
-    sent = wire_bytes(Collective.ALL_REDUCE, work.link_bytes, work.link_group)
+def _least_link_s(link: Link, table: ArchitectureTable, network: Network) -> Floats:
+    """Bytes of a collective over the bandwidth of its tier, no latency."""
+    bandwidth, _ = tier(network, link.group.span, table["link_bandwidth_bytes_per_s"])
+    sent = link_wire_bytes(link)
     time: Floats = np.divide(sent, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0)
     return time

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from phaze.cost.collective import Collective, collective_s, tier
+from phaze.cost.collective import link_s
 from phaze.cost.factors import Factors, Floats, MemorySide
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
@@ -149,8 +149,7 @@ def _columns(shape: tuple[int, int], parts: Iterable[list[Floats]]) -> Floats:
 
 
 def _link_s(work: Work, memory: MemorySide, network: Network) -> Floats:
-    """Seconds of an all-reduce over the work's tensor-parallel group; 0 for other work."""
-    if work.unit is not Unit.LINK:
+    """Seconds of a collective; 0 for other work."""
+    if work.link is None:
         return np.zeros(len(memory.link_bytes_per_s))
-    bandwidth, latency_s = tier(network, work.link_group, memory.link_bytes_per_s)
-    return collective_s(Collective.ALL_REDUCE, work.link_bytes, work.link_group, bandwidth, latency_s)
+    return link_s(work.link, network, memory.link_bytes_per_s)

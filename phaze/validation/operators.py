@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from phaze.workload.degrees import Group, Parallel
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context
-from phaze.workload.work import Unit, Work
+from phaze.workload.work import Collective, Link, Unit, Work
 
 
 def product(batch: int, m: int, k: int, n: int, element_bytes: int = 2) -> Work:
@@ -65,9 +66,10 @@ def norm(function: str, rows: int, columns: int, element_bytes: int = 2) -> Work
     return _only(g)
 
 
-def all_reduce(payload_bytes: float, ranks: int) -> Work:
-    """All-reduce of a buffer of `payload_bytes` on each of `ranks` devices."""
-    return Work("all_reduce", "all_reduce", Unit.LINK, link_bytes=payload_bytes, link_group=ranks)
+def exchange(kind: Collective, payload_bytes: float, ranks: int) -> Work:
+    """A collective among `ranks` devices; `payload_bytes` as nccl-tests counts them."""
+    link = Link(kind, payload_bytes, Group(Parallel.TENSOR, ranks))
+    return Work(kind.value, kind.value, Unit.LINK, link=link)
 
 
 def _only(builder: GraphBuilder) -> Work:

@@ -10,7 +10,8 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.fields import default_values
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Gemm, Pass, Traffic, Unit, Work
+from phaze.workload.degrees import Group, Parallel
+from phaze.workload.work import Collective, Gemm, Link, Pass, Traffic, Unit, Work
 
 NETWORK = Network(
     name="test",
@@ -52,6 +53,16 @@ def vector(name, elements, cycles):
     )
 
 
+def exchange(collective, payload_bytes, group):
+    """A collective of a group of devices."""
+    return Work("exchange", collective.value, Unit.LINK, link=Link(collective, payload_bytes, group))
+
+
+def reduction(payload_bytes, devices):
+    """An all-reduce of a tensor-parallel group."""
+    return exchange(Collective.ALL_REDUCE, payload_bytes, Group(Parallel.TENSOR, devices))
+
+
 def transformer_layer(tokens=512, hidden=256, heads=4, group=4) -> Pass:
     """One layer with every kind of operator: norm, three projections, flash attention, collective, MLP."""
     size = hidden // heads
@@ -75,7 +86,7 @@ def transformer_layer(tokens=512, hidden=256, heads=4, group=4) -> Pass:
         *(tensor(name, product(tokens, hidden, hidden)) for name in ("query", "key", "value")),
         attention,
         tensor("out", product(tokens, hidden, hidden)),
-        Work("reduce", "all_reduce", Unit.LINK, link_bytes=2.0 * tokens * hidden, link_group=group),
+        reduction(2.0 * tokens * hidden, group),
         vector("add", tokens * hidden, 1),
         tensor("up", product(tokens, hidden, 4 * hidden)),
         vector("gelu", tokens * 4 * hidden, 18),

@@ -8,7 +8,8 @@ from cost_cases import NETWORK
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.collective import Collective, collective_s, send_s, tier, wire_bytes
+from phaze.cost.collective import collective_s, send_s, tier, wire_bytes
+from phaze.workload.work import Collective
 
 
 def simulate_all_reduce(devices):
@@ -40,8 +41,11 @@ def test_all_reduce_is_what_the_ring_does(devices):
 
 @given(st.floats(1, 1e12), st.integers(1, 5000), st.floats(1e6, 1e12), st.floats(0, 1e-3))
 def test_all_reduce_is_reduce_scatter_then_all_gather(payload, devices, bandwidth, latency):
-    both, scatter, gather = (collective_s(c, payload, devices, bandwidth, latency) for c in Collective)
+    both, scatter, gather, exchange = (
+        collective_s(c, payload, devices, bandwidth, latency) for c in Collective
+    )
     assert both == pytest.approx(scatter + gather)
+    assert exchange == scatter
     assert wire_bytes(Collective.ALL_REDUCE, payload, devices) <= 2 * payload
 
 

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from cost_cases import NETWORK, chips, grid, product, tensor, transformer_layer, vector
+from cost_cases import NETWORK, chips, grid, product, reduction, tensor, transformer_layer, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ def random_pass(seed):
         elif unit is Unit.VECTOR:
             work = vector("v", side * side, rng.choice((1, 20)))
         elif unit is Unit.LINK:
-            work = Work("l", "all_reduce", unit, link_bytes=1e3 * side, link_group=4)
+            work = reduction(1e3 * side, 4)
         else:
             gemm = product(side, 64, side, traffic=Traffic.FUSED)
             work = Work(
@@ -113,7 +113,7 @@ def test_a_chain_is_bounded_exactly():
     works = (
         vector("norm", 10**6, 8),
         tensor("up", product(1000, 256, 1024)),
-        Work("reduce", "all_reduce", Unit.LINK, link_bytes=1e6, link_group=4),
+        reduction(1e6, 4),
         transformer_layer().works[4],
         vector("add", 10**6, 1),
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cost_cases import NETWORK, chips, product, tensor, transformer_layer
+from cost_cases import NETWORK, chips, exchange, product, tensor, transformer_layer
 
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.hardware.power import power_parts_w
-from phaze.workload.work import Pass
+from phaze.workload.degrees import Group, Parallel
+from phaze.workload.work import Collective, Pass
 from phaze.workload.workload import Numerics
 
 ADAM = Numerics(18.0, 4.0, 30.0, 20.0)
@@ -28,6 +29,13 @@ def test_events_of_a_layer_by_hand():
     products = 2 * (4 * (2 * t * h + h * h) + 2 * (5 * t * h + 4 * h * h))
     np.testing.assert_allclose(events.hbm_bytes, tensors + products)
     assert (events.buffer_bytes >= products).all()
+
+
+def test_every_collective_is_charged_for_what_it_sends_and_receives():
+    group = Group(Parallel.EXPERT, 8, stride=4)
+    works = tuple(exchange(collective, 1e6, group) for collective in Collective)
+    events = pass_events(CostModel(chips(), NETWORK).costs(Pass(works, ())), np.array([0]))
+    assert events.link_bytes == pytest.approx(2 * 7 / 8 * 1e6 * (2 + 1 + 1 + 1))
 
 
 def test_full_activity_is_the_power_at_full_load():

@@ -6,18 +6,19 @@ import math
 
 import numpy as np
 import pytest
-from cost_cases import NETWORK, chips, grid, product, tensor, transformer_layer, vector
+from cost_cases import NETWORK, chips, exchange, grid, product, reduction, tensor, transformer_layer, vector
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective import Collective, collective_s
+from phaze.cost.collective import collective_s
 from phaze.cost.model import Bottleneck, CostModel
 from phaze.cost.roofline import roofline_s
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.area import area_mm2
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.workload.work import Pass, Unit, Work
+from phaze.workload.degrees import Group, Parallel
+from phaze.workload.work import Collective, Pass, Unit
 
 MIXED = {
     "tensor_cores": (1, 6, 64),
@@ -80,13 +81,27 @@ def test_cores_that_share_a_local_buffer_hold_larger_tiles():
 
 def test_a_collective_runs_on_the_link_and_has_no_parallel_mode():
     chip = chips(link_bandwidth_bytes_per_s=[300e9, 600e9])
-    work = Work("reduce", "all_reduce", Unit.LINK, link_bytes=1e8, link_group=4)
+    work = reduction(1e8, 4)
     times = latencies(Pass((work,), ()), chip)
     np.testing.assert_allclose(times.single_s[:, 0], [1.5e8 / 300e9 + 6e-6, 1.5e8 / 600e9 + 6e-6])
     assert np.isinf(times.parallel_s).all()
-    wide = latencies(Pass((Work("reduce", "x", Unit.LINK, link_bytes=1e8, link_group=16),), ()), chip)
+    wide = latencies(Pass((reduction(1e8, 16),), ()), chip)
     expected = collective_s(Collective.ALL_REDUCE, 1e8, 16, 50e9, 5e-6)
     np.testing.assert_allclose(wide.single_s[:, 0], [expected, expected])
+
+
+@pytest.mark.parametrize(
+    ("collective", "sweeps"), [(c, 2 if c is Collective.ALL_REDUCE else 1) for c in Collective]
+)
+def test_a_group_pays_for_the_tier_that_it_spans(collective, sweeps):
+    """Four devices next to each other share a domain of eight; with two in between, they do not."""
+    chip = chips(link_bandwidth_bytes_per_s=300e9)
+    for stride, bandwidth, latency in ((1, 300e9, 1e-6), (2, 300e9, 1e-6), (3, 50e9, 5e-6)):
+        group = Group(Parallel.CONTEXT, 4, stride)
+        pass_ = Pass((exchange(collective, 1e8, group),), ())
+        moved_s = sweeps * 3 / 4 * 1e8 / bandwidth
+        assert latencies(pass_, chip).single_s[0, 0] == pytest.approx(moved_s + sweeps * 3 * latency)
+        assert roofline_s(pass_, chip, NETWORK)[0, 0] == pytest.approx(moved_s)
 
 
 def test_an_empty_pass_costs_nothing():

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from phaze.cost.calibration import calibrated_s, calibration_of, calibrations, simt_chip
 from phaze.cost.simt import Products, SimtLaw, products_s
 from phaze.hardware.architecture import list_architectures, load_architecture
-from phaze.validation.operators import product, softmax
+from phaze.validation.operators import exchange, product, softmax
+from phaze.workload.work import Collective
 
 A100 = simt_chip(load_architecture("a100-80gb"))
 LAW = calibrations()[0].tiles
@@ -79,3 +80,14 @@ def test_a_serial_chip_loads_then_computes_then_stores():
     load = 4 * (100 * 130 + 130 * 128) / (law.load_efficiency * 1200e9)
     store = 4 * 100 * 128 / (law.store_efficiency * 1200e9)
     assert seconds == pytest.approx(law.launch_s + load + compute + store)
+
+
+@pytest.mark.parametrize("kind", Collective)
+def test_collectives_on_a_switch_by_hand(kind):
+    chip, law = load_architecture("h200"), calibration_of("h200").switch
+    (seconds,) = calibrated_s([exchange(kind, 64e6, 4)], chip)
+    wire = (2 if kind is Collective.ALL_REDUCE else 1) * 3 / 4 * 64e6 / 450e9
+    efficiency = law.pair + (law.many - law.pair) * 2 / 3
+    assert seconds == pytest.approx(
+        law.launch_s + 3 * law.step_s + wire / efficiency + (law.ramp_s * wire) ** 0.5
+    )

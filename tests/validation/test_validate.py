@@ -87,6 +87,7 @@ def test_unknown_set_and_empty_folder(tmp_path):
         ("NVIDIA H200", "h200"),
         ("h100_sxm", "h100"),
         ("NVIDIA H100 PCIe", None),
+        ("4x A100 PCIe, pairwise NVLink", None),
         ("TPU v4 (1 chip)", "tpuv4"),
         ("Tesla T4", None),
     ],

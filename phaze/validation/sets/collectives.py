@@ -1,19 +1,24 @@
-"""All-reduces inside one node."""
+"""Collectives inside one node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from phaze.validation.cases import Cases, Judged
 from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
-from phaze.validation.operators import all_reduce
+from phaze.validation.operators import exchange
 from phaze.validation.sets.products import NO_TEMPLATE
+from phaze.workload.work import Collective
 
 SMALL_BYTES = 1 << 20
 """Below, a collective is a test of latency, judged apart (definitions: metrics of dse validate)."""
 
-_OTHER = "collectives other than all-reduce are not compared"
+_KINDS: Mapping[str, Collective] = MappingProxyType(
+    {"alltoall": Collective.ALL_TO_ALL, **{kind.value: kind for kind in Collective}}
+)
+_OTHER = "transfers from one device to another are not compared"
 _NODES = "spans several nodes, whose network the row does not give"
 
 
@@ -36,10 +41,12 @@ def _judge(columns: Columns, wanted: Callable[[float], bool], otherwise: str) ->
             cases.drop(otherwise)
         elif chip is None:
             cases.drop(NO_TEMPLATE)
-        elif collective != "all_reduce":
+        elif collective not in _KINDS:
             cases.drop(_OTHER)
         elif ranks[row] > node[row] or ranks[row] > 8:
             cases.drop(_NODES)
         else:
-            cases.keep(chip, all_reduce(float(sizes[row]), int(ranks[row])), float(latency[row]))
+            cases.keep(
+                chip, exchange(_KINDS[collective], float(sizes[row]), int(ranks[row])), float(latency[row])
+            )
     return cases.judge()

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from phaze.validation.cases import Cases, Judged
 from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
-from phaze.validation.operators import all_reduce, elementwise, norm, product, softmax
+from phaze.validation.operators import elementwise, exchange, norm, product, softmax
 from phaze.validation.sets.products import NO_TEMPLATE
-from phaze.workload.work import Work
+from phaze.workload.work import Collective, Work
 
 NOT_MODELLED = "operator not among those compared"
 
@@ -103,7 +103,7 @@ def _gpt3_operator(op: str, tokens: int, sizes: Mapping[str, int]) -> Work | Non
         "layernorm_mha": lambda: norm("layer", tokens, h),
         "layernorm_ffn": lambda: norm("layer", tokens, h),
         "gelu": lambda: elementwise("gelu_tanh", tokens, 4 * share),
-        "allreduce_mha": lambda: all_reduce(2.0 * tokens * h, sizes["tp"]),
-        "allreduce_ffn": lambda: all_reduce(2.0 * tokens * h, sizes["tp"]),
+        "allreduce_mha": lambda: exchange(Collective.ALL_REDUCE, 2.0 * tokens * h, sizes["tp"]),
+        "allreduce_ffn": lambda: exchange(Collective.ALL_REDUCE, 2.0 * tokens * h, sizes["tp"]),
     }
     return makers[op]() if op in makers else None
