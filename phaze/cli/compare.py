@@ -21,7 +21,10 @@ def command(
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     mode: opt.ModeOption = "training",
+    context: opt.Context = None,
+    kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
+    fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     network: opt.Network = "default",
     json: opt.Json = False,
@@ -44,6 +47,9 @@ def command(
         global_batch=global_batch,
         network=network,
         bind=bind or (),
+        context=context,
+        kv_cache=kv_cache,
+        fusion=fusion,
     )
     chips = {name: find_architecture(name) for name in (*arch, *(more or ()))}
     rows: dict[str, Design | str] = {}

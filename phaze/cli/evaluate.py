@@ -24,7 +24,10 @@ def command(
     microbatch: Degree = None,
     recompute: Annotated[str | None, typer.Option(help="none or full (default: the best).")] = None,
     mode: opt.ModeOption = "training",
+    context: opt.Context = None,
+    kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
+    fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     network: opt.Network = "default",
     json: opt.Json = False,
@@ -54,6 +57,9 @@ def command(
         global_batch=global_batch,
         network=network,
         bind=bind or (),
+        context=context,
+        kv_cache=kv_cache,
+        fusion=fusion,
         fixed=fixed,
     )
     document = evaluate_document(task, find_architecture(arch))

@@ -19,6 +19,7 @@ from phaze.cli import (
     compare,
     evaluate,
     explain,
+    graph,
     networks,
     pareto,
     run,
@@ -63,7 +64,7 @@ def _root(
     """Hold the options before the verb."""
 
 
-for _module in (run, evaluate, compare, sweep, pareto, certify, explain, validate, schema):
+for _module in (run, evaluate, compare, sweep, pareto, certify, explain, graph, validate, schema):
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
 for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)

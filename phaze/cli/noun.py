@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,3 +48,22 @@ def noun_app(
         typer.echo(show(item), nl=False)
 
     return app
+
+
+def write_new(name: str, make_text: Callable[[str], str]) -> Path:
+    """Write a new YAML file, named by a name or a path; `make_text` gives its text for its stem.
+
+    Raises InputError where it exists already or cannot be written.
+    """
+    from phaze.errors import InputError
+
+    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    text = make_text(path.stem)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise InputError(f"{path} exists; give another name") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    return path

@@ -8,14 +8,33 @@ from typing import Annotated
 import typer
 
 Workload = Annotated[
-    list[str], typer.Option("--workload", "-w", help="Built-in name, YAML file or ONNX file.", metavar="TEXT")
+    list[str],
+    typer.Option(
+        "--workload", "-w", help="Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON.", metavar="TEXT"
+    ),
 ]
+WorkloadArgument = Annotated[
+    str, typer.Argument(help="Built-in name, YAML file or ONNX file.", metavar="WORKLOAD")
+]
+Microbatch = Annotated[int, typer.Option(min=1, help="Samples of one microbatch.")]
 Devices = Annotated[int, typer.Option(min=1, help="Accelerators the workload is spread over.")]
 GlobalBatch = Annotated[
     int | None, typer.Option(min=1, help="Samples per iteration (default: the workload's own).")
 ]
-ModeOption = Annotated[str, typer.Option(help="training or prefill (one forward pass).")]
+ModeOption = Annotated[
+    str,
+    typer.Option(help="training, prefill (one forward pass) or decode (one token more of every sequence)."),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(min=1, help="Tokens in the key-value cache before the pass (decode: the sequence length)."),
+]
+KvCache = Annotated[str, typer.Option(help="Layout of the key-value cache: contiguous or paged.")]
 Attention = Annotated[str, typer.Option(help="flash (no s x s tensor is kept) or unfused.")]
+Fusion = Annotated[
+    str,
+    typer.Option(help="all, none, or of epilogue,bias-gradient,norm-residual,softmax,elementwise."),
+]
 Network = Annotated[str, typer.Option(help="Built-in network or YAML file.")]
 Space = Annotated[str, typer.Option(help="Built-in design space or YAML file.")]
 Power = Annotated[str | None, typer.Option(help="Power budget of one accelerator, for instance 400W.")]
@@ -37,9 +56,7 @@ Dvfs = Annotated[
 TdpMargin = Annotated[float, typer.Option(min=0.0, help="TDP over peak power.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 TimeLimit = Annotated[str, typer.Option(help="Stop after this long, for instance 10s or 2min.")]
-Bind = Annotated[
-    list[str] | None, typer.Option(help="Sizes of an ONNX file's symbolic dimensions, NAME=SIZE,...")
-]
+Bind = Annotated[list[str] | None, typer.Option(help="Sizes of a file's symbolic dimensions, NAME=SIZE,...")]
 Out = Annotated[Path | None, typer.Option(help="Run directory (default: ./results/WORKLOAD-UTCTIME).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue in a run directory that holds something.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result document to stdout and nothing else.")]

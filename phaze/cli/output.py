@@ -74,7 +74,10 @@ def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
         return
     table = plain_table("", *(label(key) for key in rows[0]))
     for column, value in zip(table.columns, rows[0].values(), strict=True):
-        column.justify = "left" if isinstance(value, str) else "right"
+        if isinstance(value, str):
+            column.justify = "left"
+        else:
+            column.header = str(column.header).replace(" ", "\n")  # a number is narrower than its name
     for row in rows:
         table.add_row(*("-" if value is None else escape(field(key, value)) for key, value in row.items()))
     console().print(table)

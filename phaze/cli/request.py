@@ -67,6 +67,9 @@ def make_tasks(asked: Mapping[str, Any]) -> tuple[Task, ...]:
             global_batch=asked["global_batch"],
             network=asked["network"],
             bind=asked["bind"] or (),
+            context=asked["context"],
+            kv_cache=asked["kv_cache"],
+            fusion=asked["fusion"],
         )
         for workload in asked["workload"]
     )
@@ -91,13 +94,17 @@ def weights(texts: Sequence[str], names: Sequence[str]) -> tuple[float, ...]:
 def _cluster(asked: Mapping[str, Any]) -> ClusterBudget | None:
     from phaze.explore.request import ClusterBudget
 
-    if asked["cluster_power"] is None:
+    power, cost = asked["cluster_power"], asked["cluster_cost"]
+    if power is None and cost is None:
         return None
     if asked["devices"] is not None:
-        raise InputError("--cluster-power leaves the number of devices free: leave out --devices")
+        given = "--cluster-power" if cost is None else "--cluster-cost"
+        raise InputError(f"{given} leaves the number of devices free: leave out --devices")
+    if cost is not None and not 0 < cost < math.inf:
+        raise InputError(f"--cluster-cost {cost:g} must be a number of USD greater than zero")
     if not 1 <= asked["cluster_overhead"] < math.inf:
         raise InputError(f"--cluster-overhead {asked['cluster_overhead']:g} must be at least 1")
-    return ClusterBudget(parse_power(asked["cluster_power"], "--cluster-power"), asked["cluster_overhead"])
+    return ClusterBudget(_optional(parse_power, power, "--cluster-power"), asked["cluster_overhead"], cost)
 
 
 def _strategy(asked: Mapping[str, Any]) -> StrategyChoice | None:

@@ -39,7 +39,7 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     A budget for a cluster becomes each device's share of it. Raises InputError also where there are several
     workloads.
     """
-    from phaze.explore.cluster_budget import with_devices
+    from phaze.explore.cluster_choice import with_devices
 
     request = request_of(document, run, verb)
     if request.others:
@@ -48,7 +48,8 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     if request.cluster is not None:
         devices = next(iter(document.best.workloads.values())).devices
         request = with_devices(request, request.cluster, devices)
-    return replace(request, strategy=None, robust=False, length=None)
+    alike = replace(request.space, heterogeneous=False)
+    return replace(request, space=alike, strategy=None, robust=False, length=None)
 
 
 def recorded(line: Sequence[str], run: Path) -> Mapping[str, Any]:

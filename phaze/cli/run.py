@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    context: typer.Context,
+    typed: typer.Context,
     workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
@@ -34,6 +34,7 @@ def command(
     min_throughput: own.MinThroughput = None,
     max_latency: own.MaxLatency = None,
     cluster_power: own.ClusterPower = None,
+    cluster_cost: own.ClusterCost = None,
     cluster_overhead: own.ClusterOverhead = 1.0,
     tokens: own.Tokens = None,
     samples: own.Samples = None,
@@ -47,7 +48,10 @@ def command(
     dvfs: opt.Dvfs = False,
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
+    context: opt.Context = None,
+    kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
+    fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     time_limit: opt.TimeLimit = "60s",
     gap: own.Gap = 0.0,
@@ -69,7 +73,7 @@ def command(
     from phaze.explore.progress import Clock
     from phaze.runs.directory import run_directory, write_run
 
-    request = make_request(context.params)
+    request = make_request(typed.params)
     timer = Clock(request.time_limit_s)
     with (
         run_directory(run_folder(out, workload), resume=resume) as folder,

@@ -42,6 +42,10 @@ MaxLatency = Annotated[str | None, typer.Option(help="Longest iteration (prefill
 ClusterPower = Annotated[
     str | None, typer.Option(help="Power budget of all devices, their number being free: 1MW.")
 ]
+ClusterCost = Annotated[
+    float | None,
+    typer.Option(help="Budget for making all devices, in USD, their number being free: 20e6."),
+]
 ClusterOverhead = Annotated[float, typer.Option(help="Power of the cluster over that of its accelerators.")]
 Tokens = Annotated[float | None, typer.Option(help="Tokens to train on: days, energy and money of the run.")]
 Samples = Annotated[float | None, typer.Option(help="Samples to train on, instead of --tokens.")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phaze.cli import options as opt
-from phaze.cli.noun import Row, noun_app
+from phaze.cli.noun import Row, noun_app, write_new
 
 
 def _rows() -> list[Row]:
@@ -71,16 +70,7 @@ def new(
 
     Example: dse spaces new myspace
     """
-    from phaze.errors import InputError
     from phaze.hardware.space_file import new_space_text
 
-    path = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
-    text = new_space_text(path.stem)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise InputError(f"{path} exists; give another name") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    path = write_new(name, new_space_text)
     typer.echo(f"{path}: change it, then look at it with dse spaces show {path}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from phaze.cli import options as opt
 from phaze.cli import sweep_options as own
+from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.document import Design
@@ -20,6 +22,7 @@ JOURNAL = "study.journal"
 
 
 def command(
+    typed: typer.Context,
     workload: opt.Workload,
     power: opt.Power = None,
     area: opt.Area = None,
@@ -37,7 +40,10 @@ def command(
     dvfs: opt.Dvfs = False,
     tdp_margin: opt.TdpMargin = 1.0,
     mode: opt.ModeOption = "training",
+    context: opt.Context = None,
+    kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
+    fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     workers: own.Workers = 1,
     storage: own.Storage = None,
@@ -55,40 +61,14 @@ def command(
     Example: dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
-    from phaze.cli.output import choose, progress
-    from phaze.cli.task import input_files, make_budgets, make_space, make_task, run_folder
-    from phaze.explore.candidates import Candidates
-    from phaze.explore.metrics import metric
-    from phaze.explore.sampling.record import Place
-    from phaze.explore.sampling.samplers import Sampler
-    from phaze.explore.sweep import Sweep, SweepPlan
+    from phaze.cli.output import progress
+    from phaze.cli.task import input_files, run_folder
+    from phaze.explore.sweep import Sweep
     from phaze.runs.directory import run_directory
 
     started = datetime.now(UTC)
-    task = make_task(
-        workload,
-        mode=mode,
-        attention=attention,
-        devices=devices,
-        global_batch=global_batch,
-        network=network,
-        bind=bind or (),
-    )
     folder = run_folder(out, workload)
-    plan = SweepPlan(
-        task=task,
-        candidates=Candidates(
-            make_space(space, node, clock, fix or ()),
-            make_budgets(power, area, tdp_margin, dvfs=dvfs, power_density=power_density),
-        ),
-        objectives=tuple(metric(name.strip()) for name in objectives.split(",")),
-        trials=trials,
-        place=Place(storage or folder / JOURNAL, study),
-        sampler=choose(Sampler, sampler, "--sampler"),
-        seed=seed,
-        workers=workers,
-        resume=resume,
-    )
+    plan = make_plan(typed.params, folder)
     with (
         run_directory(folder, resume=resume),
         interruptible() as interrupted,
@@ -103,6 +83,57 @@ def command(
     _say(plan, folder, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
+
+
+def make_plan(asked: Mapping[str, Any], folder: Path) -> SweepPlan:
+    """The plan behind the values of `dse sweep`'s options, by their names in Python.
+
+    Raises InputError where a value is no good, or where the space lets the stages of a pipeline differ.
+    """
+    from phaze.cli.output import choose
+    from phaze.cli.task import make_budgets, make_space, make_task
+    from phaze.explore.candidates import Candidates
+    from phaze.explore.metrics import metric
+    from phaze.explore.sampling.record import Place
+    from phaze.explore.sampling.samplers import Sampler
+    from phaze.explore.sweep import SweepPlan
+
+    task = make_task(
+        asked["workload"],
+        mode=asked["mode"],
+        attention=asked["attention"],
+        devices=asked["devices"],
+        global_batch=asked["global_batch"],
+        network=asked["network"],
+        bind=asked["bind"] or (),
+        context=asked["context"],
+        kv_cache=asked["kv_cache"],
+        fusion=asked["fusion"],
+    )
+    space = make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ())
+    if space.heterogeneous:
+        raise InputError(
+            f"space {space.name} lets every stage have a design of its own, which dse run searches; dse sweep takes "
+            "spaces with stages: alike"
+        )
+    budgets = make_budgets(
+        asked["power"],
+        asked["area"],
+        asked["tdp_margin"],
+        dvfs=asked["dvfs"],
+        power_density=asked["power_density"],
+    )
+    return SweepPlan(
+        task=task,
+        candidates=Candidates(space, budgets),
+        objectives=tuple(metric(name.strip()) for name in asked["objectives"].split(",")),
+        trials=asked["trials"],
+        place=Place(asked["storage"] or folder / JOURNAL, asked["study"]),
+        sampler=choose(Sampler, asked["sampler"], "--sampler"),
+        seed=asked["seed"],
+        workers=asked["workers"],
+        resume=asked["resume"],
+    )
 
 
 def _write(

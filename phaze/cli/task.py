@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.space import DesignSpace
     from phaze.placement.cluster import FixedDegrees
+    from phaze.workload.workload import Workload
 
 
 def one_workload(names: Sequence[str]) -> str:
@@ -40,13 +41,18 @@ def make_task(
     global_batch: int | None,
     network: str,
     bind: Sequence[str] = (),
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    fusion: str = "all",
     fixed: FixedDegrees | None = None,
 ) -> Task:
     """A workload on a cluster."""
     from phaze.explore.request import Task
     from phaze.hardware.network import load_network
     from phaze.placement.cluster import FixedDegrees
+    from phaze.workload.fusion_rules import parse_fusion
     from phaze.workload.load import load_workload
+    from phaze.workload.rules_cache import KvCache
     from phaze.workload.workload import Attention, Mode
 
     kind = choose(Attention, attention, "--attention")
@@ -56,17 +62,29 @@ def make_task(
         kind,
         global_batch=global_batch,
         bind=bindings(bind),
+        context=context,
+        kv_cache=choose(KvCache, kv_cache, "--kv-cache"),
+        fusion=parse_fusion(fusion, "--fusion"),
     )
     return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
 
 
+def open_workload(name: str, *, mode: str, attention: str, bind: Sequence[str] = ()) -> Workload:
+    """A workload to look at."""
+    from phaze.workload.load import load_workload
+    from phaze.workload.workload import Attention, Mode
+
+    kind = choose(Attention, attention, "--attention")
+    return load_workload(name, choose(Mode, mode, "--mode"), kind, bind=bindings(bind))
+
+
 def bindings(texts: Sequence[str]) -> dict[str, int] | None:
-    """Sizes of an ONNX file's symbolic dimensions, from `seq=2048,image=224`."""
+    """Sizes of a file's symbolic dimensions, from `seq=2048,image=224`."""
     found = {}
     for part in ",".join(texts).split(","):
         if not part:
             continue
-        name, _, size = (piece.strip() for piece in part.partition("="))
+        name, _, size = (piece.strip() for piece in part.rpartition("="))
         if not name or not size.isdigit() or int(size) < 1:
             raise InputError(f"--bind {part!r} is not NAME=SIZE with a whole size, for instance seq=2048")
         found[name] = int(size)

@@ -1,8 +1,13 @@
-"""`dse workloads`: the built-in models."""
+"""`dse workloads`: the built-in models, what any model consists of, and a file to start one's own from."""
 
 from __future__ import annotations
 
-from phaze.cli.noun import Row, noun_app
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+from phaze.cli.noun import Row, noun_app, write_new
 
 
 def _rows() -> list[Row]:
@@ -13,6 +18,7 @@ def _rows() -> list[Row]:
             "name": model.name,
             "family": model.family,
             "parameters": model.parameters,
+            "active_parameters": model.active_parameters,
             "layers": model.layers,
             "sequence_length": model.sequence_length,
             "global_batch": model.global_batch,
@@ -21,14 +27,69 @@ def _rows() -> list[Row]:
     ]
 
 
-def _show(name: str) -> str:
+app = noun_app("workloads", "workloads", _rows, None)
+
+
+@app.command("show")
+def show(
+    workload: opt.WorkloadArgument,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
+    bind: opt.Bind = None,
+    microbatch: opt.Microbatch = 1,
+    yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print the workload file instead, every number with its source.")
+    ] = False,
+    json: opt.Json = False,
+) -> None:
+    """Parameters, FLOPs, bytes and arithmetic intensity, per operator kind and per layer kind.
+
+    Example: dse workloads show resnet50 --mode prefill
+    """
+    from phaze.cli.output import console, print_json
+    from phaze.cli.task import open_workload
+    from phaze.report.overview import overview_document, overview_tables
+    from phaze.workload.overview import overview
+
+    if yaml:
+        typer.echo(_file(workload), nl=False)
+        return
+    model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
+    figures = overview(model, microbatch)
+    if json:
+        print_json(overview_document(model, figures))
+        return
+    screen = console()
+    for table in overview_tables(model, figures):
+        screen.print(table)
+        screen.print()
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the workload, or path of the file.", metavar="NAME")],
+    family: Annotated[str, typer.Option(help="Family whose smallest model to start from.")] = "decoder",
+    like: Annotated[str | None, typer.Option(help="Built-in workload to start from instead.")] = None,
+) -> None:
+    """Write a commented workload file to start from.
+
+    Example: dse workloads new mymodel --like mixtral-8x7b
+    """
+    from phaze.cli.output import choose
+    from phaze.workload.families.registry import Family
+    from phaze.workload.new_file import new_workload_text
+
+    kind = choose(Family, family, "--family")
+    path = write_new(name, lambda stem: new_workload_text(stem, kind, like))
+    typer.echo(f"{path}: change it, then run it with dse evaluate --arch h100 --workload {path}")
+
+
+def _file(name: str) -> str:
+    """Text of a workload file. InputError for a model that is no YAML file."""
     from phaze.cli.output import file_text
     from phaze.errors import InputError
     from phaze.workload.library import find_workload
 
     if name.endswith(".onnx"):
-        raise InputError(f"{name} is no YAML file; show prints workload files only")
+        raise InputError(f"{name} is no YAML file; --yaml prints workload files only")
     return file_text(find_workload(name))
-
-
-app = noun_app("workloads", "workloads", _rows, _show)

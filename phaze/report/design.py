@@ -66,8 +66,10 @@ def performance(name: str, result: WorkloadResult) -> Table:
     table = plain_table(f"Performance on {escape(name)}", "", "")
     table.show_header = False
     energy = result.energy_per_iteration_j / result.global_batch
+    tokens = result.throughput_tokens_per_s
     for label, value in (
         ("throughput", f"{fmt.number(result.throughput_samples_per_s)} samples/s"),
+        *([("tokens", f"{fmt.number(tokens)} tokens/s")] if tokens is not None else []),
         ("iteration time", fmt.duration(result.iteration_time_s)),
         ("model FLOPs utilisation", fmt.percent(result.mfu)),
         ("global batch", f"{result.global_batch:,} samples"),

@@ -6,8 +6,10 @@ Rates and times take decimal prefixes, memory sizes binary ones, as everywhere i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
+_COUNTS = ("", "k", "M", "B", "T")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
 # Longest suffix first: `_bytes_per_s` also ends in `_s`.
@@ -36,10 +38,22 @@ def number(value: float, digits: int = 3) -> str:
 
 def decimal(value: float, unit: str) -> str:
     """For instance 1.05 GHz, 300 GB/s, 12.3 kJ."""
+    value, prefix = _thousands(value, _DECIMAL)
+    return f"{number(value)} {prefix}{unit}"
+
+
+def count(value: int) -> str:
+    """For instance 6.74 B: millions, billions (10^9) and trillions, as of parameters."""
+    scaled, word = _thousands(value, _COUNTS)
+    return f"{number(scaled)} {word}".rstrip()
+
+
+def _thousands(value: float, words: Sequence[str]) -> tuple[float, str]:
+    """The value in thousands of thousands, and the word for it."""
     step = 0
-    while abs(value) >= 999.5 and step < len(_DECIMAL) - 1:
+    while abs(value) >= 999.5 and step < len(words) - 1:
         value, step = value / 1000, step + 1
-    return f"{number(value)} {_DECIMAL[step]}{unit}"
+    return value, words[step]
 
 
 def memory(size_bytes: float) -> str:
@@ -84,7 +98,8 @@ def field(name: str, value: object) -> str:
         return f"{number(value)} mm2"
     if unit:
         return decimal(value, unit)
-    return f"{value:,}" if isinstance(value, int) else number(value)
+    whole = count if name.endswith("parameters") else "{:,}".format
+    return whole(value) if isinstance(value, int) else number(value)
 
 
 def label(name: str) -> str:

@@ -92,10 +92,15 @@ def score_table(report: PortfolioReport, best_id: str) -> Table:
 
 def cluster_table(report: ClusterReport) -> Table:
     """Every number of devices that was looked at."""
+    budgets = (
+        (report.power_budget_w, "W", "power_per_device_w"),
+        (report.cost_budget_usd, "USD", "price_per_device_usd"),
+    )
+    given = [(budget, unit, share) for budget, unit, share in budgets if budget is not None]
     table = plain_table(
-        f"Devices within {fmt.decimal(report.power_budget_w, 'W')}",
+        f"Devices within {' and '.join(fmt.decimal(budget, unit) for budget, unit, _ in given)}",
         "devices",
-        "W each",
+        *(f"{unit} each" for _, unit, _ in given),
         "samples/s",
         "at most",
         "",
@@ -104,7 +109,7 @@ def cluster_table(report: ClusterReport) -> Table:
         reached = choice.throughput_samples_per_s
         table.add_row(
             f"{choice.devices:,}" + (" *" if choice.devices == report.devices else ""),
-            fmt.number(choice.power_per_device_w),
+            *(fmt.number(getattr(choice, share)) for _, _, share in given),
             "-" if reached is None else fmt.number(reached),
             fmt.number(choice.upper_bound_samples_per_s),
             choice.status,

@@ -92,7 +92,7 @@ def test_help_imports_nothing_heavy():
             "given 2 times (gpt3, bert-large)",
         ),
         (["compare", "-w", "gpt3", "-w", "gpt3", "--arch", "a100"], "given 2 times"),
-        (["workloads", "show", "x.onnx"], "x.onnx is no YAML file"),
+        (["workloads", "show", "x.onnx", "--yaml"], "x.onnx is no YAML file"),
         (["networks", "show", "defalt"], "default"),
         (["evaluate", "--workload", "gpt3", "--arch", "."], "architecture.yaml is missing"),
         (["run", "--workload", "gpt3", "--power", "400"], "--power '400' has no unit"),
@@ -101,7 +101,12 @@ def test_help_imports_nothing_heavy():
         (["run", "--workload", "gpt3", "--area", "8cm"], "800mm2"),
         (["run", "--workload", "gpt3", "--devices", "0"], "--devices"),
         (["run", "--workload", "gpt3", "--objective", "throughputt"], "did you mean throughput"),
-        (["run", "--workload", "gpt3", "--mode", "decode"], "training, prefill"),
+        (["run", "--workload", "gpt3", "--mode", "decoding"], "training, prefill, decode"),
+        (["run", "--workload", "gpt3", "--mode", "decode", "--context", "4096"], "2048 positions"),
+        (["run", "--workload", "gpt3", "--context", "9"], "training keeps no key-value cache"),
+        (["run", "--workload", "bert-large", "--mode", "decode"], "no key-value cache"),
+        (["run", "--workload", "gpt3", "--mode", "decode", "--kv-cache", "page"], "contiguous, paged"),
+        (["run", "--workload", "gpt3", "--fusion", "epilog"], "epilogue, bias-gradient"),
         (["run", "--workload", "gpt3", "--time-limit", "soon"], "--time-limit 'soon'"),
         (["run", "--workload", "gpt3", "--space", "defalt"], "default"),
         (["run", "--workload", "gpt3", "--network", "nix.yaml"], "nix.yaml"),
@@ -421,7 +426,7 @@ def test_lists_have_the_built_in_things(dse):
     assert [row["scale_up_devices"] for row in json.loads(dse("networks", "--json")[1])] == [8]
     assert "scale_out:" in dse("networks", "show", "default")[1]
     assert "source:" in dse("archs", "show", "TPU-v4")[1]
-    assert "name: gpt3" in dse("workloads", "show", "gpt3")[1]
+    assert "name: gpt3" in dse("workloads", "show", "gpt3", "--yaml")[1]
 
 
 def test_explain_knows_words_fields_and_results(dse):

@@ -163,6 +163,7 @@ def test_a_sweep_holds_fields_and_lowers_clocks(dse, tmp_path):
     [
         ("--strategy tap", "choose from certified, phaze, wham, random, tpe, gp, nsga2, cmaes"),
         ("--strategy random --cluster-power 1kW", "leave out --devices"),
+        ("--cluster-cost 9e3", "--cluster-cost leaves the number of devices free"),
         ("--evaluations 5", "--evaluations is for a search without proof"),
         ("--designs per-stage", "--designs needs --strategy wham"),
         ("--strategy random --top-k 3", "--top-k needs --strategy wham"),
@@ -197,6 +198,60 @@ def test_a_cluster_goes_with_none_of_them(dse, option):
     code, _, err = dse(*QUESTION, "--cluster-power", "1kW", *option.split())
     assert code == 2
     assert "--cluster-power" in err
+    code, _, err = dse(*QUESTION, "--cluster-cost", "9e4", *option.split())
+    assert code == 2
+    assert "--cluster-cost" in err
+
+
+@pytest.fixture(scope="module")
+def per_stage(folder):
+    """A space whose stages may differ, by the name of its file."""
+    (folder / "stages.yaml").write_text(SPACE + "stages: heterogeneous\n")
+    return "stages.yaml"
+
+
+def test_a_space_whose_stages_may_differ_gets_a_design_for_each(dse, tmp_path, per_stage):
+    words = ("run", "-w", "tiny.yaml", "--space", per_stage, "--global-batch", "2", "--devices", "2", "-q")
+    run = tmp_path / "run"
+    code, out, err = dse(*words, "--fix", "vector_cores=1", "--json", "--out", run)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["request"]["strategy"]["name"] == "wham"
+    assert found["wham"]["designs"] == "per-stage"
+    assert found["wham"]["per_stage"]["throughput_samples_per_s"] > 0
+    assert dse("explain", run, "-q")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "sentence"),
+    [
+        ("run", "--strategy random", "which --strategy wham searches, not random"),
+        ("run", "--axes area", "set stages: alike for other questions"),
+        ("run", "-w twin.yaml", "for one --workload"),
+        ("run", "--objective tdp", "--strategy wham maximises throughput or throughput_per_tdp, not tdp"),
+        ("sweep", "", "which dse run searches"),
+    ],
+)
+def test_what_cannot_let_stages_differ_says_so(dse, tmp_path, per_stage, verb, options, sentence):
+    words = (verb, "-w", "tiny.yaml", "--space", per_stage, "--devices", "2", "-q")
+    code, out, err = dse(*words, *options.split(), "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_cluster_within_an_amount_of_money(dse, tmp_path):
+    run = tmp_path / "run"
+    fixed = ("--fix", "vector_cores=1")
+    code, out, err = dse(*QUESTION, *fixed, "--cluster-cost", "5e3", "-q", "--json", "--out", run)
+    assert (code, err) == (0, "")
+    cluster = json.loads(out)["cluster"]
+    assert cluster["cost_usd"] <= cluster["cost_budget_usd"] == 5000
+    assert cluster["power_budget_w"] is None
+    assert [c["price_per_device_usd"] * c["devices"] for c in cluster["choices"]] == pytest.approx(
+        [5000] * len(cluster["choices"])
+    )
+    assert dse("certify", run, "--samples", 2, "-q")[0] == 0
 
 
 def test_a_missing_package_is_named_with_its_pip_line(dse, monkeypatch):

@@ -1,0 +1,142 @@
+"""Drawings of workloads: what they hold, and that every format survives any name."""
+
+import html
+import json
+import re
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phaze.errors import InputError
+from phaze.report import drawing_formats
+from phaze.report.drawing import Side, draw_layer, draw_model
+from phaze.report.drawing_formats import to_dot, to_json, to_mermaid, to_svg
+from phaze.report.drawing_text import repeats
+from phaze.workload.load import load_workload
+from phaze.workload.work import Layer, LayerChain, Pass, Unit, Work
+from phaze.workload.workload import Mode
+
+
+@pytest.fixture(scope="module")
+def chains():
+    return {mode: load_workload("resnet18", mode).chain(1, 1) for mode in (Mode.TRAINING, Mode.PREFILL)}
+
+
+def test_a_training_drawing_goes_forward_and_back_and_hands_over_in_every_layer(chains):
+    chain = chains[Mode.TRAINING]
+    drawing = draw_model(chain, "training")
+    count = len(chain.index)
+    ids = [(drawing.nodes[a].id, drawing.nodes[b].id) for a, b in drawing.edges]
+    assert len(drawing.nodes) == 2 * count
+    assert len(ids) == len(set(ids)) == 3 * count - 2
+    assert {(f"f{i}", f"b{i}") for i in range(1, count + 1)} <= set(ids)
+    assert ("f1", "f2") in ids
+    assert ("b2", "b1") in ids
+    assert all(a < b for a, b in drawing.edges)
+
+
+def test_a_prefill_drawing_has_no_way_back(chains):
+    drawing = draw_model(chains[Mode.PREFILL], "prefill")
+    assert {node.side for node in drawing.nodes} == {Side.FORWARD}
+    assert len(drawing.edges) == len(drawing.nodes) - 1
+
+
+def test_drawn_flops_are_those_of_the_model(chains):
+    chain = chains[Mode.TRAINING]
+    whole = draw_model(chain, "training")
+    assert sum(node.totals.flops for node in whole.nodes) == chain.model_flops
+    layer = draw_layer(chain, "training", "basic1")
+    position = chain.names.index("basic1")
+    assert sum(node.totals.flops for node in layer.nodes) == chain.layers[chain.index[position]].model_flops
+
+
+def test_a_layer_is_found_by_name_and_by_number(chains):
+    chain = chains[Mode.PREFILL]
+    for number, name in enumerate(chain.names, 1):
+        assert draw_layer(chain, "prefill", name) == draw_layer(chain, "prefill", str(number))
+
+
+@pytest.mark.parametrize("which", ["0", "999", "-1", "basik1", "", "1.5"])
+def test_an_unknown_layer_is_an_error(chains, which):
+    with pytest.raises(InputError, match="has layers 1 to"):
+        draw_layer(chains[Mode.PREFILL], "prefill", which)
+
+
+@given(st.lists(st.integers(0, 2), max_size=60))
+def test_repeats_cover_the_sequence_and_say_it_again(numbers):
+    again, position = [], 0
+    for start, length, times in repeats(numbers):
+        assert start == position
+        again += numbers[start : start + length] * times
+        position += length * times
+    assert again == numbers
+
+
+def test_a_stack_of_equal_blocks_is_one_pattern():
+    assert list(repeats([0, *([1, 2] * 96), 3])) == [(0, 1, 1), (1, 2, 96), (193, 1, 1)]
+
+
+def chain_called(*names):
+    """One layer whose operators have these names, one behind the other."""
+    works = tuple(Work(name, "matmul", Unit.TENSOR, stream_bytes=8.0) for name in names)
+    one = Pass(works, tuple((i, i + 1) for i in range(len(names) - 1)))
+    return LayerChain(names[0], 1, 1, (Layer("k", one, one, 0, 0, 0, 0, 0, 0),), (0,), ("layer",))
+
+
+NAMES = st.lists(st.text(max_size=12), min_size=1, max_size=3)
+STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+
+
+@settings(max_examples=60)
+@given(NAMES)
+def test_dot_quotes_every_name(names):
+    text = to_dot(draw_layer(chain_called(*names), "training", "1"))
+    assert '"' not in STRING.sub("", text)
+    labels = re.findall(r'label="((?:[^"\\\n]|\\.)*)", fillcolor', text)
+    shown = ["".join(c for c in name if c.isprintable()) for name in names]
+    for name, label in zip(shown * 2, labels, strict=True):
+        assert re.sub(r"\\(.)", r"\1", label.rpartition("\\n")[0]) == name
+
+
+@settings(max_examples=60)
+@given(NAMES)
+def test_mermaid_escapes_every_name(names):
+    text = to_mermaid(draw_layer(chain_called(*names), "training", "1"))
+    labels = re.findall(r'^    [fb]\d+\["(.*)<br/>.*"\]:::', text, re.MULTILINE)
+    shown = ["".join(c for c in name if c.isprintable()) for name in names]
+    for name, label in zip(shown * 2, labels, strict=True):
+        assert not set(label) & set('"<>`[]{}|&')
+        assert html.unescape(re.sub(r"#(\d+);", r"&#\1;", label)) == name
+
+
+def test_json_says_what_the_drawing_says(chains):
+    drawing = draw_layer(chains[Mode.TRAINING], "training", "basic2")
+    document = json.loads(to_json(drawing))
+    assert (document["format"], document["layer"], document["mode"]) == ("dse-graph/1", "basic2", "training")
+    assert [node["id"] for node in document["nodes"]] == [node.id for node in drawing.nodes]
+    ids = {node["id"] for node in document["nodes"]}
+    assert len(ids) == len(document["nodes"])
+    assert all({before, after} <= ids for before, after in document["edges"])
+    assert {node["pass"] for node in document["nodes"]} == {"forward", "backward"}
+
+
+def test_svg_without_graphviz_is_one_sentence(chains, monkeypatch):
+    monkeypatch.setattr(drawing_formats.shutil, "which", lambda name: None)
+    with pytest.raises(InputError, match="--format svg needs the dot program of Graphviz"):
+        to_svg(draw_model(chains[Mode.PREFILL], "prefill"))
+
+
+def test_svg_is_what_graphviz_makes_of_the_dot_text(chains, monkeypatch):
+    asked = []
+
+    def run(command, **options):
+        asked.append((command, options["input"]))
+        return subprocess.CompletedProcess(command, 0, "<svg/>", "")
+
+    monkeypatch.setattr(drawing_formats.shutil, "which", lambda name: "/bin/dot")
+    monkeypatch.setattr(drawing_formats.subprocess, "run", run)
+    drawing = draw_model(chains[Mode.PREFILL], "prefill")
+    assert to_svg(drawing) == "<svg/>"
+    assert asked == [(["/bin/dot", "-Tsvg"], to_dot(drawing))]
