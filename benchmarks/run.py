@@ -2,7 +2,7 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, growth, product or convergence. `--data` is a folder with scheduling/*.json and
+PART is schedules, placement, growth, product, workload or convergence. `--data` is a folder with scheduling/*.json and
 placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded instances are solved. Writes
 nothing without `--out` and `--answers`.
 """
@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+from math import inf
 from pathlib import Path
 
 import convergence
+import convergence_jobs
 import convergence_tables
 import growth
 import placements
 import product
 import schedule_tables
 import schedules
+import workload
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = ("schedules", "placement", "growth", "product", "convergence")
+PARTS = ("schedules", "placement", "growth", "product", "workload", "convergence")
 
 
 def main() -> None:
@@ -51,22 +54,27 @@ def _report(part: str, arguments: argparse.Namespace) -> Report:
             return placements.report(arguments.data)
         case "growth":
             return growth.report(growth.measure(arguments.limit, tell), arguments.limit)
+        case "workload":
+            return workload.report(workload.measure(tell))
         case "convergence":
-            return convergence_tables.report(convergence.measure(_convergence(arguments), tell))
+            kept = convergence_jobs.Kept(arguments.runs)
+            return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
         case _:
             return product.report()
 
 
-def _convergence(arguments: argparse.Namespace) -> convergence.Plan:
+def _convergence(arguments: argparse.Namespace) -> convergence_jobs.Plan:
     if arguments.quick:
-        return convergence.quick()
-    return convergence.Plan(
+        return convergence_jobs.quick()
+    return convergence_jobs.Plan(
         tuple(arguments.workloads),
         tuple(arguments.spaces),
         arguments.evaluations,
         arguments.seeds,
         arguments.devices,
-        workers=arguments.workers,
+        arguments.workers,
+        arguments.within,
+        tuple(arguments.strategies),
     )
 
 
@@ -100,11 +108,16 @@ def _parser() -> argparse.ArgumentParser:
     searches.add_argument(
         "--workloads", nargs="+", default=(), help="some of the built-in ones (default: all)"
     )
+    searches.add_argument(
+        "--strategies", nargs="+", default=(), help="some of the registered ones (default: all)"
+    )
     searches.add_argument("--spaces", nargs="+", default=("phaze", "default"))
     searches.add_argument("--evaluations", type=int, default=200, help="budget of a search (default 200)")
     searches.add_argument("--seeds", type=int, default=3, help="runs of seeded strategies (default 3)")
     searches.add_argument("--devices", type=int, default=1024)
-    searches.add_argument("--workers", type=int, default=2, help="cases at a time (default 2)")
+    searches.add_argument("--workers", type=int, default=2, help="processes at a time (default 2)")
+    searches.add_argument("--runs", type=Path, help="file of finished runs: read, and new ones added")
+    searches.add_argument("--within", type=float, default=inf, help="seconds after which none begins")
     parser.add_argument(
         "--out", type=Path, help="a folder (.md, .json and .svg per part), or one .md or .json"
     )

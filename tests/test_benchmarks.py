@@ -10,12 +10,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import answers
+import convergence
 import convergence_tables
 import peers.process
 import pytest
 import run
 import schedule_tables
 from answers import Answer, Answers, Instance
+from convergence_jobs import Kept, Plan
 from convergence_runs import FLOOR, Run, course, medians, ratio
 from operator_graphs import Graph, backward
 from peers.process import Peer, PeerError, ask, installed
@@ -174,6 +176,36 @@ def test_searches_converge_on_a_small_case(tmp_path, monkeypatch):
     assert "## Space `small`" in text
     assert (tmp_path / "convergence-small-evaluations.svg").exists()
     assert str(BENCHMARKS) not in text + json.dumps(rows)
+
+
+def test_searches_are_kept_and_taken_up_where_they_stopped(tmp_path, monkeypatch):
+    done, interrupts = [], iter([False, False, False, True])
+
+    def do_job(job):
+        done.append((job.workload, job.name, job.seed))
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        if job.name == "certified":
+            value = None if job.workload == "huge" else 10.0
+            return [{"workload": job.workload, "kind": "certified", "value": value, "upper_bound": value}]
+        return [{"workload": job.workload, "kind": "search", "value": 8.0, "history": [[1, 1.0, 8.0]]}]
+
+    def measure(limit_s=inf):
+        plan = Plan(("a", "huge"), ("s",), evaluations=5, seeds=2, workers=0, limit_s=limit_s)
+        return convergence.measure(plan, lambda _: None, Kept(tmp_path / "runs.jsonl"))
+
+    monkeypatch.setattr(convergence, "do_job", do_job)
+    with pytest.raises(KeyboardInterrupt):
+        measure()
+    assert done == [("a", "certified", 0), ("huge", "certified", 0), ("a", "phaze", 0), ("a", "wham", 0)]
+    assert [row["kind"] for row in measure(limit_s=0.0)] == ["certified", "certified", "search"]
+    interrupted = done.pop()
+    rows = measure()
+    assert done[3] == interrupted
+    assert len(done) == len(set(done)) == len(rows)
+    assert [seed for _, _, seed in done] == sorted(seed for _, _, seed in done)
+    assert all(row["distance"] == pytest.approx(0.2) for row in rows if row["kind"] == "search")
+    assert len(rows) == 2 + 2 + 2 * 5
 
 
 def search(name, case, history, optimum=10.0):
