@@ -22,12 +22,11 @@ PAGES = Path(__file__).parents[1] / "docs" / "how-to"
 
 @pytest.fixture
 def example(tmp_path):
-    def write(page):
-        (block,) = re.findall(
-            r"```yaml\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
-        )
+    def write(page, number=0):
+        text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
         file = tmp_path / f"{page}.yaml"
-        file.write_text(block, encoding="utf-8")
+        file.write_text(blocks[number], encoding="utf-8")
         return file
 
     return write
@@ -37,6 +36,8 @@ def test_the_workload(example):
     workload = load_workload(str(example("workload")))
     assert workload.global_batch(64) == 512
     assert workload.parameter_count == pytest.approx(1.2e9, rel=0.05)
+    experts = load_workload(str(example("workload", 1))).chain(1, 1)
+    assert [layer.kind for layer in experts.layers][1:4] == ["block.attention", "block.mlp", "block.experts"]
 
 
 def test_the_architecture(example):
@@ -83,7 +84,7 @@ def test_solving():
 
 
 def test_the_frontier(tmp_path, monkeypatch):
-    (code,) = re.findall(
+    *_, code = re.findall(
         r"```python\n(.*?)```", (PAGES / "frontier.md").read_text(encoding="utf-8"), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
@@ -99,7 +100,7 @@ def test_the_frontier(tmp_path, monkeypatch):
         assert point.plan.iteration_s == pytest.approx(4 / point.columns["throughput_samples_per_s"])
 
 
-@pytest.mark.parametrize("page", ["several-workloads", "cluster", "certify"])
+@pytest.mark.parametrize("page", ["several-workloads", "cluster", "certify", "look"])
 def test_the_commands_ask_what_the_page_says(page):
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
@@ -126,11 +127,11 @@ def test_the_commands_ask_for_a_search_or_robustness(page):
 
 
 def run_python(page, folder, monkeypatch):
-    """The Python example of a page, run where the space of its page is saved as `myspace.yaml`."""
+    """The last Python example of a page, run where the space of its page is saved as `myspace.yaml`."""
     (space,) = re.findall(r"```yaml\n(.*?)```", (PAGES / "space.md").read_text(encoding="utf-8"), re.DOTALL)
     (folder / "myspace.yaml").write_text(space, encoding="utf-8")
     monkeypatch.chdir(folder)
-    (code,) = re.findall(
+    *_, code = re.findall(
         r"```python\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
     )
     names = {}
@@ -161,9 +162,34 @@ def test_sampling():
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [sampler.value for sampler in Sampler]
 
 
+@pytest.mark.parametrize("page", ["inference", "fusion"])
+def test_the_commands_on_inference_and_fusion(page):
+    (block,) = re.findall(r"```sh\n(.*?)```", (PAGES / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+    for line in block.splitlines():
+        _, verb, *words = shlex.split(line)
+        asked = typer.main.get_command(app).commands[verb].make_context(verb, words).params
+        if verb == "run":
+            workload = make_request(asked).task.workload
+            assert workload.context == (2048 if page == "inference" else 0)
+            assert len(workload.fusion) == (5 if page == "inference" else 2)
+        assert asked["mode"] == ("decode" if page == "inference" else "training")
+
+
+def test_what_fusion_saves(tmp_path, monkeypatch):
+    assert run_python("fusion", tmp_path, monkeypatch)["applied"].times > 0
+
+
+def test_the_layer_graph(tmp_path, monkeypatch):
+    assert run_python("workload", tmp_path, monkeypatch)["graph"].is_chain
+
+
 def test_every_page_has_its_test():
     assert {page.stem for page in PAGES.glob("*.md")} == {
         "workload",
+        "image-network",
+        "look",
+        "inference",
+        "fusion",
         "architecture",
         "space",
         "network",
@@ -178,3 +204,9 @@ def test_every_page_has_its_test():
         "sweep",
         "wham",
     }
+
+
+def test_the_image_network(example):
+    workload = load_workload(str(example("image-network")))
+    assert workload.global_batch(64) == 512
+    assert workload.chain(1, 1).names[-2:] == ("linear1", "loss")
