@@ -7,6 +7,7 @@ from onnx import TensorProto
 from onnx_tiny import integers, node, number, save, tensor, weight
 
 from phaze.workload.exported.trace import record
+from phaze.workload.families.convolutional import Convolutional
 from phaze.workload.families.decoder import Decoder
 from phaze.workload.families.family import Extent
 from phaze.workload.graph_workload import GraphWorkload
@@ -106,22 +107,25 @@ class OnnxGpt:
         return save(folder, self.nodes, [tokens], self.constants, outputs=[x], opset=20)
 
 
-class FamilyGpt:
-    """The family's model of the same dimensions."""
+class OfFamily:
+    """A family's model of the same dimensions."""
 
-    name, heads = "gpt", HEADS
+    name, heads = "family", None
+
+    def __init__(self, dimensions):
+        self.dimensions = dimensions
 
     def graph(self, batch):
-        dimensions = Decoder(
-            layers=BLOCKS, hidden=HIDDEN, heads=HEADS, vocabulary=VOCABULARY, max_positions=TOKENS
-        )
-        return dimensions.graph(self.name, Extent(batch, TOKENS), Attention.UNFUSED)
+        return self.dimensions.graph(self.name, Extent(batch, TOKENS), Attention.UNFUSED)
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.PREFILL])
 def test_a_small_gpt_is_the_same_from_onnx_from_torch_and_as_a_family(tmp_path, mode):
+    dimensions = Decoder(
+        layers=BLOCKS, hidden=HIDDEN, heads=HEADS, vocabulary=VOCABULARY, max_positions=TOKENS
+    )
     models = [
-        FamilyGpt(),
+        OfFamily(dimensions),
         load_onnx(OnnxGpt().save(tmp_path)),
         record(Gpt(), (torch.zeros(1, TOKENS, dtype=torch.long),), {}, "gpt"),
     ]
@@ -130,7 +134,7 @@ def test_a_small_gpt_is_the_same_from_onnx_from_torch_and_as_a_family(tmp_path, 
     assert exported == family
 
 
-def test_a_small_convolutional_network_is_the_same_from_onnx_and_from_torch(tmp_path):
+def test_a_small_convolutional_network_is_the_same_from_onnx_from_torch_and_as_a_family(tmp_path):
     module = nn.Sequential(
         *(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
         *(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Hardswish()),
@@ -151,5 +155,14 @@ def test_a_small_convolutional_network_is_the_same_from_onnx_and_from_torch(tmp_
     constants += [weight(name, 8) for name in ("scale", "shift", "mean", "variance")] + [weight("b3", 10)]
     path = save(tmp_path, nodes, [tensor("x", 1, 3, 32, 32)], constants)
     exported = record(module, (torch.zeros(1, 3, 32, 32),), {}, "cnn")
-    onnx, traced = (figures(GraphWorkload(m, Mode.TRAINING)) for m in (load_onnx(path), exported))
-    assert onnx == traced
+    blocks = [
+        {"block": "conv", "channels": 8, "kernel": 3, "stride": 2},
+        {"block": "max_pool", "kernel": 2},
+        {"block": "conv", "channels": 8, "kernel": 3, "groups": 8, "norm": False, "activation": "hard_swish"},
+        {"block": "global_pool"},
+        {"block": "linear", "features": 10},
+    ]
+    models = [OfFamily(Convolutional(image=32, blocks=blocks)), load_onnx(path), exported]
+    family, onnx, traced = (figures(GraphWorkload(model, Mode.TRAINING)) for model in models)
+    assert onnx == family
+    assert traced == family

@@ -107,6 +107,8 @@ def test_no_field_comes_from_two_keys(entry):
         ({"hidden_act": "xielu"}, "activation 'xielu' is not known"),
         ({"hidden_size": "wide"}, "dimensions.hidden"),
         ({"num_key_value_heads": 5}, "not a multiple of kv_heads"),
+        ({"hidden_act": ["silu"]}, "activation ['silu'] is not known"),
+        ({"model_type": "roberta", "max_position_embeddings": "all"}, "a value of the wrong type"),
         ({"model_type": 3}, "model_type is missing"),
     ],
 )
@@ -132,12 +134,18 @@ def test_the_sequence_is_the_one_dimension_to_bind(tmp_path):
         load_workload(source, bind={"width": 8, "sequence": 8})
 
 
-@pytest.mark.parametrize("config", [LLAMA2 | {"attention_bias": True}, {"model_type": "frob"}])
-def test_other_types_need_transformers(tmp_path, config, monkeypatch):
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (LLAMA2 | {"attention_bias": True}, "'llama' is read as it is, but not with attention_bias: True;"),
+        ({"model_type": "frob"}, "'frob' is none that is read as it is (bert, bloom, "),
+    ],
+)
+def test_other_types_need_transformers(tmp_path, config, reason, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(InputError) as caught:
         load_workload(saved(tmp_path, config))
-    assert "bert" in str(caught.value)
+    assert reason in str(caught.value)
     assert "pip install 'phaze-dse[hugging-face]'" in str(caught.value)
 
 
@@ -196,7 +204,7 @@ def test_parameters_are_those_of_transformers(tmp_path, config):
         {
             "model_type": "vit",
             **SMALL,
-            "image_size": 32,
+            "image_size": [32, 32],
             "patch_size": 8,
             "architectures": ["ViTForImageClassification"],
         },

@@ -8,10 +8,11 @@ from functools import partial
 from types import MappingProxyType
 
 from phaze.errors import InputError
-from phaze.workload.exported import attention, products, spatial, vector, views
+from phaze.workload.exported import attention, products, recurrent, spatial, vector, views
 from phaze.workload.exported.extents import LOSSES
 from phaze.workload.exported.lowering import Lowering
 from phaze.workload.exported.program import Node, Program
+from phaze.workload.recurrent_cells import Cell
 
 Rule = Callable[[Lowering, Node], str | tuple[str, ...]]
 """Appends a node's operators; returns the graph's tensors for the node's results, the first ones if not all."""
@@ -130,6 +131,8 @@ def _registry() -> dict[str, Rule]:
     table |= {"index": vector.index, "index_select": vector.index, "copy": views.copied}
     table |= dict.fromkeys(views.IDENTITIES, views.identity)
     table |= dict.fromkeys(views.SPLITS, views.split) | dict.fromkeys(views.JOINS, views.join)
+    cells = {"lstm": Cell.LSTM, "gru": Cell.GRU, "rnn_tanh": Cell.RNN}
+    table |= {name: partial(recurrent.recurrent, cell) for name, cell in cells.items()}
     return table | _products() | _spatial() | _norms() | _reductions()
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from phaze.errors import InputError
 from phaze.workload.exported.model import ExportedModel
 from phaze.workload.exported.trace import record, require_torch
-from phaze.workload.hugging_face.config import config_file, config_name
-from phaze.workload.hugging_face.table import TRANSLATIONS
+from phaze.workload.hugging_face.config import config_file, config_name, why_not
 
 Module = Any  # a class or object of transformers, which is optional
 
@@ -39,10 +38,13 @@ def build(
             module = _model_class(transformers, config, settings)(settings).eval()
     except (OSError, ValueError, TypeError, AttributeError, LookupError, ImportError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{path}: transformers cannot build it: {reason}") from error
+        raise InputError(f"{path}: {why_not(config)}; transformers cannot build it: {reason}") from error
     tokens = sequence_length or _positions(config)
     inputs = _inputs(torch, module, config, tokens, path)
-    model = record(module, (), inputs, config_name(config, str(path)))
+    try:
+        model = record(module, (), inputs, config_name(config, str(path)))
+    except InputError as error:
+        raise InputError(f"{path}: {why_not(config)}, and it cannot be recorded: {error}") from error
     return model, tokens if "input_ids" in inputs else None
 
 
@@ -50,10 +52,9 @@ def _require_transformers(path: Path, config: Mapping[str, Any]) -> ModuleType:
     try:
         return importlib.import_module("transformers")
     except ImportError as error:
-        known = ", ".join(sorted(TRANSLATIONS))
         raise InputError(
-            f"{path}: model_type {config['model_type']!r} is none that is read as it is ({known}); with "
-            "pip install 'phaze-dse[hugging-face]' the model itself is built, without its weights"
+            f"{path}: {why_not(config)}; with pip install 'phaze-dse[hugging-face]' the model itself is built, "
+            "without its weights"
         ) from error
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from phaze.errors import InputError
-from phaze.workload.hugging_face.table import ACTIVATIONS, TRANSLATIONS, Translation
-
-Config = Mapping[str, Any]
+from phaze.workload.hugging_face.table import TRANSLATIONS
+from phaze.workload.hugging_face.translation import ACTIVATIONS, Config, Translation
 
 
 def config_file(source: str) -> Path:
@@ -44,48 +43,68 @@ def read_config(source: str) -> dict[str, Any]:
 def translate(config: Config, where: str) -> dict[str, Any] | None:
     """Content of a workload file that describes the same model; None where no family does exactly.
 
-    `where` names the config in errors. Raises InputError for keys that are missing (all of them at once) and
-    an activation that is unknown.
+    `where` names the config in errors. Raises InputError for keys that are missing (all of them at once),
+    values of the wrong type and an activation that is unknown.
     """
     entry = TRANSLATIONS.get(config["model_type"])
-    if entry is None or not _describes(entry, config):
+    if entry is None:
         return None
-    missing = [key for key in entry.keys.values() if config.get(key) is None]
-    if missing:
-        raise InputError(f"{where}: model_type {config['model_type']} needs {', '.join(missing)}")
-    known = {**entry.defaults, **{key: value for key, value in config.items() if value is not None}}
-    dimensions = {**entry.fixed, **{name: known[key] for name, key in entry.keys.items()}}
-    dimensions |= {name: known[key] for name, key in entry.optional.items() if key in known}
-    _adjust(config, dimensions, where)
-    return {
+    config = entry.renamed(config)
+    if entry.beyond(config):
+        return None
+    dimensions = _dimensions(entry, config, where)
+    content = {
         "schema_version": 1,
         "name": config_name(config, where),
         "family": entry.family.value,
         "source": {"dimensions": where},
-        "dimensions": dimensions,
-        "sequence_length": dimensions["max_positions"],
+        "dimensions": _nested(dimensions),
     }
+    positions = dimensions.get("max_positions")
+    return content if positions is None else {**content, "sequence_length": positions}
 
 
-def _describes(entry: Translation, config: Config) -> bool:
-    """Whether the family has everything that this config asks for."""
-    return all(config.get(key) in values for key, values in entry.needs.items())
+def why_not(config: Config) -> str:
+    """Why `translate` has no answer: an unknown type, or the keys that ask for more than its family has."""
+    kind = config["model_type"]
+    if kind not in TRANSLATIONS:
+        return f"model_type {kind!r} is none that is read as it is ({', '.join(TRANSLATIONS)})"
+    entry = TRANSLATIONS[kind]
+    beyond = ", ".join(entry.beyond(entry.renamed(config)))
+    return f"model_type {kind!r} is read as it is, but not with {beyond}"
 
 
-def _adjust(config: Config, dimensions: dict[str, Any], where: str) -> None:
-    """What is no plain renaming."""
-    activation = dimensions["activation"]
-    if activation not in ACTIVATIONS:
+def _dimensions(entry: Translation, config: Config, where: str) -> dict[str, Any]:
+    """Fields of the family, those of its parts with a dot."""
+    missing = [key for key in entry.keys.values() if config.get(key) is None]
+    if missing:
+        raise InputError(f"{where}: model_type {config['model_type']} needs {', '.join(missing)}")
+    known = {**entry.defaults, **config}
+    found = {name: known.get(key) for name, key in {**entry.optional, **entry.keys}.items()}
+    dimensions = {**entry.fixed, **{name: value for name, value in found.items() if value is not None}}
+    try:
+        entry.adjust(config, dimensions)
+    except (AttributeError, TypeError) as error:
+        raise InputError(f"{where}: a key has a value of the wrong type ({error})") from error
+    given = dimensions.get("activation")
+    activation = ACTIVATIONS.get(str(given))
+    if activation is None:
         listed = ", ".join(sorted(ACTIVATIONS))
-        raise InputError(f"{where}: activation {activation!r} is not known (known: {listed})")
-    dimensions["activation"] = ACTIVATIONS[activation]
-    if config["model_type"] == "opt":  # two rows before the first position; the 350M model has no final norm
-        dimensions["position_rows"] = dimensions["max_positions"] + 2
-        dimensions["norm_place"] = "pre" if config.get("do_layer_norm_before", True) else "post"
-        dimensions["final_norm"] = bool(config.get("do_layer_norm_before", True))
-    if config["model_type"] == "roberta":  # positions count from the padding id + 1, which is 2
-        dimensions["position_rows"] = dimensions["max_positions"]
-        dimensions["max_positions"] -= 2
+        raise InputError(f"{where}: activation {given!r} is not known (known: {listed})")
+    dimensions["activation"] = activation
+    return dimensions
+
+
+def _nested(dimensions: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with a dot gathered into the parts that they name."""
+    whole: dict[str, Any] = {}
+    for name, value in dimensions.items():
+        part, dot, field = name.partition(".")
+        if dot:
+            whole.setdefault(part, {})[field] = value
+        else:
+            whole[name] = value
+    return whole
 
 
 def config_name(config: Config, where: str) -> str:
