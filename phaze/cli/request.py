@@ -58,20 +58,22 @@ def make_request(asked: Mapping[str, Any]) -> ExploreRequest:
 
 def make_tasks(asked: Mapping[str, Any]) -> tuple[Task, ...]:
     """Every workload that was named, each on its own cluster of as many devices."""
-    return tuple(
-        make_task(
-            [workload],
-            mode=asked["mode"],
-            attention=asked["attention"],
-            devices=asked["devices"] or DEVICES,
-            global_batch=asked["global_batch"],
-            network=asked["network"],
-            bind=asked["bind"] or (),
-            context=asked["context"],
-            kv_cache=asked["kv_cache"],
-            fusion=asked["fusion"],
-        )
-        for workload in asked["workload"]
+    return tuple(asked_task([workload], asked) for workload in asked["workload"])
+
+
+def asked_task(workloads: Sequence[str], asked: Mapping[str, Any]) -> Task:
+    """A workload on the cluster that the other options describe. Raises InputError for several workloads."""
+    return make_task(
+        workloads,
+        mode=asked["mode"],
+        attention=asked["attention"],
+        devices=asked["devices"] or DEVICES,
+        global_batch=asked["global_batch"],
+        network=asked["network"],
+        bind=asked["bind"] or (),
+        context=asked["context"],
+        kv_cache=asked["kv_cache"],
+        fusion=asked["fusion"],
     )
 
 

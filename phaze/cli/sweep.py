@@ -91,25 +91,14 @@ def make_plan(asked: Mapping[str, Any], folder: Path) -> SweepPlan:
     Raises InputError where a value is no good, or where the space lets the stages of a pipeline differ.
     """
     from phaze.cli.output import choose
-    from phaze.cli.task import make_budgets, make_space, make_task
+    from phaze.cli.request import asked_task
+    from phaze.cli.task import make_budgets, make_space
     from phaze.explore.candidates import Candidates
     from phaze.explore.metrics import metric
     from phaze.explore.sampling.record import Place
     from phaze.explore.sampling.samplers import Sampler
     from phaze.explore.sweep import SweepPlan
 
-    task = make_task(
-        asked["workload"],
-        mode=asked["mode"],
-        attention=asked["attention"],
-        devices=asked["devices"],
-        global_batch=asked["global_batch"],
-        network=asked["network"],
-        bind=asked["bind"] or (),
-        context=asked["context"],
-        kv_cache=asked["kv_cache"],
-        fusion=asked["fusion"],
-    )
     space = make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ())
     if space.heterogeneous:
         raise InputError(
@@ -124,7 +113,7 @@ def make_plan(asked: Mapping[str, Any], folder: Path) -> SweepPlan:
         power_density=asked["power_density"],
     )
     return SweepPlan(
-        task=task,
+        task=asked_task(asked["workload"], asked),
         candidates=Candidates(space, budgets),
         objectives=tuple(metric(name.strip()) for name in asked["objectives"].split(",")),
         trials=asked["trials"],

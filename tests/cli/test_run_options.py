@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from small_cases import DECODER
 
-from phaze.cli import main as cli
 from phaze.explore.document import ResultDocument
 
 SPACE = """
@@ -33,19 +31,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def dse(folder, monkeypatch, capfd):
-    """Runs one command line in this process, where the files are: (exit code, stdout, stderr)."""
+@pytest.fixture(autouse=True)
+def where_the_files_are(folder, monkeypatch):
     monkeypatch.chdir(folder)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dse", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leave:
-            cli.main()
-        out, err = capfd.readouterr()
-        return leave.value.code, out, err
-
-    return call
 
 
 @pytest.fixture
