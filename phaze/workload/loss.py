@@ -18,8 +18,12 @@ def with_loss(graph: OperatorGraph) -> OperatorGraph:
     """Append a cross-entropy over the classes of every output that parameters take part in.
 
     A softmax at the very end is left out, for the loss contains it. Outputs without gradient stay
-    outputs. Raises InputError if no output depends on a trained parameter.
+    outputs. Raises InputError if no output depends on a trained parameter, ValueError for a graph that has
+    its loss already.
     """
+    if any(op.kind is OpKind.LOSS for op in graph.operators):
+        msg = f"{graph.name} has its loss already: a training graph is derived once"
+        raise ValueError(msg)
     flows = differentiable(graph)
     if flows.isdisjoint(graph.outputs):
         msg = f"{graph.name}: no output depends on a trained parameter, so there is nothing to train"

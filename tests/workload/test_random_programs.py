@@ -1,5 +1,6 @@
 """Programs grown at random: shapes are consistent, FLOPs add up and grow with the batch."""
 
+import pytest
 from exported_tiny import B, Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from phaze.workload.cut import whole_context
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import OpKind
+from phaze.workload.loss import with_loss
 from phaze.workload.rules_matrix import model_flops
 from phaze.workload.training import trained_parameters
 from phaze.workload.workload import Mode
@@ -76,3 +78,11 @@ def test_layers_do_the_work_of_their_operators(steps):
     whole = sum(model_flops(op, context) for op in graph.operators)
     assert plain.chain(2, 1).model_flops == fused.chain(2, 1).model_flops == whole
     assert plain.chain(6, 1).model_flops == 3 * whole
+
+
+@settings(max_examples=20, deadline=None)
+@given(STEPS)
+def test_a_training_graph_is_derived_once(steps):
+    graph = GraphWorkload(grown(steps)[0], Mode.TRAINING).operator_graph(1)
+    with pytest.raises(ValueError, match="derived once"):
+        with_loss(graph)
