@@ -342,19 +342,16 @@ axes:
 """
 
 
+def swept_task(folder):
+    """A small model on eight devices over a few architectures, its files written into the folder."""
+    small_decoder(folder)
+    (folder / "swept.yaml").write_text(SWEPT)
+    size = ("--devices", 8, "--global-batch", 8)
+    return ("-w", folder / "tiny.yaml", *size, "--space", folder / "swept.yaml")
+
+
 def test_sweep_runs_resumes_and_exports(dse, tmp_path):
-    small_decoder(tmp_path)
-    (tmp_path / "swept.yaml").write_text(SWEPT)
-    task = (
-        "-w",
-        tmp_path / "tiny.yaml",
-        "--devices",
-        8,
-        "--global-batch",
-        8,
-        "--space",
-        tmp_path / "swept.yaml",
-    )
+    task = swept_task(tmp_path)
     sweep = ("sweep", *task, "--out", tmp_path / "s", "--json")
     code, out, _ = dse(*sweep, "--trials", 4)
     assert code == 0
@@ -371,18 +368,7 @@ def test_sweep_runs_resumes_and_exports(dse, tmp_path):
 
 
 def test_sweep_into_a_database_shows_no_password(dse, tmp_path):
-    small_decoder(tmp_path)
-    (tmp_path / "swept.yaml").write_text(SWEPT)
-    task = (
-        "-w",
-        tmp_path / "tiny.yaml",
-        "--devices",
-        8,
-        "--global-batch",
-        8,
-        "--space",
-        tmp_path / "swept.yaml",
-    )
+    task = swept_task(tmp_path)
     sweep = (
         "sweep",
         *task,
