@@ -33,8 +33,8 @@ def command(
     Example: dse validate --data measurements --set op_gemm_tpu_v4
     """
     from phaze.cli.output import choose, console, print_json
+    from phaze.cost.rung import Rung
     from phaze.report.validate import print_report
-    from phaze.validation.cases import Rung
     from phaze.validation.validate import validate
 
     folder, level = _folder(data), choose(Rung, rung, "--rung")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.hardware.constants import constants
-from phaze.hardware.fields import given_or
+from phaze.hardware.fields import code, given_or
 from phaze.hardware.table import ArchitectureTable
 
 Figures = NDArray[np.float64]
@@ -34,6 +34,22 @@ def peak_clock_hz(table: ArchitectureTable) -> Figures:
 def peak_flops_per_s(table: ArchitectureTable) -> Figures:
     """Peak rate of the tensor cores, dense, in their own precision, at the peak clock."""
     return 2.0 * macs(table) * peak_clock_hz(table)
+
+
+def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Figures:
+    """Peak rate of products at the peak clock for operands of a format (a name of `precision`, or tf32).
+
+    None: the tensor cores' own precision. Formats that the tensor cores lack run on the vector ALUs.
+    """
+    own = peak_flops_per_s(table)
+    if operands is None:
+        return own
+    vector = 2.0 * vector_alus(table) * peak_clock_hz(table)
+    if operands == "tf32":
+        return given_or(table, "tf32_rate", product_flops_per_s(table, "fp32") / own) * own
+    is_own = table["precision"] == code("precision", operands)
+    lacking = vector / own if operands == "fp32" else np.ones(len(table))
+    return given_or(table, f"{operands}_rate", np.where(is_own, 1.0, lacking)) * own
 
 
 def vector_flops_per_s(table: ArchitectureTable) -> Figures:

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.calibration import calibrated_s
+from phaze.cost.kernels.kernel import kernels_s
 from phaze.cost.model import CostModel
 from phaze.cost.roofline import roofline_s
+from phaze.cost.rung import Rung
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network, load_network
 from phaze.workload.work import Pass, Work
 
 Floats = NDArray[np.float64]
-
-
-class Rung(StrEnum):
-    """Rungs of the model: a lower bound, mechanisms from the hardware fields alone, and laws fitted per family."""
-
-    ROOFLINE = "roofline"
-    ANALYTIC = "analytic"
-    CALIBRATED = "calibrated"
 
 
 @dataclass(frozen=True)
@@ -72,11 +64,13 @@ class Cases:
 
 
 def _predict(chip: Architecture, works: tuple[Work, ...], network: Network) -> dict[Rung, Floats]:
-    """Seconds of each operator on an otherwise idle chip, in the faster of its modes."""
+    """Seconds of each operator alone on an otherwise idle chip, in the faster of its modes."""
     table, pass_ = to_table([chip]), Pass(works, ())
     latencies = CostModel(table, network).costs(pass_).latencies(np.array([0]))
+    overlapped = np.minimum(latencies.single_s, latencies.parallel_s)[0]
+    kernels = kernels_s(works, table, Rung.ANALYTIC)[0]
     return {
         Rung.ROOFLINE: roofline_s(pass_, table, network)[0],
-        Rung.ANALYTIC: np.minimum(latencies.single_s, latencies.parallel_s)[0],
-        Rung.CALIBRATED: calibrated_s(works, chip),
+        Rung.ANALYTIC: np.where(np.isnan(kernels), overlapped, kernels),
+        Rung.CALIBRATED: kernels_s(works, table, Rung.CALIBRATED)[0],
     }

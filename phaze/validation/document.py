@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from phaze.cost.rung import Rung
 from phaze.explore.record import Record
-from phaze.validation.cases import Rung
 from phaze.validation.registry import Metric
 
 

@@ -7,7 +7,7 @@ from importlib import resources
 
 from pydantic import TypeAdapter
 
-from phaze.validation.cases import Rung
+from phaze.cost.rung import Rung
 from phaze.validation.registry import Metric
 from phaze.yaml_file import parse_yaml
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.validation.cases import Judged, Rung
+from phaze.validation.cases import Judged
 from phaze.validation.columns import read_columns
 from phaze.validation.document import Comparison, ValidationReport
 from phaze.validation.registry import DATA_SETS, DataSet

@@ -31,6 +31,17 @@ class Traffic(StrEnum):
     FUSED = "fused"  # inside a fused operator: on-chip only, HBM bytes are in `Work.stream_bytes`
 
 
+class Format(StrEnum):
+    """Format of the operands of a product; accumulation in fp32 (int32 for int8)."""
+
+    INT8 = "int8"
+    FP8 = "fp8"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    TF32 = "tf32"  # fp32 tensors, read by the tensor cores with 10 bits of mantissa
+    FP32 = "fp32"
+
+
 class Collective(StrEnum):
     """What a group of devices does together."""
 
@@ -58,7 +69,8 @@ class Gemm:
     """`groups` independent products (m x k) times (k x n), each with its own operands.
 
     `a_bytes`, `b_bytes`, `c_bytes`: sizes of the whole left, right and result tensors (all groups) as
-    they lie in HBM. For a convolution `a_bytes` is the feature map, smaller than m x k elements.
+    they lie in HBM. For a convolution `a_bytes` is the feature map, smaller than m x k elements. `operands`:
+    their format in the arithmetic; None, whatever the tensor cores of the chip take.
     """
 
     groups: int
@@ -69,6 +81,7 @@ class Gemm:
     b_bytes: float
     c_bytes: float
     traffic: Traffic = Traffic.TILED
+    operands: Format | None = None
 
     @property
     def macs(self) -> int:

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
+from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.validation.cases import Rung
 from phaze.validation.chips import chip_of
 from phaze.validation.columns import read_columns
 from phaze.validation.registry import DATA_SETS

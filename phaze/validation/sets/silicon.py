@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from phaze.cost.rung import Rung
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
-from phaze.validation.cases import Judged, Rung
+from phaze.validation.cases import Judged
 from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
 from phaze.validation.sets.products import NO_TEMPLATE

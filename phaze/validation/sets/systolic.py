@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from phaze.cost.rung import Rung
 from phaze.cost.systolic import Dataflow, scalesim_cycles
-from phaze.validation.cases import Judged, Rung
+from phaze.validation.cases import Judged
 from phaze.validation.columns import Columns
 from phaze.workload.work import Gemm
 

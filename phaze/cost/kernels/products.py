@@ -5,16 +5,21 @@ A library cuts a product into output tiles, one block of threads each, and may c
 with enough output elements in flight; every block pays for filling its pipeline; a launch is paid once.
 The law takes the fastest of a menu of tiles and splits, as a library's heuristic does.
 
-The constants of a `SimtLaw` are fitted per chip family (`calibration.py`); everything else comes from
+The constants of a `SimtLaw` are fitted per chip family (`products.yaml`); everything else comes from
 the hardware fields. Sizes are arrays over products.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, peak_clock_hz, product_flops_per_s
+from phaze.hardware.table import ArchitectureTable
+from phaze.workload.work import Gemm
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +41,6 @@ class SimtChip:
 
     multiprocessors: float
     clock_hz: float
-    peak_flop_per_s: float
     memory_bytes_per_s: float
     cache_bytes: float
 
@@ -71,13 +75,17 @@ class SimtLaw:
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Products (m x k) (k x n), `groups` of each, arrays of one length; `operand_bytes` of all operands."""
+    """Products (m x k) (k x n), `groups` of each, arrays of one length.
+
+    `operand_bytes`: all operands and results; `peak_flop_per_s`: of the chip for these operands' format.
+    """
 
     groups: Floats
     m: Floats
     k: Floats
     n: Floats
     operand_bytes: Floats
+    peak_flop_per_s: Floats
 
     @property
     def element_bytes(self) -> Floats:
@@ -92,7 +100,7 @@ def products_s(products: Products, chip: SimtChip, law: SimtLaw) -> Floats:
     cuts = _SPLITS[None, :, None]
     blocks = products.groups * np.ceil(products.m / rows) * np.ceil(products.n / columns) * cuts
     depth = np.ceil(products.k / cuts)
-    compute = _compute_s(blocks, depth, rows * columns, chip, law)
+    compute = _compute_s(blocks, depth, rows * columns, products.peak_flop_per_s, chip, law)
     cache = blocks * depth * (rows + columns) * products.element_bytes
     cache = cache + _PARTIAL_BYTES * products.groups * products.m * products.n * (cuts - 1)
     cache = cache / (chip.multiprocessors * chip.clock_hz * law.cache_bytes_per_cycle)
@@ -109,12 +117,33 @@ def memory_s(moved_bytes: Floats, chip: SimtChip, law: SimtLaw) -> Floats:
     return np.where(moved_bytes < law.cache_share * chip.cache_bytes, 0.0, streamed)
 
 
-def _compute_s(blocks: Floats, depth: Floats, area: Floats, chip: SimtChip, law: SimtLaw) -> Floats:
+def _compute_s(
+    blocks: Floats, depth: Floats, area: Floats, peak_flop_per_s: Floats, chip: SimtChip, law: SimtLaw
+) -> Floats:
     """Seconds of the busiest multiprocessor, or of all at the rate that the power limit sustains."""
     waves = np.ceil(blocks / chip.multiprocessors)
     together = np.minimum(waves, np.maximum(1.0, np.floor(2.0 * law.full_elements / area)))
     occupancy = np.minimum(1.0, together * area / law.full_elements) ** law.occupancy_power
-    one = chip.peak_flop_per_s / chip.multiprocessors * law.efficiency * occupancy
+    one = peak_flop_per_s / chip.multiprocessors * law.efficiency * occupancy
     busiest = waves * (depth + law.fill_k) * area * 2.0 / one
-    sustained = blocks * depth * area * 2.0 / (law.sustained * chip.peak_flop_per_s)
+    sustained = blocks * depth * area * 2.0 / (law.sustained * peak_flop_per_s)
     return np.maximum(busiest, sustained)
+
+
+def simt_chip(chip: ArchitectureTable) -> SimtChip:
+    """The fields of a chip, a table of one, that the law needs."""
+    return SimtChip(
+        multiprocessors=float(chip["vector_cores"][0]),
+        clock_hz=float(peak_clock_hz(chip)[0]),
+        memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
+        cache_bytes=float(chip["global_buffer_bytes"][0]),
+    )
+
+
+def simt_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: SimtLaw) -> Floats:
+    """Seconds of each product on a chip, a table of one, (G,)."""
+    groups, m, k, n = np.array([(g.groups, g.m, g.k, g.n) for g in gemms], dtype=np.float64).T
+    operands = np.array([g.a_bytes + g.b_bytes + g.c_bytes for g in gemms])
+    peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
+    rates = np.array([peak[g.operands] for g in gemms])
+    return products_s(Products(groups, m, k, n, operands, rates), simt_chip(chip), law)

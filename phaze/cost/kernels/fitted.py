@@ -1,0 +1,55 @@
+"""Constants of the laws, one YAML file per law, with what they were fitted on and how well."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from phaze.yaml_file import parse_yaml
+
+GENERIC = "generic"
+"""The family whose constants the analytic rung takes: one set for all chips."""
+
+L = TypeVar("L")
+
+
+class Fitted(BaseModel, Generic[L]):
+    """Constants of one law for one chip family.
+
+    `error_pct`: mean absolute percentage error on all published rows of a data set, by data set;
+    `unseen_pct`: the same on the chips that the constants were not fitted on, each chip left out in turn.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: str
+    fitted_on: str
+    error_pct: Mapping[str, float]
+    unseen_pct: Mapping[str, float] = {}
+    law: L
+
+
+def fitted(kind: type[L], file: str) -> Mapping[str, Fitted[L]]:
+    """All constants of a law shipped with the model, by family."""
+    found: Mapping[str, Fitted[L]] = _read(kind, file)
+    return found
+
+
+@cache
+def _read(kind: Hashable, file: str) -> Mapping[str, Any]:
+    text = files("phaze.cost.kernels").joinpath(file).read_text(encoding="utf-8")
+    content = parse_yaml(text, f"cost/kernels/{file}")
+    sets = TypeAdapter(tuple[Fitted[kind], ...]).validate_python(content)  # type: ignore[valid-type]
+    return MappingProxyType({one.family: one for one in sets})
+
+
+def law_of(kind: type[L], file: str, family: str) -> L | None:
+    """Constants of a family, those of the generic one where it has none; None where both are missing."""
+    known = fitted(kind, file)
+    found = known.get(family) or known.get(GENERIC)
+    return None if found is None else found.law
