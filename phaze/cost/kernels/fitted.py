@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -36,7 +36,7 @@ class Fitted(BaseModel, Generic[L]):
 
 def fitted(kind: type[L], file: str) -> Mapping[str, Fitted[L]]:
     """All constants of a law shipped with the model, by family."""
-    found: Mapping[str, Fitted[L]] = _read(kind, file)
+    found: Mapping[str, Fitted[L]] = _read(cast("Hashable", kind), file)
     return found
 
 
