@@ -14,9 +14,9 @@ def _rows() -> list[Row]:
 
 def _show(name: str) -> str:
     from phaze.cli.task import find_architecture
-    from phaze.hardware.architecture import dump_yaml
+    from phaze.report.architecture import architecture_text
 
-    return dump_yaml(find_architecture(name))
+    return architecture_text(find_architecture(name))
 
 
 app = noun_app("archs", "architectures", _rows, _show)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -54,7 +55,10 @@ class Architecture(BaseModel):
 
 
 class _ArchitectureFile(BaseModel):
-    """Shape of an architecture file; a field is a bare value or `{value: ..., source: ...}`."""
+    """Shape of an architecture file; a field is a bare value or `{value: ..., source: ...}`.
+
+    Fields of the packaged architecture `base` count where the file gives none; its published figures do not.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,6 +66,7 @@ class _ArchitectureFile(BaseModel):
     name: str
     description: str = ""
     aliases: tuple[str, ...] = ()
+    base: str | None = None
     fields: Mapping[str, object] = {}
     published_area_mm2: object = None
     published_tdp_w: object = None
@@ -84,21 +89,33 @@ def parse_architecture(text: str, where: str) -> Architecture:
 
 
 def dump_yaml(architecture: Architecture) -> str:
-    """YAML text that `load_architecture` reads back to an equal architecture, numbers in plain SI units."""
-    sources = architecture.sources
-    content: dict[str, object] = {"schema_version": architecture.schema_version, "name": architecture.name}
+    """YAML text that `load_architecture` reads back to an equal architecture, numbers in plain SI units.
+
+    A comment after each field tells its unit and, where it is at its default, what the default rests on.
+    """
+    head: dict[str, object] = {"schema_version": architecture.schema_version, "name": architecture.name}
     if architecture.description:
-        content["description"] = architecture.description
+        head["description"] = architecture.description
     if architecture.aliases:
-        content["aliases"] = list(architecture.aliases)
-    content["fields"] = {
-        name: {"value": value, "source": sources[name]} if name in sources else value
-        for name, value in architecture.fields.items()
-    }
-    for name in PUBLISHED:
-        if (value := getattr(architecture, name)) is not None:
-            content[name] = {"value": value, "source": sources[name]} if name in sources else value
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+        head["aliases"] = list(architecture.aliases)
+    lines = [yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=110).rstrip(), "fields:"]
+    sources = architecture.sources
+    for name, value in architecture.fields.items():
+        field = field_table()[name]
+        rest = "" if name in sources or value != field.default else f", default: {field.source}"
+        lines.append(f"  {name}: {_entry(value, sources.get(name))}  # {field.unit}{rest}")
+    given = {name: getattr(architecture, name) for name in PUBLISHED}
+    lines += [f"{name}: {_entry(v, sources.get(name))}" for name, v in given.items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(value: FieldValue, source: str | None) -> str:
+    """A value, with its source where it has one, on one line of YAML."""
+    content = [value] if source is None else {"value": value, "source": source}
+    text = yaml.safe_dump(
+        content, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    ).strip()
+    return text[1:-1] if source is None else text
 
 
 def to_table(architectures: Sequence[Architecture]) -> ArchitectureTable:
@@ -122,21 +139,20 @@ def _aliases() -> dict[str, str]:
     return {
         alias: name
         for name, path in packaged(Catalogue.ARCHITECTURE).items()
-        for alias in _from_content(read_yaml(path), str(path)).aliases
+        for alias in checked(_ArchitectureFile, read_yaml(path), str(path)).aliases
     }
 
 
 def _from_content(content: object, where: str) -> Architecture:
     file = checked(_ArchitectureFile, content, where)
-    values: dict[str, FieldValue] = default_values()
-    sources: dict[str, str] = {}
+    values, sources = _inherited(file.base, where)
     for name, raw in file.fields.items():
         place = f"{where}: fields.{name}"
         field = field_named(name, place)
         value, source = _split(raw, place)
         values[name] = field.parse(value, place)
-        if source:
-            sources[name] = source
+        sources.pop(name, None)
+        sources |= {name: source} if source else {}
     published: dict[str, float] = {}
     for name in PUBLISHED:
         value, source = _split(getattr(file, name), f"{where}: {name}")
@@ -152,6 +168,17 @@ def _from_content(content: object, where: str) -> Architecture:
         sources=sources,
         **published,
     )
+
+
+def _inherited(base: str | None, where: str) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Values and sources that a file starts from: the defaults, or what its base holds. Raises InputError."""
+    if base is None:
+        return default_values(), {}
+    if base not in list_architectures():
+        raise InputError(f"{where}: base: {base!r} is not a built-in architecture (`dse archs` lists them)")
+    built_on = load_architecture(base)
+    fields = {name: text for name, text in built_on.sources.items() if name not in PUBLISHED}
+    return dict(built_on.fields), fields
 
 
 def _split(raw: object, where: str) -> tuple[object, str]:

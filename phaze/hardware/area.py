@@ -21,6 +21,7 @@ from phaze.hardware.table import ArchitectureTable
 
 UM2 = 1e-6
 """One um2 in mm2."""
+_HARVESTED = ("mac", "lane", "int32", "fp64", "simt", "registers", "local")
 
 
 def area_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
@@ -44,8 +45,15 @@ def area_mm2(table: ArchitectureTable) -> Figures:
 
 
 def silicon_area_mm2(table: ArchitectureTable) -> Figures:
-    """Total silicon by the fitted law whatever `area_law` says: what background power and leakage need."""
+    """Total silicon by the fitted law whatever `area_law` says."""
     return _total(_silicon_parts_mm2(table))
+
+
+def powered_area_mm2(table: ArchitectureTable) -> Figures:
+    """Silicon that draws background power and leaks, by the fitted law: all but cores that are switched off."""
+    parts = _silicon_parts_mm2(table)
+    cores = _total({name: part for name, part in parts.items() if name in _HARVESTED})
+    return _total(parts) - (1.0 - table["enabled_fraction"]) * cores * (1.0 + constants()["overhead"])
 
 
 def exceeds_reticle(table: ArchitectureTable, area: Figures) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -75,7 +83,8 @@ def shoreline_share(table: ArchitectureTable, area: Figures) -> Figures:
 def _hbm_room(table: ArchitectureTable, area: Figures) -> Figures:
     """HBM sites for which two edges of the dies of the given total `area` (mm2) have room."""
     edge = 2.0 * np.sqrt(area / table["n_dies"])
-    return np.asarray(table["n_dies"] * np.floor(edge / constants()["shoreline_mm_per_site"]))
+    per_site = constants().column(table, "hbm_generation", "shoreline_mm")
+    return np.asarray(table["n_dies"] * np.floor(edge / per_site))
 
 
 def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
@@ -104,15 +113,17 @@ def _core_parts_mm2(table: ArchitectureTable, logic: Figures) -> dict[str, Figur
     memory = sram * on_die / MIB
     on_die_global = given_or(table, "global_buffer_on_die_bytes", table["global_buffer_bytes"])
     per_mib = c.column(table, "global_buffer_kind", "area_mm2_per_mib")
+    per_port = c.column(table, "global_buffer_kind", "port_mm2_per_byte_per_cycle")
     return {
-        "mac": macs(table) * c.column(table, "precision", "area_um2") * gates,
+        "mac": ~table["vector_products"] * macs(table) * c.column(table, "precision", "area_um2") * gates,
         "lane": lanes * c["lane_area_um2"],
         "int32": table["int32_alus"] * gates * c["int32_area_um2"],
         "fp64": table["fp64_alus"] * gates * c["fp64_area_um2"],
         "simt": table["simt"] * lanes * c["simt_area_um2"],
         "registers": register_bytes(table) * memory * c["register_area_mm2_per_mib"],
         "local": local_buffer_bytes(table) * memory * c["local_area_mm2_per_mib"],
-        "global": on_die_global * per_mib * sram / MIB,
+        "global": on_die_global * per_mib * sram / MIB
+        + table["global_buffer_bytes_per_cycle"] * per_port * logic,
     }
 
 

@@ -108,5 +108,6 @@ def global_buffer_bandwidth_bytes_per_s(table: ArchitectureTable) -> Figures:
 
 
 def nominal_clock_hz(table: ArchitectureTable) -> Figures:
-    """Nominal clock of the process node."""
-    return constants().column(table, "node", "nominal_clock_hz")
+    """Clock at nominal voltage: the die's own where it is known, that of the process node elsewhere."""
+    of_node = constants().column(table, "node", "nominal_clock_hz")
+    return given_or(table, "nominal_clock_hz", of_node)

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from phaze.hardware.area import silicon_area_mm2
+from phaze.hardware.area import powered_area_mm2
 from phaze.hardware.constants import constants
 from phaze.hardware.derived import (
     KIB,
@@ -49,9 +49,8 @@ class EnergyConstants:
 
 def relative_voltage(table: ArchitectureTable, clock_hz: Figures) -> Figures:
     """Supply voltage at a clock, relative to the node's nominal one."""
-    c = constants()
-    slope = c["voltage_at_rest"] + c["voltage_slope"] * clock_hz / nominal_clock_hz(table)
-    return np.maximum(c["voltage_floor"], slope)
+    slope = _by_control(table, "voltage_slope") * clock_hz / nominal_clock_hz(table)
+    return np.maximum(_by_control(table, "voltage_floor"), _by_control(table, "voltage_at_rest") + slope)
 
 
 def energy_constants(table: ArchitectureTable) -> EnergyConstants:
@@ -61,13 +60,16 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     loss = 1.0 / c["regulator_efficiency"]
     voltage = relative_voltage(table, table["clock_hz"])
     switched = c.column(table, "node", "energy") * voltage**2 * loss * PJ
-    area = silicon_area_mm2(table)
+    area = powered_area_mm2(table)
+    by_vector = table["vector_products"]
+    lane_pj = _by_control(table, "lane_energy_pj")
     gated = np.where(table["simt"], c["idle_background_simt"], c["idle_background_vliw"])
-    background = area * c["background_w_per_mm2_per_ghz"] * table["clock_hz"] * 1e-9 * voltage**2
+    per_ghz = _by_control(table, "background_w_per_mm2_per_ghz")
+    background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2
     return EnergyConstants(
-        mac_j=c.column(table, "precision", "energy_pj") * switched,
-        operand_j_per_mac=_operand_bits(table) * c["operand_energy_pj_per_bit"] * switched,
-        alu_cycle_j=c["lane_energy_pj"] * switched,
+        mac_j=np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj")) * switched,
+        operand_j_per_mac=~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched,
+        alu_cycle_j=lane_pj * switched,
         local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
         global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
         hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
@@ -75,12 +77,15 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
         background_w=background * loss,
         idle_background=gated,
         leakage_w=area * c["leakage_w_per_mm2"] * c.column(table, "node", "leakage") * loss,
-        hbm_background_w=table["hbm_stacks"] * c["hbm_background_w_per_stack"],
+        hbm_background_w=table["hbm_stacks"] * c.column(table, "hbm_generation", "background_w"),
     )
 
 
 def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
-    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links half."""
+    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
+
+    Where products run on the vector ALUs, these are the MACs and counted there.
+    """
     c = constants()
     e = energy_constants(table)
     clock = table["clock_hz"]
@@ -88,7 +93,11 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
     return {
         "mac": macs(table) * clock * e.mac_j,
         "operands": macs(table) * clock * e.operand_j_per_mac,
-        "vector": vector_alus(table) * clock * e.alu_cycle_j * c["vector_activity"],
+        "vector": ~table["vector_products"]
+        * vector_alus(table)
+        * clock
+        * e.alu_cycle_j
+        * _by_control(table, "vector_activity"),
         "background": e.background_w,
         "leakage": e.leakage_w,
         "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte,
@@ -100,6 +109,20 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
 def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Figures:
     """Power of the package at full load in W, HBM and links included, host excluded, times `margin`."""
     return margin * reduce(np.add, power_parts_w(table).values())
+
+
+def provisioned_tdp_w(table: ArchitectureTable) -> Figures:
+    """TDP that a vendor would publish, in W: full load of GPUs, which lower their clock to keep it; more elsewhere.
+
+    Other accelerators run at one clock, and their TDP tells what supply and cooling must bear.
+    """
+    return tdp_w(table) * np.where(table["simt"], 1.0, constants()["provisioned_margin"])
+
+
+def _by_control(table: ArchitectureTable, constant: str) -> Figures:
+    """A constant that differs between GPU-like and VLIW chips, one value per architecture."""
+    c = constants()
+    return np.where(table["simt"], c[f"{constant}_simt"], c[constant])
 
 
 def _operand_bits(table: ArchitectureTable) -> Figures:

@@ -38,12 +38,15 @@ def price_usd(table: ArchitectureTable, area_mm2: Figures | None = None) -> Figu
 def price_parts_usd(table: ArchitectureTable, area_mm2: Figures | None = None) -> dict[str, Figures]:
     """Cost of each part in USD, `dies`, `hbm`, `packaging` and `module`; the parts sum to `price_usd`.
 
+    Memory that stands on the board, GDDR and LPDDR, needs no interposer.
     `area_mm2` is the total silicon of each package where it is known better than by the model, for instance
     published. Wafer price and defects follow the node, so PHAZE's own area law (22 nm) is not used here.
     """
     p = prices()
     area = silicon_area_mm2(table) if area_mm2 is None else np.asarray(area_mm2, dtype=np.float64)
-    interposer = p["interposer_margin"] * (area + hbm_sites(table) * p["hbm_footprint_mm2"])
+    footprint = p.column(table, "hbm_generation", "footprint_mm2")
+    stands = area + hbm_sites(table) * footprint
+    interposer = np.where(footprint > 0.0, p["interposer_margin"] * stands, 0.0)
     return {
         "dies": table["n_dies"] * _die_usd(table, area / table["n_dies"]),
         "hbm": hbm_capacity_bytes(table) / GIB * p.column(table, "hbm_generation", "usd_per_gib"),

@@ -16,11 +16,11 @@ class _Pattern(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    chip: str | None
+    chip: str
 
 
 @lru_cache(maxsize=1)
-def _patterns() -> tuple[tuple[re.Pattern[str], str | None], ...]:
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     file = resources.files("phaze.validation").joinpath("chips.yaml")
     content = parse_yaml(file.read_text(encoding="utf-8"), "validation/chips.yaml")
     return tuple((re.compile(p.name), p.chip) for p in TypeAdapter(list[_Pattern]).validate_python(content))
@@ -29,7 +29,5 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str | None], ...]:
 @lru_cache(maxsize=256)
 def chip_of(name: str) -> Architecture | None:
     """Template of the chip that a data set calls `name`; None where there is none."""
-    for pattern, chip in _patterns():
-        if pattern.search(name):
-            return None if chip is None else load_architecture(chip)
-    return None
+    plain = re.sub(r"[\s_-]+", " ", name).upper()
+    return next((load_architecture(chip) for pattern, chip in _patterns() if pattern.search(plain)), None)

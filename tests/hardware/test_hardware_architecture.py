@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import (
+    PUBLISHED,
     dump_yaml,
     from_table,
     list_architectures,
@@ -41,6 +42,8 @@ def test_all_asked_for_are_there():
         "h100",
         "mi210",
         "phaze-reference",
+        *("tpuv5e", "tpuv5p", "tpuv6e", "h200", "b200", "mi250x", "mi300x"),
+        *("gaudi2", "gaudi3", "trainium1", "trainium2", "nvdla-like", "edge"),
     }
     assert asked <= set(NAMES)
 
@@ -51,7 +54,10 @@ def test_every_number_of_a_template_has_a_source(name):
     assert content["name"] == name
     entries = {**content["fields"], **{k: content[k] for k in content if k.startswith("published_")}}
     assert all(entry["source"] for entry in entries.values())
-    assert load_architecture(name).sources.keys() == entries.keys()
+    inherited = load_architecture(content["base"]).sources.keys() if "base" in content else set()
+    assert load_architecture(name).sources.keys() - entries.keys() == inherited - entries.keys() - {
+        *PUBLISHED
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,6 +121,20 @@ def test_faulty_files_are_one_clear_line(text, message):
     assert str(caught.value).startswith("my.yaml")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_base_gives_the_fields_that_a_file_leaves_out():
+    text = "schema_version: 1\nname: mine\nbase: h100\nfields: {hbm_capacity_bytes: 96GiB, clock_hz: 1GHz}\n"
+    mine, base = parse_architecture(text, "mine.yaml"), load_architecture("h100")
+    assert mine.fields == {**base.fields, "hbm_capacity_bytes": 96 * 2**30, "clock_hz": 1e9}
+    assert mine.sources["tensor_cores"] == base.sources["tensor_cores"]
+    assert "clock_hz" not in mine.sources  # the base's source is not that of another value
+    assert mine.published_area_mm2 is None
+
+
+def test_only_packaged_architectures_are_bases():
+    with pytest.raises(InputError, match=r"^mine.yaml: base: './mine.yaml' is not a built-in architecture"):
+        parse_architecture("schema_version: 1\nname: mine\nbase: ./mine.yaml\n", "mine.yaml")
 
 
 def test_fields_not_given_keep_their_defaults():

@@ -91,7 +91,7 @@ def test_bounds_and_types():
         field_table()["tensor_cores"].parse(0, "here")
     with pytest.raises(InputError, match="not a whole number"):
         field_table()["tensor_cores"].parse(1.5, "here")
-    with pytest.raises(InputError, match="not one of N16"):
+    with pytest.raises(InputError, match="not one of N28"):
         field_table()["node"].parse("7nm", "here")
     with pytest.raises(InputError, match="not true or false"):
         field_table()["simt"].parse("yes", "here")
