@@ -68,9 +68,7 @@ class Account:
 
     def _ideal_s(self, stage: StagePlan, effort: Effort) -> tuple[float, float]:
         """Layer time of one microbatch in a stage, transfers aside: with an ideal link, with ideal memories too."""
-        network = self.timed.model.network.model_copy(
-            update={"scale_up_bandwidth_bytes_per_s": None, "scale_up_latency_s": 0.0}
-        )
+        network = self.timed.model.network.ideal()
         own = self.table
         ideal = own.take(np.zeros(2, dtype=np.intp)).replace(
             link_bandwidth_bytes_per_s=np.full(2, _FAST * 1e6),
@@ -78,7 +76,9 @@ class Account:
             global_buffer_bytes_per_cycle=np.append(own["global_buffer_bytes_per_cycle"], _FAST),
         )
         chain = _part(self.timed.chain, stage)
-        _, times = TimedChain(chain, CostModel(ideal, network), ideal).exact(np.arange(2), effort)
+        _, times = TimedChain(
+            chain, CostModel(ideal, network, self.timed.model.rung, self.timed.model.own), ideal
+        ).exact(np.arange(2), effort)
         forward, backward = (t[:, list(chain.index)] for t in (times.forward_s, times.backward_s))
         unlinked, computing = (forward * (2 if stage.recompute else 1) + backward).sum(axis=1).tolist()
         return unlinked, computing

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from phaze.cost.collective import collective_s, send_s
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.memory import ChainMemory
-from phaze.placement.options import NEVER_S, SCALE_OUT, SCALE_UP, Options, in_order, options, tier_of
+from phaze.placement.options import NEVER_S, SCALE_UP, Options, in_order, options, tier_of
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.partition import (
     PartitionProblem,
@@ -103,17 +103,28 @@ class Basis:
         fewest = [memory.fewest_stages(n or None) or none for n in counts.tolist()]
         return np.array(fewest, dtype=np.int64)[which]
 
+    @property
+    def recomputes_everywhere(self) -> bool:
+        """Whether the last stage recomputes as well: where full recompute is asked for, as frameworks do it.
+
+        Otherwise the last stage recomputes only if it must.
+        """
+        return self.fixed.recompute is Recompute.FULL
+
     @cached_property
     def memory(self) -> ChainMemory:
         """Bytes of every layer, and where stages fit."""
+        saved, inputs, working = map(self._per_layer, ("saved_bytes", "input_bytes", "working_bytes"))
+        if self.recomputes_everywhere:  # as if layers kept nothing but inputs, and worked on the rest
+            saved, working = inputs, working + saved
         return ChainMemory(
             static_bytes=self.parameters * self.numerics.state_bytes,
-            saved_bytes=self._per_layer("saved_bytes"),
-            input_bytes=self._per_layer("input_bytes"),
-            working_bytes=self._per_layer("working_bytes"),
+            saved_bytes=saved,
+            input_bytes=inputs,
+            working_bytes=working,
             cache_bytes=self._per_layer("cache_bytes"),
             memory_bytes=self.memory_bytes,
-            recompute=self.recompute is Recompute.FULL,
+            recompute=self.recompute is Recompute.FULL and not self.recomputes_everywhere,
             keeps_cache=self.chain.keeps_cache,
         )
 
@@ -136,7 +147,7 @@ class Basis:
         plain = forward + backward
         redo = plain + forward if self.recompute is Recompute.FULL else plain
         return PartitionProblem(
-            plain,
+            redo if self.recomputes_everywhere else plain,
             redo,
             self.boundaries(rates, pipeline_tier),
             self.memory.limits(in_flight),
@@ -189,7 +200,7 @@ class Basis:
         share = 2 * (d - 1) / d * self.numerics.gradient_bytes
         reduction = np.zeros((len(rates.optimizer_s), len(d)))
         latency = np.zeros(len(d))
-        for code in (SCALE_UP, SCALE_OUT):
+        for code in range(len(self.cluster.network.tiers)):
             here = chosen.data_tier == code
             bandwidth, latency_s = tier_of(self.cluster, code, rates.link_bytes_per_s)
             reduction[:, here] = np.minimum(send_s(share[None, here], bandwidth[:, None], 0.0), NEVER_S)

@@ -98,7 +98,8 @@ def _check_stage(plan: Plan, premises: Premises, stage: StagePlan, depth: int) -
     caches = plan.microbatches if premises.chain.keeps_cache else 1
     cache_bytes = caches * sum(layer.cache_bytes for layer in layers)
     kept = cache_bytes + _peak_bytes(premises, layers, in_flight, recompute=False)
-    if plan.recompute is Recompute.NONE or depth > 1:
+    everywhere = premises.fixed.recompute is Recompute.FULL
+    if plan.recompute is Recompute.NONE or depth > 1 or everywhere:
         expected = plan.recompute is Recompute.FULL
     else:  # the last stage never recomputes unless it must; at the very limit rounding may decide
         expected = stage.recompute if isclose(kept, limit, rel_tol=TOLERANCE) else kept > limit
@@ -176,11 +177,12 @@ def _training(premises: Premises) -> bool:
 
 def _tier(premises: Premises, span: int) -> tuple[float, float]:
     """Bandwidth and latency between the devices of a group that spans so many neighbours."""
-    network = premises.cluster.network
-    if span > network.scale_up_devices:
-        return network.scale_out_bandwidth_bytes_per_s, network.scale_out_latency_s
-    own = network.scale_up_bandwidth_bytes_per_s
-    return premises.link_bytes_per_s if own is None else own, network.scale_up_latency_s
+    tiers = premises.cluster.network.tiers
+    fitting = [tier for tier in tiers if tier.devices is None or tier.devices >= span]
+    tier = fitting[0] if fitting else tiers[-1]
+    own = tier.bandwidth_bytes_per_s
+    stated = premises.link_bytes_per_s if own is None else own
+    return stated * tier.law.efficiency / tier.oversubscription, tier.law.step_s
 
 
 def _seconds(sent_bytes: float, bytes_per_s: float) -> float:

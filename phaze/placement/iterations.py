@@ -156,7 +156,9 @@ class Iterations:
 
     @cached_property
     def _transfers(self) -> dict[int, FloatArray]:
-        return {t: self._basis.boundaries(self._rates, t) for t in (0, 1)}
+        return {
+            t: self._basis.boundaries(self._rates, t) for t in range(len(self._basis.cluster.network.tiers))
+        }
 
     def plans(self, choice: IntArray) -> list[Plan | None]:
         """The plan behind one option per architecture, (A,); None where it is -1."""
@@ -219,12 +221,13 @@ def stage_plans(
         plain_fits = memory.peak_bytes(first, last, 1, recompute=False) <= memory.memory_bytes
         redo = memory.recompute and (depth > 1 or not plain_fits)
         moved = float(transfers_s[row, first] + transfers_s[row, last + 1])
-        load = float((forward[part] * (2 if redo else 1) + backward[part]).sum()) + moved
+        again = redo or basis.recomputes_everywhere
+        load = float((forward[part] * (2 if again else 1) + backward[part]).sum()) + moved
         stages.append(
             StagePlan(
                 first=first,
                 last=last,
-                recompute=redo,
+                recompute=again,
                 load_s=load,
                 transfer_s=moved,
                 parameters=int(basis.parameters[part].sum()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +14,13 @@ from phaze.workload.work import LayerChain
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-SCALE_UP, SCALE_OUT = 0, 1
+SCALE_UP = 0  # the innermost tier
 NEVER_S = 1e30  # stands for infinitely long (a transfer of a chip without links) where sums must stay finite
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All (data, pipeline) degrees worth a look, (O,) each; tiers are SCALE_UP or SCALE_OUT."""
+    """All (data, pipeline) degrees worth a look, (O,) each; tiers by their positions, from the inside out."""
 
     data_parallel: IntArray
     stages: IntArray
@@ -66,10 +67,11 @@ def options(cluster: Cluster, chain: LayerChain, fixed: FixedDegrees) -> Options
 
 
 def _leaving(cluster: Cluster, chain: LayerChain) -> set[int]:
-    """Data degrees from which on some group leaves its scale-up domain: it may gain if its links are slow."""
-    width, domain = chain.tensor_parallel, cluster.network.scale_up_devices
-    degrees = {depth: domain // (width * depth) + 1 for depth in range(1, len(chain.index) + 1)}
-    return {d for depth, d in degrees.items() if d * width * depth <= cluster.devices}
+    """Data degrees from which on some group leaves a domain: it may gain if its links are slow."""
+    width, deepest = chain.tensor_parallel, len(chain.index)
+    domains = [tier.devices for tier in cluster.network.tiers if tier.devices is not None]
+    degrees = {(depth, n // (width * depth) + 1) for n in domains for depth in range(1, deepest + 1)}
+    return {d for depth, d in degrees if d * width * depth <= cluster.devices}
 
 
 def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: int | None) -> IntArray:
@@ -78,21 +80,19 @@ def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: in
     if pipeline is not None:
         depth = depth[depth == pipeline]
     span = chain.tensor_parallel * d
-    domain = cluster.network.scale_up_devices
-    same = np.ones_like(depth)
-    return np.stack(
-        [d * same, depth, each * same, int(span > domain) * same, (span * depth > domain).astype(np.int64)]
-    )
+    same, spanned = np.ones_like(depth), cluster.network.spanned
+    pipeline_tiers = np.array([spanned(span * stages) for stages in depth.tolist()], dtype=np.int64)
+    return np.stack([d * same, depth, each * same, spanned(span) * same, pipeline_tiers])
 
 
 def in_order(cluster: Cluster, link_bytes_per_s: FloatArray) -> bool:
-    """Whether scale-up is at least as fast as scale-out for every architecture, bandwidth and latency."""
-    near, near_s = tier_of(cluster, SCALE_UP, link_bytes_per_s)
-    far, far_s = tier_of(cluster, SCALE_OUT, link_bytes_per_s)
-    return bool((near >= far).all()) and near_s <= far_s
+    """Whether every tier is at least as fast as the one outside, for every architecture, bandwidth and latency."""
+    tiers = [tier_of(cluster, code, link_bytes_per_s) for code in range(len(cluster.network.tiers))]
+    return all(
+        bool((near >= far).all()) and near_s <= far_s for (near, near_s), (far, far_s) in pairwise(tiers)
+    )
 
 
 def tier_of(cluster: Cluster, code: int, link_bytes_per_s: FloatArray) -> tuple[FloatArray, float]:
     """Bandwidth (A,) and latency in s between devices on one tier."""
-    domain = cluster.network.scale_up_devices
-    return tier(cluster.network, domain if code == SCALE_UP else domain + 1, link_bytes_per_s)
+    return tier(cluster.network, code, link_bytes_per_s)

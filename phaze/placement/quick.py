@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from phaze.cost.collective import send_s
 from phaze.placement.basis import Basis, Rates
-from phaze.placement.options import SCALE_OUT, SCALE_UP, tier_of
+from phaze.placement.options import tier_of
 from phaze.scheduling.layers import LayerTimes
 
 FloatArray = NDArray[np.float64]
@@ -50,7 +50,7 @@ class QuickBound:
         redo = basis.memory.recompute
         share = float((times.forward_s / np.maximum(once, 1e-300)).max()) if redo else 0.0
         total = forward + backward + (forward if redo else 0.0)
-        cuts = {t: basis.least_transfer_s(rates, t) for t in (SCALE_UP, SCALE_OUT)}
+        cuts = {t: basis.least_transfer_s(rates, t) for t in range(len(basis.cluster.network.tiers))}
         step = rates.optimizer_s if basis.training else 0.0
         for several, pipeline, data, rows in self._coefficients(math.ceil(share * _SPARES) / _SPARES):
             work = total if several else forward + backward
@@ -114,8 +114,8 @@ def coefficients(basis: Basis, spare: float) -> list[Coefficients]:
     )
     found = []
     for several in (False, True):
-        for pipeline in (SCALE_UP, SCALE_OUT):
-            for data in (SCALE_UP, SCALE_OUT):
+        for pipeline in range(len(basis.cluster.network.tiers)):
+            for data in range(pipeline + 1):
                 here = ((o.stages > 1) == several) & (o.pipeline_tier == pipeline) & (o.data_tier == data)
                 found.append((several, pipeline, data, _undominated(exact[here])))
     return found

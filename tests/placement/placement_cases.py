@@ -9,7 +9,8 @@ from math import ceil, inf
 import numpy as np
 from hypothesis import strategies as st
 
-from phaze.hardware.network import Network
+from phaze.hardware.network import two_tiers
+from phaze.hardware.tiers import LinkLaw, Tier
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import LayerTimes
@@ -48,7 +49,7 @@ class Case:
 
     def in_network(self, **what):
         cluster = self.planner.cluster
-        return self.change(cluster=replace(cluster, network=cluster.network.model_copy(update=what)))
+        return self.change(cluster=replace(cluster, network=cluster.network.changed(**what)))
 
 
 @st.composite
@@ -81,24 +82,40 @@ def cases(draw, fixed=FREE, max_layers=7):
     width, microbatch = draw(st.sampled_from([1, 1, 2])), draw(st.sampled_from([1, 2]))
     names = tuple(map(str, range(len(index))))
     chain = LayerChain("random", microbatch, Sharding(width), layers, index, names, keeps_cache)
-    network = Network(
-        name="random",
+    network = two_tiers(
         scale_up_devices=draw(st.sampled_from([2, 4, 8])),
         scale_up_bandwidth_bytes_per_s=draw(st.sampled_from([None, None, 3.0])),
         scale_up_latency_s=draw(st.sampled_from([0.0, 0.25])),
         scale_out_bandwidth_bytes_per_s=draw(st.sampled_from([0.5, 2.0, 8.0])),
         scale_out_latency_s=draw(st.sampled_from([0.0, 0.5])),
     )
+    if draw(st.booleans()):
+        middle = Tier(
+            devices=2 * network.scale_up_devices,
+            bandwidth_bytes_per_s=draw(st.sampled_from([1.0, 3.0])),
+            law=LinkLaw(step_s=draw(st.sampled_from([0.0, 0.25])), efficiency=0.5),
+            oversubscription=draw(st.sampled_from([1.0, 2.0])),
+        )
+        network = network.model_copy(update={"tiers": (network.tiers[0], middle, network.tiers[1])})
+    recompute = draw(st.sampled_from(list(Recompute))) if training else Recompute.NONE
+    asked = draw(fixed)
+    if recompute is Recompute.FULL and draw(st.booleans()):
+        asked = replace(asked, recompute=recompute)
     planner = Planner(
         chain=chain,
         numerics=Numerics(4.0, 2.0, 1.0, 1.0) if training else Numerics(2.0, 0.0, 0.0, 0.0),
         cluster=Cluster(number(8, width), microbatch * number(9, 1), network),
-        recompute=draw(st.sampled_from(list(Recompute))) if training else Recompute.NONE,
+        recompute=recompute,
         memory_bytes=float(number(120, 5)),
-        fixed=draw(fixed),
+        fixed=asked,
     )
     seconds = [(float(number(9)), float(number(9)) if training else 0.0) for _ in layers]
     return Case(planner, *zip(*seconds, strict=True), draw(st.sampled_from([1.0, 4.0])), number(2) / 4)
+
+
+def fixed_full(planner):
+    """Whether full recompute was asked for, so that the last stage recomputes as well."""
+    return planner.fixed.recompute is Recompute.FULL
 
 
 def optimum_s(case):
@@ -126,9 +143,9 @@ def plan_s(case, d, ends):
     stages, width = len(ends) - 1, chain.tensor_parallel
 
     def tier(devices):
-        if devices > network.scale_up_devices:
-            return network.scale_out_bandwidth_bytes_per_s, network.scale_out_latency_s
-        return network.scale_up_bandwidth_bytes_per_s or case.link, network.scale_up_latency_s
+        one = next(t for t in network.tiers if t.devices is None or t.devices >= devices)
+        pace = case.link if one.bandwidth_bytes_per_s is None else one.bandwidth_bytes_per_s
+        return pace * one.law.efficiency / one.oversubscription, one.law.step_s
 
     training = layers[0].backward is not None
 
@@ -157,7 +174,8 @@ def plan_s(case, d, ends):
             + max(x.working_bytes + x.saved_bytes for x in mine)
         )
         full = planner.recompute is Recompute.FULL
-        again = full and (from_end > 1 or keeping > planner.memory_bytes)
+        everywhere = fixed_full(planner)
+        again = full and (from_end > 1 or everywhere or keeping > planner.memory_bytes)
         if (redoing if again else keeping) > planner.memory_bytes:
             return inf
         work = sum(

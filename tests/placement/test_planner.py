@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from placement_cases import FREE, cases, optimum_s
 
+from phaze.hardware.network import two_tiers
 from phaze.placement.cluster import FixedDegrees
 from phaze.placement.iterations import Iterations
 
@@ -111,7 +112,10 @@ def test_least_memory_is_enough_and_little_less_is_not(case):
 @settings(SMALL, max_examples=60)
 @given(cases(fixed=FREE | degrees))
 def test_a_chip_without_links_stands_alone(case):
-    case = replace(case.in_network(scale_up_bandwidth_bytes_per_s=None, scale_up_latency_s=0.0), link=0.0)
+    old = case.planner.cluster.network
+    outside = old.scale_out_bandwidth_bytes_per_s, old.scale_out_latency_s
+    network = two_tiers(old.scale_up_devices, None, 0.0, *outside)
+    case = replace(case.change(cluster=replace(case.planner.cluster, network=network)), link=0.0)
     seconds = case.iteration_s()
     assert seconds == pytest.approx(optimum_s(case), rel=1e-9)
     assert float(case.planner.quick_bound(case.times, case.rates)[0]) <= seconds

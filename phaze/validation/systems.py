@@ -1,0 +1,63 @@
+"""The networks of the systems that collectives were measured on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from phaze.hardware.network import Network, list_networks, load_network
+from phaze.quantity import parse_rate, parse_time
+from phaze.yaml_file import parse_yaml
+
+
+class _Pattern(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    network: str
+    family: str
+    host: str | None = None
+    memory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A measured system: its network, whose constants its links have, and how it was measured.
+
+    `host_s`: what timing on the host adds; `memory_bytes_per_s`: of a device, where a collective copies between
+    a list of tensors and a buffer.
+    """
+
+    network: Network
+    family: str
+    host_s: float
+    memory_bytes_per_s: float | None
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[_Pattern, ...]:
+    text = resources.files("phaze.validation").joinpath("systems.yaml").read_text(encoding="utf-8")
+    return TypeAdapter(tuple[_Pattern, ...]).validate_python(parse_yaml(text, "validation/systems.yaml"))
+
+
+@lru_cache(maxsize=256)
+def system_of(name: str) -> System | None:
+    """The system whose name and interconnect a data set gives; None where it is not known."""
+    for pattern in _patterns():
+        if re.search(pattern.name, name):
+            memory = None if pattern.memory is None else parse_rate(pattern.memory)
+            host_s = 0.0 if pattern.host is None else parse_time(pattern.host)
+            return System(_network(pattern.network), pattern.family, host_s, memory)
+    return None
+
+
+def _network(name: str) -> Network:
+    """A packaged network, or one of those that only measurements were taken on."""
+    if name in list_networks():
+        return load_network(name)
+    return load_network(Path(str(resources.files("phaze.validation"))) / "networks" / f"{name}.yaml")
