@@ -54,17 +54,18 @@ def costs(architectures: int) -> Callable[[], object]:
 
     def work() -> object:
         model = CostModel(table, network)
-        return [model.costs(p).latencies(every) for p in _passes()]
+        return [model.costs(p).latencies(every) for p in passes()]
 
     return work
 
 
 def operators() -> int:
     """Operators whose costs `costs` works out."""
-    return sum(len(p.works) for p in _passes())
+    return sum(len(p.works) for p in passes())
 
 
 @cache
-def _passes() -> tuple:
+def passes() -> tuple:
+    """Forward and backward passes of GPT-3's distinct layers on one device."""
     layers = load_workload("gpt3").chain(1, 1).layers
     return tuple(p for layer in layers for p in (layer.forward, layer.backward) if p)

@@ -2,9 +2,9 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, growth, product, workload or convergence. `--data` is a folder with scheduling/*.json and
-placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded instances are solved. Writes
-nothing without `--out` and `--answers`.
+PART is schedules, placement, growth, product, estimates, workload or convergence. `--data` is a folder with
+scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
+instances are solved. Writes nothing without `--out` and `--answers`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import convergence
 import convergence_jobs
 import convergence_tables
+import estimates
 import growth
 import placements
 import product
@@ -26,7 +27,7 @@ import workload
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = ("schedules", "placement", "growth", "product", "workload", "convergence")
+PARTS = ("schedules", "placement", "growth", "product", "estimates", "workload", "convergence")
 
 
 def main() -> None:
@@ -60,7 +61,7 @@ def _report(part: str, arguments: argparse.Namespace) -> Report:
             kept = convergence_jobs.Kept(arguments.runs)
             return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
         case _:
-            return product.report()
+            return (estimates if part == "estimates" else product).report()
 
 
 def _convergence(arguments: argparse.Namespace) -> convergence_jobs.Plan:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,14 +17,6 @@ from phaze.workload.work import Gemm
 
 Floats = NDArray[np.float64]
 _PARTIAL_BYTES = 2 * 4  # an fp32 partial sum goes to the global buffer and comes back
-
-
-class Dataflow(StrEnum):
-    """Which operand stays in the array (SCALE-Sim's words)."""
-
-    WEIGHT_STATIONARY = "ws"
-    OUTPUT_STATIONARY = "os"
-    INPUT_STATIONARY = "is"
 
 
 def splits(cores: ArrayLike) -> tuple[Floats, Floats]:
@@ -135,17 +126,3 @@ def fill_cycles(rows: ArrayLike, columns: ArrayLike) -> Floats:
     """
     height = np.asarray(rows, dtype=np.float64)
     return 2 * height + np.asarray(columns, dtype=np.float64) - 2
-
-
-def scalesim_cycles(dataflow: Dataflow, gemm: Gemm, rows: int, columns: int) -> int:
-    """Stall-free cycles of SCALE-Sim (v2.0.2 and v3.0.0): tiles one after the other, no overlap.
-
-    Source: rows of the tool's demand matrix, a closed form that held on all 3 795 runs compared; the
-    tool's report prints one less.
-    """
-    row_folds, column_folds, cycles = {
-        Dataflow.WEIGHT_STATIONARY: (gemm.k, gemm.n, 2 * rows + columns + gemm.m - 2),
-        Dataflow.OUTPUT_STATIONARY: (gemm.m, gemm.n, rows + columns + gemm.k - 2),
-        Dataflow.INPUT_STATIONARY: (gemm.k, gemm.m, 2 * rows + columns + gemm.n - 2),
-    }[dataflow]
-    return gemm.groups * math.ceil(row_folds / rows) * math.ceil(column_folds / columns) * cycles

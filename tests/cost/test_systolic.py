@@ -1,12 +1,9 @@
-"""Systolic arrays against hand counts, an independent brute force and SCALE-Sim."""
+"""Systolic arrays against hand counts and an independent brute force."""
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phaze.cost.systolic import (
-    Dataflow,
     deals,
     dealt_gemm_cycles,
     fill_cycles,
     gemm_cycles,
-    scalesim_cycles,
     split_gemm_cycles,
     splits,
 )
@@ -121,6 +116,21 @@ def test_more_cores_are_never_slower_with_cuts(gemm, array, cores):
     assert more * (cores + 1) * array[0] * array[1] >= gemm.macs
 
 
+@given(gemms, arrays, st.integers(2, 64), st.sampled_from([16.0, 256.0, 4096.0]))
+def test_cores_share_the_buffer_that_partial_sums_meet_in(gemm, array, cores, bytes_per_cycle):
+    """Cores are neither free nor useless: between an even share of one core's time and all of it."""
+    one, slow, fast = (
+        dealt(gemm, *array, n, rate)[0]
+        for n, rate in ((1, bytes_per_cycle), (cores, bytes_per_cycle), (cores, 1e12))
+    )
+    assert gemm.macs / (cores * array[0] * array[1]) <= fast * (1 + 1e-12)
+    assert fast <= slow * (1 + 1e-12)
+    assert slow <= one
+    uncut = split_gemm_cycles(gemm, *array, splits(cores))[0]
+    merge = 8 * 2 * gemm.groups * gemm.m * gemm.n / bytes_per_cycle  # what the fewest cuts bring together
+    assert slow == pytest.approx(uncut, rel=1e-12) or slow >= merge
+
+
 def test_a_weight_gradient_uses_many_small_arrays():
     """ResNet-50's 64 x 256 kernel over 32 images: 16 column tiles would keep 32 of an H100's 528 arrays busy."""
     gradient = product(64, 100352, 256)
@@ -137,45 +147,3 @@ def test_all_chips_at_once_equals_one_by_one_with_cuts():
     alone = [dealt(gemm, r, c, n, b)[0] for n, r, c, b in chips.T]
     np.testing.assert_array_equal(together, alone)
     assert (together < split_gemm_cycles(gemm, rows, columns, splits(cores))).any()
-
-
-def scalesim_rows():
-    folder = os.environ.get("DSE_DATA")
-    if not folder:
-        pytest.skip("DSE_DATA is unset")
-    paths = sorted(Path(folder).rglob("systolic_scalesim_compute_cycles.csv"))
-    if not paths:
-        pytest.skip("no SCALE-Sim table in DSE_DATA")
-    with paths[0].open() as file:
-        return list(csv.DictReader(file))
-
-
-def shapes(row):
-    gemm = product(int(row["M"]), int(row["K"]), int(row["N"]))
-    return gemm, int(row["array_rows"]), int(row["array_cols"])
-
-
-@pytest.mark.data
-def test_scalesim_rows_exactly():
-    table = scalesim_rows()
-    assert len(table) > 1000
-    for row in table:
-        gemm, rows, columns = shapes(row)
-        cycles = scalesim_cycles(Dataflow(row["dataflow"]), gemm, rows, columns)
-        assert cycles == int(row["compute_cycles"])
-
-
-@pytest.mark.data
-def test_overlapped_weights_never_lose_to_scalesim_weight_stationary():
-    for gemm, rows, columns in map(shapes, scalesim_rows()):
-        if gemm.m >= rows:  # shorter streams wait for the weights of a next tile that may not exist
-            ours = gemm_cycles(gemm, rows, columns)[0] + fill_cycles(rows, columns)
-            assert ours <= scalesim_cycles(Dataflow.WEIGHT_STATIONARY, gemm, rows, columns)
-
-
-@given(gemms, arrays)
-def test_a_single_long_stream_agrees_with_scalesim(gemm, array):
-    rows, columns = array
-    one_tile = product(max(gemm.m, rows, columns), min(gemm.k, rows), min(gemm.n, columns))
-    closed = scalesim_cycles(Dataflow.WEIGHT_STATIONARY, one_tile, rows, columns)
-    assert gemm_cycles(one_tile, rows, columns)[0] + fill_cycles(rows, columns) <= closed

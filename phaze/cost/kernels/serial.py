@@ -1,8 +1,10 @@
-"""Matrix products of a systolic chip whose kernels load, compute and store one after the other.
+"""Matrix products alone on a chip of few large systolic arrays and a large software-managed memory.
 
-What TPU kernels of a single product do that fits into the on-chip memory: nothing is there yet to compute
-on while the operands arrive, and the result leaves when it is complete. Edge tiles of the arrays are
-computed as whole ones.
+Nothing is there yet to compute on while the first operands arrive, and the last results leave when they are
+complete: a product that fits into what a compiler gives one kernel of the on-chip memory is loaded, computed
+and stored one after the other. Of a larger one only so many bytes are not hidden behind the compute,
+or the other way round. Where neither operand stays on the chip, they are read again as the best tiles in
+that memory demand. Edge tiles of the arrays are computed as whole ones.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, product_flops_per_s
+from phaze.cost.tiling import traffic_bytes
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes, product_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Gemm
 
 Floats = NDArray[np.float64]
 
 _SUBLANES = 8  # rows of a register tile, to which the streamed side is padded
+_KERNEL_BYTES = 16 * 2.0**20  # on-chip memory of one kernel: XLA's default limit on TPUs of one TensorCore
+_RESIDENT = 0.5  # share of the on-chip memory that one operand can have to itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,12 @@ class SerialChip:
     rows: float
     columns: float
     memory_bytes_per_s: float
+    on_chip_bytes: float
+
+    @property
+    def kernel_bytes(self) -> float:
+        """What one kernel has of the on-chip memory."""
+        return min(_KERNEL_BYTES, _RESIDENT * self.on_chip_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,7 @@ class SerialLaw:
 
 @dataclass(frozen=True, slots=True)
 class SerialProducts:
-    """Products (m x k) (k x n), `groups` of each, arrays of one length; bytes of operands and of results.
+    """Products (m x k) (k x n), `groups` of each, arrays of one length; bytes read and written in all.
 
     `peak_flop_per_s`: of the chip for these operands' format.
     """
@@ -59,14 +70,27 @@ class SerialProducts:
 
 def serial_products_s(products: SerialProducts, chip: SerialChip, law: SerialLaw) -> Floats:
     """Seconds of each product on an otherwise idle chip, launch included."""
+    compute = _padded_flops(products, chip) / (law.efficiency * products.peak_flop_per_s)
+    load = products.load_bytes / (law.load_efficiency * chip.memory_bytes_per_s)
+    memory = load + products.store_bytes / (law.store_efficiency * chip.memory_bytes_per_s)
+    exposed = np.minimum(1.0, chip.kernel_bytes / (products.load_bytes + products.store_bytes))
+    seconds: Floats = np.maximum(compute, memory) + exposed * np.minimum(compute, memory)
+    return law.launch_s + seconds
+
+
+def _padded_flops(products: SerialProducts, chip: SerialChip) -> Floats:
     m = np.ceil(products.m / _SUBLANES) * _SUBLANES
     k = np.ceil(products.k / chip.rows) * chip.rows
     n = np.ceil(products.n / chip.columns) * chip.columns
-    compute = 2.0 * products.groups * m * k * n / (law.efficiency * products.peak_flop_per_s)
-    load = products.load_bytes / (law.load_efficiency * chip.memory_bytes_per_s)
-    store = products.store_bytes / (law.store_efficiency * chip.memory_bytes_per_s)
-    seconds: Floats = law.launch_s + load + compute + store
-    return seconds
+    flops: Floats = 2.0 * products.groups * m * k * n
+    return flops
+
+
+def _load_bytes(gemm: Gemm, chip: SerialChip) -> float:
+    """Bytes of operands read; each once where one of them stays on the chip."""
+    if min(gemm.a_bytes, gemm.b_bytes) <= _RESIDENT * chip.on_chip_bytes * gemm.groups:
+        return gemm.a_bytes + gemm.b_bytes
+    return float(traffic_bytes(gemm, chip.kernel_bytes, depth=chip.rows)) - gemm.c_bytes
 
 
 def serial_chip(chip: ArchitectureTable) -> SerialChip:
@@ -75,12 +99,15 @@ def serial_chip(chip: ArchitectureTable) -> SerialChip:
         rows=float(chip["tensor_core_rows"][0]),
         columns=float(chip["tensor_core_columns"][0]),
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
+        on_chip_bytes=float(chip["global_buffer_bytes"][0] + local_buffer_bytes(chip)[0]),
     )
 
 
 def systolic_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: SerialLaw) -> Floats:
     """Seconds of each product on a chip, a table of one, (G,)."""
     groups, m, k, n = np.array([(g.groups, g.m, g.k, g.n) for g in gemms], dtype=np.float64).T
-    load, store = np.array([(g.a_bytes + g.b_bytes, g.c_bytes) for g in gemms]).T
-    rates = np.array([float(product_flops_per_s(chip, g.operands)[0]) for g in gemms])
-    return serial_products_s(SerialProducts(groups, m, k, n, load, store, rates), serial_chip(chip), law)
+    one = serial_chip(chip)
+    load, store = np.array([(_load_bytes(g, one), g.c_bytes) for g in gemms]).T
+    peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
+    rates = np.array([peak[g.operands] for g in gemms])
+    return serial_products_s(SerialProducts(groups, m, k, n, load, store, rates), one, law)
