@@ -59,7 +59,8 @@ class LowerTables:
     `tensor_s`, `floor_s`: (clock levels x tensor sides x memory sides, P); `vector_s`: likewise with vector
     sides. Both sums over blocks add up to the bound; `floor_s` is the time that all bytes of the pass
     take. The next three arrays hold the lone operators (last axis) that use both kinds of cores, whose
-    fill is in `tensor_s`; `pass_of` (lone operators, P) is 1 where an operator belongs to a pass.
+    fill is in `tensor_s`; `pass_of` (lone operators, P) is 1 where an operator belongs to a pass. `simt_s`: the
+    whole bound on each distinct SIMT architecture, (S, P).
     """
 
     tensor_s: Floats
@@ -69,6 +70,7 @@ class LowerTables:
     vector_cycles: Floats
     off_chip_s: Floats
     pass_of: Floats
+    simt_s: Floats
 
     @classmethod
     def join(cls, parts: Sequence[LowerTables]) -> LowerTables:
@@ -87,6 +89,7 @@ class LowerTables:
             np.concatenate([p.vector_cycles for p in parts], axis=1),
             np.concatenate([p.off_chip_s for p in parts], axis=1),
             pass_of,
+            np.concatenate([p.simt_s for p in parts], axis=1),
         )
 
     def weighted(self, times: Floats) -> LowerTables:
@@ -104,6 +107,7 @@ class LowerTables:
             self.vector_cycles @ lone,
             self.off_chip_s @ lone,
             np.eye(times.shape[1]),
+            self.simt_s @ times,
         )
 
 
@@ -122,6 +126,8 @@ def lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
         if len(bounds.pass_of):
             out += _lone_s(factors, bounds, at) @ bounds.pass_of
         np.maximum(out, np.take(bounds.floor_s, on_tensor, axis=0), out=out)
+    simt = factors.simt_of[where]
+    total[simt >= 0] = bounds.simt_s[simt[simt >= 0]]
     return total
 
 
@@ -170,8 +176,8 @@ class _Side:
         return time + self.fill_cycles[:, o, None] * cycle_s
 
 
-def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTables:
-    """Sum the bounds of a pass's blocks over all distinct hardware combinations."""
+def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
+    """Sum the bounds of a pass's blocks over all distinct hardware combinations; `simt_s` is taken as it is."""
     off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
     lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
@@ -194,6 +200,7 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables) -> LowerTable
         vector_least[:, lone],
         off_chip[:, lone],
         np.ones((len(lone), 1)),
+        simt_s,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.simt import SimtSide
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes_per_group
 from phaze.hardware.table import ArchitectureTable, factor
 
@@ -106,7 +107,8 @@ class Factors:
     """Distinct combinations, and for each architecture the one it shows on every side.
 
     `clock_level[i]` is a level of `level_cycle_s` that is at most `cycle_s[i]`: equal to it while there
-    are few distinct clocks. Only lower bounds may use it.
+    are few distinct clocks. Only lower bounds may use it. `simt_of[i]` is the number of a SIMT architecture in
+    `simt`, which the sides say too little about, -1 for others.
     """
 
     tensor: TensorSide
@@ -119,10 +121,15 @@ class Factors:
     level_cycle_s: Floats
     clock_level: Rows
     codings: tuple[Coding, Coding, Coding]
+    simt: SimtSide
+    simt_of: Rows
 
-    def shown(self, rows: Rows) -> list[tuple[int, int, int, float]]:
-        """What latencies on the architectures at `rows` follow from: a combination of every side, and the clock."""
-        sides = (self.tensor_of, self.vector_of, self.memory_of, self.cycle_s)
+    def shown(self, rows: Rows) -> list[tuple[int, int, int, float, int]]:
+        """What latencies on the architectures at `rows` follow from: a combination of every side, the clock, the chip.
+
+        The last is the number of a SIMT architecture.
+        """
+        sides = (self.tensor_of, self.vector_of, self.memory_of, self.cycle_s, self.simt_of)
         return list(zip(*(side[rows].tolist() for side in sides), strict=True))
 
     def on(self, table: ArchitectureTable) -> Factors | None:
@@ -131,7 +138,10 @@ class Factors:
         found = [c.find(full) if c.usable else None for c in self.codings]
         level = np.searchsorted(self.level_cycle_s, cycle_s, side="right") - 1
         tensor_of, vector_of, memory_of = found
-        if tensor_of is None or vector_of is None or memory_of is None or level.min(initial=0) < 0:
+        simt_of = self.simt.find(table)
+        if tensor_of is None or vector_of is None or memory_of is None or simt_of is None:
+            return None
+        if level.min(initial=0) < 0:
             return None
         return replace(
             self,
@@ -140,6 +150,7 @@ class Factors:
             memory_of=memory_of,
             cycle_s=cycle_s,
             clock_level=level.astype(np.intp),
+            simt_of=simt_of,
         )
 
 
@@ -149,6 +160,7 @@ def factor_table(table: ArchitectureTable) -> Factors:
     (tensor, tensor_of), (vector, vector_of), (memory, memory_of) = (_side(full, f) for f in _FIELDS)
     cycle_s = 1.0 / np.asarray(table["clock_hz"], dtype=np.float64)
     levels, level_of = _levels(cycle_s)
+    simt, simt_of = SimtSide.of(table)
     return Factors(
         TensorSide(*tensor),
         VectorSide(*vector),
@@ -160,6 +172,8 @@ def factor_table(table: ArchitectureTable) -> Factors:
         levels,
         level_of,
         codings=(Coding.of(_TENSOR, tensor), Coding.of(_VECTOR, vector), Coding.of(_MEMORY, memory)),
+        simt=simt,
+        simt_of=simt_of,
     )
 
 

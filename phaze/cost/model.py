@@ -2,7 +2,8 @@
 
 Rung `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
 compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
-the arrays, which nothing hides.
+the arrays, which nothing hides. On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
+of all chips or, on rung `calibrated`, of the chip's family.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.bound import LowerTables, lower_s, lower_tables
 from phaze.cost.factors import Factors, Floats, Rows, factor_table
+from phaze.cost.kernels.fitted import NO_OWN, Own
+from phaze.cost.rung import Rung
+from phaze.cost.simt import SimtTimes
 from phaze.cost.tables import GemmTables, OperatorTables, operator_tables
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
@@ -74,11 +79,18 @@ class Attribution:
 class CostModel:
     """Costs passes on every architecture of a table; distinct products are costed once over all passes."""
 
-    def __init__(self, table: ArchitectureTable, network: Network) -> None:
-        """Factor the table; collectives of tensor-parallel groups run over `network`."""
+    def __init__(
+        self, table: ArchitectureTable, network: Network, rung: Rung = Rung.ANALYTIC, own: Own = NO_OWN
+    ) -> None:
+        """Factor the table; collectives of tensor-parallel groups run over `network`.
+
+        `own`: constants that the calibrated rung takes before those of a chip's family.
+        """
         self.network = network
+        self.rung, self.own = rung, own
         self.factors = factor_table(table)
         self._gemms = GemmTables(self.factors)
+        self._simt = SimtTimes(self.factors.simt, network, rung, own)
 
     def on(self, table: ArchitectureTable) -> CostModel | None:
         """The same costs at the positions of other architectures; None where one shows a new combination."""
@@ -91,9 +103,8 @@ class CostModel:
 
     def costs(self, pass_: Pass) -> PassCosts:
         """Cost all operators of a pass on all distinct hardware combinations."""
-        return PassCosts(
-            pass_, self.factors, operator_tables(pass_.works, self.factors, self._gemms, self.network)
-        )
+        tables = operator_tables(pass_.works, self.factors, self._gemms, self.network)
+        return PassCosts(pass_, self.factors, tables, self._simt)
 
 
 @dataclass(frozen=True)
@@ -103,10 +114,11 @@ class PassCosts:
     pass_: Pass
     factors: Factors
     tables: OperatorTables
+    simt: SimtTimes
 
     def on(self, model: CostModel) -> PassCosts:
         """The same costs at the positions of another model's architectures; it must be derived from this one's."""
-        return PassCosts(self.pass_, model.factors, self.tables)
+        return PassCosts(self.pass_, model.factors, self.tables, self.simt)
 
     def latencies(self, rows: Rows) -> OperatorLatencies:
         """Latency of every operator in both modes on the given architectures."""
@@ -116,17 +128,21 @@ class PassCosts:
         for start in range(0, len(where), _BLOCK):
             block = slice(start, start + _BLOCK)
             self._gather(where[block], single[block], parallel[block])
+        self._gather_kernels(where, single, parallel)
         return OperatorLatencies(single, parallel, self.hbm_s(where), self.buffer_s(where))
 
     def hbm_s(self, rows: Rows) -> Floats:
-        """Seconds to move all HBM bytes of the pass, (A,)."""
+        """Seconds to move all HBM bytes of the pass, (A,); on SIMT chips every tensor once."""
         total: Floats = self.tables.total_hbm_s[self.factors.memory_of[rows]]
+        at, number = self._on_simt(rows)
+        if len(at):
+            total[at] = self.simt.hbm_s(self.pass_.works)[number]
         return total
 
     def buffer_s(self, rows: Rows) -> Floats:
-        """Seconds to move all bytes of the pass through the global buffer, (A,)."""
+        """Seconds to move all bytes of the pass through the global buffer, (A,); 0 on SIMT chips."""
         cycles: Floats = self.tables.total_buffer_cycles[self.factors.tensor_of[rows]]
-        return cycles * self.factors.cycle_s[rows]
+        return np.where(self.factors.simt_of[rows] >= 0, 0.0, cycles * self.factors.cycle_s[rows])
 
     def lower_s(self, rows: Rows) -> Floats:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
@@ -134,7 +150,7 @@ class PassCosts:
 
     def lower_tables(self) -> LowerTables:
         """Bounds of the pass per distinct hardware combination, for `phaze.cost.bound.lower_s`; not kept."""
-        return lower_tables(self.pass_, self.factors, self.tables)
+        return lower_tables(self.pass_, self.factors, self.tables, self.simt.pass_least_s(self.pass_.works))
 
     def attribution(self, rows: Rows) -> Attribution:
         """What each resource alone would take, for explaining a few architectures."""
@@ -143,13 +159,15 @@ class PassCosts:
         cycle_s, t = self.factors.cycle_s[where, None], self.tables
         single = np.maximum(t.tensor_single_cycles[tensor], t.vector_single_cycles[vector])
         parallel = np.maximum(t.tensor_parallel_cycles[tensor], t.vector_parallel_cycles[vector])
-        return Attribution(
+        found = Attribution(
             compute_s=np.minimum(single, parallel) * cycle_s,
             buffer_s=t.buffer_cycles[tensor] * cycle_s,
             hbm_s=t.hbm_s[memory],
             link_s=t.link_s[memory],
             fill_s=t.fill_cycles[tensor] * cycle_s,
         )
+        self._attribute_kernels(where, found)
+        return found
 
     @property
     def _indices(self) -> tuple[Rows, Rows, Rows]:
@@ -169,3 +187,38 @@ class PassCosts:
             np.maximum(out, off_chip, out=out)
             np.add(out, fill, out=out)
         parallel[:, self.tables.link] = np.inf
+
+    def _gather_kernels(self, rows: Rows, single: Floats, parallel: Floats) -> None:
+        """Replace the operators of SIMT architectures, in place; collectives stay."""
+        at, number = self._on_simt(rows)
+        if not len(at):
+            return
+        computing = np.flatnonzero(~self.tables.link)
+        alone = self._kernel_s[number][:, computing]
+        parallel[np.ix_(at, computing)] = alone
+        # On one core alone: not less than the pass, so that nothing gains by it (see `phaze.cost.simt`).
+        cores = np.maximum(self.factors.tensor.cores[self.factors.tensor_of[rows[at]]], 1.0)
+        single[np.ix_(at, computing)] = np.maximum(alone * cores[:, None], alone.sum(axis=1, keepdims=True))
+
+    def _attribute_kernels(self, rows: Rows, found: Attribution) -> None:
+        """Give a kernel's time to compute, or to HBM where its bytes take longer than its arithmetic."""
+        at, number = self._on_simt(rows)
+        if not len(at):
+            return
+        computing = np.flatnonzero(~self.tables.link)
+        where, alone = np.ix_(at, computing), self._kernel_s[number][:, computing]
+        streaming = found.hbm_s[where] > found.compute_s[where]
+        found.compute_s[where] = np.where(streaming, 0.0, alone)
+        found.hbm_s[where] = np.where(streaming, alone, found.hbm_s[where])
+        found.buffer_s[where] = found.fill_s[where] = 0.0
+
+    def _on_simt(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Positions in `rows` of SIMT architectures, and their numbers."""
+        number = self.factors.simt_of[rows]
+        at = np.flatnonzero(number >= 0)
+        return at, number[at]
+
+    @cached_property
+    def _kernel_s(self) -> Floats:
+        """Kernels of the pass on the distinct SIMT architectures, (S, O)."""
+        return self.simt.alone_s(self.pass_.works)

@@ -9,38 +9,49 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective import link_wire_bytes, tier
+from phaze.cost.collective import least_link_s
 from phaze.cost.tiling import compulsory_bytes
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Link, Pass, Traffic, Work
+from phaze.workload.work import Pass, Traffic, Work
 
 Floats = NDArray[np.float64]
+
+_CACHE_REACH = 1.1  # tensors a little larger than a cache still stay in it from one launch to the next
 
 
 def roofline_s(pass_: Pass, table: ArchitectureTable, network: Network) -> Floats:
     """Lower bound in s on the latency of every operator, (A, O), with all cores at its service."""
-    clock = np.asarray(table["clock_hz"], dtype=np.float64)
-    mac_rate, alu_rate = macs(table) * clock, vector_alus(table) * clock
-    hbm_rate = hbm_bandwidth_bytes_per_s(table)
     bounds = np.empty((len(table), len(pass_.works)))
     for o, work in enumerate(pass_.works):
-        compute = np.maximum(work.macs / mac_rate, work.vector_cycles / alu_rate)
-        bounds[:, o] = np.maximum(compute, _least_bytes(work) / hbm_rate)
+        bounds[:, o] = least_s(work, table)
         if work.link is not None:
-            bounds[:, o] = np.maximum(bounds[:, o], _least_link_s(work.link, table, network))
+            bounds[:, o] = np.maximum(
+                bounds[:, o], least_link_s(work.link, network, table["link_bandwidth_bytes_per_s"])
+            )
     return bounds
+
+
+def least_s(work: Work, table: ArchitectureTable) -> Floats:
+    """Lower bound in s on the latency of an operator but for its link, (A,); masked scores cost nothing."""
+    clock = np.asarray(table["clock_hz"], dtype=np.float64)
+    visible = 1.0 if work.flash is None else work.flash.visible
+    tensor = visible * work.macs / (macs(table) * clock)
+    vector = visible * work.vector_cycles / (vector_alus(table) * clock)
+    moved = np.where(stays_cached(work, table), 0.0, _least_bytes(work)) / hbm_bandwidth_bytes_per_s(table)
+    return np.asarray(np.maximum(np.maximum(tensor, vector), moved))
+
+
+def stays_cached(work: Work, table: ArchitectureTable) -> NDArray[np.bool_]:
+    """Where an operator finds all its tensors in the chip's cache, (A,); what is rearranged before lies there twice."""
+    if work.flash is None or not work.flash.warm:
+        return np.zeros(len(table), dtype=np.bool_)
+    tensors = work.moved_bytes + work.flash.staged_bytes / 2
+    held: NDArray[np.bool_] = tensors < _CACHE_REACH * table["global_buffer_bytes"]
+    return held
 
 
 def _least_bytes(work: Work) -> float:
     """HBM bytes of an operator with every tensor moved once."""
     return work.stream_bytes + sum(compulsory_bytes(g) for g in work.gemms if g.traffic is Traffic.TILED)
-
-
-def _least_link_s(link: Link, table: ArchitectureTable, network: Network) -> Floats:
-    """Bytes of a collective over the bandwidth of its tier, no latency."""
-    bandwidth, _ = tier(network, link.group.span, table["link_bandwidth_bytes_per_s"])
-    sent = link_wire_bytes(link)
-    time: Floats = np.divide(sent, bandwidth, out=np.full(bandwidth.shape, np.inf), where=bandwidth > 0)
-    return time

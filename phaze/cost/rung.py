@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from phaze.errors import InputError
+from phaze.hardware.architecture import Architecture
+
 
 class Rung(StrEnum):
     """A lower bound; mechanisms from the hardware fields alone; laws fitted per chip family."""
@@ -11,3 +14,13 @@ class Rung(StrEnum):
     ROOFLINE = "roofline"
     ANALYTIC = "analytic"
     CALIBRATED = "calibrated"
+
+
+def check_rung(rung: Rung, chip: Architecture) -> None:
+    """Raise InputError where whole models cannot be costed on a chip at a rung."""
+    if rung is Rung.ROOFLINE:
+        raise InputError("rung roofline bounds operators, not whole models; take analytic or calibrated")
+    if rung is Rung.CALIBRATED and not (chip.value("simt") and chip.value("family") != "generic"):
+        raise InputError(
+            f"{chip.name}: whole models have a calibrated rung on GPUs of a measured family only; take analytic"
+        )

@@ -125,6 +125,7 @@ def _merge(host: Step, work: Work, guest: Step, extra: Work, tensor: str, *, kep
         gemms,
         work.vector_cycles + extra.vector_cycles,
         stream,
+        rows=work.rows,
     )
     reads = {t: b for t, b in {**host.reads, **guest.reads}.items() if t != tensor}
     return Step(joint.name, host.kind, joint, reads, guest.writes or host.writes, hosts=True)

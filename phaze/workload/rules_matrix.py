@@ -9,8 +9,8 @@ from math import prod
 from phaze.workload.cycles import DIV, EXP
 from phaze.workload.ir import Operator, OpKind
 from phaze.workload.rules_cache import cache_reads
-from phaze.workload.steps import GRADIENT_BYTES, Context, Step, flag, gradient_of, integer
-from phaze.workload.work import Gemm, Traffic, Unit, Work
+from phaze.workload.steps import GRADIENT_BYTES, Context, Step, extents, flag, gradient_of, integer
+from phaze.workload.work import Flash, Gemm, Role, Traffic, Unit, Window, Work
 
 LSE_BYTES = 4  # log-sum-exp per query row, fp32 (FlashAttention-2, arXiv 2307.08691)
 
@@ -29,11 +29,20 @@ def _sizes(op: Operator, ctx: Context) -> tuple[int, int, int, int]:
     return prod(out[:-2]), out[-2], k, out[-1]
 
 
+def _window(op: Operator, ctx: Context, role: Role) -> Window | None:
+    """Geometry of a convolution; None for other products."""
+    if op.kind is not OpKind.CONV:
+        return None
+    before, kernel, after = (ctx.shape(t)[2:] for t in (*op.inputs[:2], op.outputs[0]))
+    return Window(role, kernel, extents(op, "strides") or (1,) * len(kernel), before, after)
+
+
 def product_forward(op: Operator, ctx: Context) -> Step:
     """y = a b, or a convolution as an implicit product over output pixels."""
     a, b, y = op.inputs[0], op.inputs[1], op.outputs[0]
     groups, m, k, n = _sizes(op, ctx)
-    gemm = Gemm(groups, m, k, n, ctx.bytes(a), ctx.bytes(b), ctx.bytes(y))
+    window = _window(op, ctx, Role.FORWARD)
+    gemm = Gemm(groups, m, k, n, ctx.bytes(a), ctx.bytes(b), ctx.bytes(y), window=window)
     return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)})
 
 
@@ -49,8 +58,10 @@ def product_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -
     a, b, y = op.inputs[0], op.inputs[1], op.outputs[0]
     groups, m, k, n = _sizes(op, ctx)
     left, right, result = ctx.bytes(a), ctx.bytes(b), ctx.bytes(y)
-    d_a = Gemm(groups, m, n, k, result, right, left)  # a convolution's in scatter form: MACs as forward
-    d_b = Gemm(groups, k, m, n, left, result, right)
+    at_a, at_b = (_window(op, ctx, role) for role in (Role.INPUT_GRADIENT, Role.WEIGHT_GRADIENT))
+    # a convolution's input gradient in scatter form: MACs as forward
+    d_a = Gemm(groups, m, n, k, result, right, left, window=at_a)
+    d_b = Gemm(groups, k, m, n, left, result, right, window=at_b)
     steps = []
     for operand, other, gemm in ((a, b, d_a), (b, a, d_b)):
         if operand in ctx.differentiable:
@@ -85,7 +96,10 @@ def _fused(groups: int, m: int, k: int, n: int, each: int) -> Gemm:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """Sizes of an attention: `groups` = batch x heads, `share` query heads per key head, `each` element's bytes."""
+    """Sizes of an attention: `groups` = batch x heads, `share` query heads per key head, `each` element's bytes.
+
+    `visible`: scores that no causal mask hides.
+    """
 
     groups: int
     queries: int
@@ -94,6 +108,12 @@ class _Scores:
     value_size: int
     share: int
     each: int
+    visible: int
+
+    @property
+    def flash(self) -> Flash:
+        """What the kernel knows beyond its products."""
+        return Flash(self.queries, self.share, self.visible / (self.queries * self.keys))
 
     @property
     def number(self) -> int:
@@ -112,7 +132,16 @@ def _scores(op: Operator, ctx: Context) -> _Scores:
     keys = min(k[1], integer(op, "window", k[1]))
     value_size = integer(op, "value_size", size)
     each = ctx.tensors[op.inputs[0]].element_bytes
-    return _Scores(q[0] * heads, q[1], keys, size, value_size, max(1, heads // kv_heads), each)
+    hidden = _hidden(q[1], k[1], keys) if flag(op, "causal") else 0
+    share = max(1, heads // kv_heads)
+    return _Scores(q[0] * heads, q[1], keys, size, value_size, share, each, q[1] * keys - hidden)
+
+
+def _hidden(queries: int, keys: int, window: int) -> int:
+    """Scores of one head that a causal mask hides; the last query sees the last key and `window` keys in all."""
+    first = max(0, window - max(0, keys - queries) - 1)  # keys that the first query lacks, the next one fewer
+    lacking = min(queries, first)
+    return lacking * first - lacking * (lacking - 1) // 2
 
 
 def attention_forward(op: Operator, ctx: Context) -> Step:
@@ -143,6 +172,7 @@ def attention_forward(op: Operator, ctx: Context) -> Step:
         stream_bytes=sum(reads.values()) + sum(writes.values()) + lse + ctx.parameter_bytes(op) + pages,
         reread_bytes=(ctx.bytes(k) + ctx.bytes(v)) * a.keys / ctx.shape(k)[1],
         reread_rows_bytes=float(a.share * a.queries * (a.each * a.size + 4 * a.value_size)),
+        flash=a.flash,
     )
     return Step(op.name, op.kind, work, reads, writes)
 
@@ -175,6 +205,7 @@ def attention_backward(op: Operator, ctx: Context, gradients: Mapping[str, str])
         stream_bytes=sum(reads.values()) + sum(writes.values()) + LSE_BYTES * a.groups * a.queries + tables,
         reread_bytes=ctx.bytes(q) + ctx.bytes(out) + 2 * 4.0 * ctx.elements(q),
         reread_rows_bytes=float(a.keys * (a.size + a.value_size) * (a.each + 4)),
+        flash=a.flash,
     )
     return (Step(work.name, op.kind, work, reads, writes),)
 

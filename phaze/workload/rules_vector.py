@@ -23,19 +23,22 @@ from phaze.workload.steps import (
 # three to combine. RMS norm lacks the mean and the shift.
 _NORM_FORWARD = {"layer": 4.0, "batch": 4.0, "instance": 4.0, "group": 4.0, "rms": 3.0}
 _NORM_BACKWARD = {"layer": 11.0, "batch": 11.0, "instance": 11.0, "group": 11.0, "rms": 7.0}
+_ROW_NORMS = frozenset({"layer", "rms"})
 
 
 def softmax_forward(op: Operator, ctx: Context) -> Step:
     """Maximum, subtract, exponential, sum, multiply per element; one division per row."""
     axis = integer(op, "axis", -1)
     elements = ctx.elements(op.outputs[0])
-    rows = elements / ctx.shape(op.outputs[0])[axis]
-    return _unary(op, ctx, (4 + EXP) * elements + DIV * rows, hosts=True)
+    rows = elements // ctx.shape(op.outputs[0])[axis]
+    return _unary(op, ctx, (4 + EXP) * elements + DIV * rows, rows=rows, hosts=True)
 
 
 def softmax_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """y (dy - sum(y dy)): multiply-add, subtract, multiply."""
-    return _unary_backward(op, ctx, gradients, cycles=3.0 * ctx.elements(op.outputs[0]), kept=op.outputs[:1])
+    elements = ctx.elements(op.outputs[0])
+    rows = elements // ctx.shape(op.outputs[0])[integer(op, "axis", -1)]
+    return _unary_backward(op, ctx, gradients, cycles=3.0 * elements, kept=op.outputs[:1], rows=rows)
 
 
 def norm_forward(op: Operator, ctx: Context) -> Step:
@@ -54,12 +57,13 @@ def norm_forward(op: Operator, ctx: Context) -> Step:
     else:
         cycles = _lookup(op, _NORM_FORWARD) * elements + (DIV + ROOT) * rows
     second_pass = ctx.bytes(x) if function in ("batch", "instance", "group") and ctx.training else 0.0
-    return _unary(op, ctx, cycles, second_pass, hosts=True)
+    held = rows if function in _ROW_NORMS else 0
+    return _unary(op, ctx, cycles, second_pass, rows=held, hosts=True)
 
 
 def _statistics(function: str, shape: tuple[int, ...]) -> int:
     """How many means and deviations a norm has: per row, per channel, or per sample and channel."""
-    if function in {"layer", "rms"}:
+    if function in _ROW_NORMS:
         return prod(shape[:-1])
     return shape[1] if function == "batch" else prod(shape[:2])
 
@@ -74,9 +78,9 @@ def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
     two_pass = function in ("batch", "instance", "group")
     again = ctx.bytes(x) + ctx.bytes(op.outputs[0]) if two_pass else 0.0
     extra = 2.0 * GRADIENT_BYTES * trained + again
-    return _unary_backward(
-        op, ctx, gradients, cycles=per_element * ctx.elements(x), kept=(x,), extra_bytes=extra
-    )
+    rows = _statistics(function, ctx.shape(x)) if function in _ROW_NORMS else 0
+    cycles = per_element * ctx.elements(x)
+    return _unary_backward(op, ctx, gradients, cycles=cycles, kept=(x,), extra_bytes=extra, rows=rows)
 
 
 def _lookup(op: Operator, table: Mapping[str, float]) -> float:
@@ -155,7 +159,7 @@ def embedding_backward(op: Operator, ctx: Context, gradients: Mapping[str, str])
 def loss_forward(op: Operator, ctx: Context) -> Step:
     """Cross-entropy: maximum, subtract, exponential, sum per logit; logarithm and division per row."""
     logits, rows = op.inputs[0], ctx.elements(op.inputs[1])
-    return _unary(op, ctx, (3 + EXP) * ctx.elements(logits) + (LOG + DIV) * rows)
+    return _unary(op, ctx, (3 + EXP) * ctx.elements(logits) + (LOG + DIV) * rows, rows=rows)
 
 
 def loss_saved(op: Operator, ctx: Context) -> dict[str, float]:
@@ -173,13 +177,13 @@ def loss_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
 
 
 def _unary(
-    op: Operator, ctx: Context, cycles: float, extra_bytes: float = 0.0, *, hosts: bool = False
+    op: Operator, ctx: Context, cycles: float, extra_bytes: float = 0.0, *, rows: int = 0, hosts: bool = False
 ) -> Step:
     """Forward step with one pass over inputs, parameters and output."""
     extra = extra_bytes + ctx.parameter_bytes(op)
     writes = {t: ctx.bytes(t) for t in op.outputs}
     reads = ctx.activations(op.inputs)
-    return vector_step(op.name, op.kind, cycles, reads, writes, extra_bytes=extra, hosts=hosts)
+    return vector_step(op.name, op.kind, cycles, reads, writes, extra_bytes=extra, rows=rows, hosts=hosts)
 
 
 def _unary_backward(
@@ -190,6 +194,7 @@ def _unary_backward(
     cycles: float,
     kept: tuple[str, ...] = (),
     extra_bytes: float = 0.0,
+    rows: int = 0,
 ) -> tuple[Step, ...]:
     """Backward step to the first input: reads the output gradient and what was kept."""
     x, y = op.inputs[0], op.outputs[0]
@@ -197,4 +202,5 @@ def _unary_backward(
     writes = {gradient_of(op, x): ctx.bytes(x)} if x in ctx.differentiable else {}
     extra = extra_bytes + ctx.parameter_bytes(op)
     hosts = op.kind in (OpKind.NORM, OpKind.SOFTMAX)
-    return (vector_step(f"{op.name}.dX", op.kind, cycles, reads, writes, extra_bytes=extra, hosts=hosts),)
+    name = f"{op.name}.dX"
+    return (vector_step(name, op.kind, cycles, reads, writes, extra_bytes=extra, rows=rows, hosts=hosts),)

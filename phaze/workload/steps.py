@@ -90,12 +90,13 @@ def vector_step(
     writes: Mapping[str, float],
     *,
     extra_bytes: float = 0.0,
+    rows: int = 0,
     hosts: bool = False,
     epilogue: bool = False,
 ) -> Step:
     """Build a vector-core step; HBM traffic is every read and write once plus `extra_bytes`."""
     stream = sum(reads.values()) + sum(writes.values()) + extra_bytes
-    work = Work(name, kind.value, Unit.VECTOR, vector_cycles=cycles, stream_bytes=stream)
+    work = Work(name, kind.value, Unit.VECTOR, vector_cycles=cycles, stream_bytes=stream, rows=rows)
     return Step(name, kind, work, reads, writes, hosts, epilogue)
 
 
@@ -108,13 +109,18 @@ def integer(op: Operator, key: str, default: int) -> int:
     return value
 
 
-def extent(op: Operator, key: str) -> int:
-    """Product of a tuple attribute such as a kernel (1 if absent)."""
+def extents(op: Operator, key: str) -> tuple[int, ...]:
+    """Read a tuple attribute such as a kernel (empty if absent)."""
     value = op.attributes.get(key, ())
     if not isinstance(value, tuple):
         msg = f"operator {op.name!r}: attribute {key!r} is {value!r}, not a tuple"
         raise TypeError(msg)
-    return prod(value)
+    return value
+
+
+def extent(op: Operator, key: str) -> int:
+    """Product of a tuple attribute (1 if absent)."""
+    return prod(extents(op, key))
 
 
 def flag(op: Operator, key: str) -> bool:

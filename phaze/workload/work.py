@@ -49,6 +49,7 @@ class Collective(StrEnum):
     REDUCE_SCATTER = "reduce_scatter"
     ALL_GATHER = "all_gather"
     ALL_TO_ALL = "all_to_all"
+    SEND_RECV = "send_recv"  # one of two to the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,35 @@ class Link:
     group: Group
 
 
+class Role(StrEnum):
+    """Which of the three products of a layer's training one is."""
+
+    FORWARD = "forward"
+    INPUT_GRADIENT = "input_gradient"
+    WEIGHT_GRADIENT = "weight_gradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Geometry of the convolution that a product stands for, which decides the algorithms there are for it.
+
+    One extent per spatial axis each: of the kernel, its step, and the feature maps before and after.
+    """
+
+    role: Role
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Gemm:
     """`groups` independent products (m x k) times (k x n), each with its own operands.
 
     `a_bytes`, `b_bytes`, `c_bytes`: sizes of the whole left, right and result tensors (all groups) as
     they lie in HBM. For a convolution `a_bytes` is the feature map, smaller than m x k elements. `operands`:
-    their format in the arithmetic; None, whatever the tensor cores of the chip take.
+    their format in the arithmetic; None, whatever the tensor cores of the chip take. `window`: of a convolution.
     """
 
     groups: int
@@ -82,11 +105,30 @@ class Gemm:
     c_bytes: float
     traffic: Traffic = Traffic.TILED
     operands: Format | None = None
+    window: Window | None = None
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates."""
         return self.groups * self.m * self.k * self.n
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """What a flash-attention kernel knows beyond the sizes of its products.
+
+    `queries`: query rows of each head, 1 while decoding; `share`: query heads that read one key-value head;
+    `visible`: share of the scores that no causal mask hides (keys outside a window are not among the scores);
+    `staged_bytes`: HBM bytes of a kernel that is part of the operator and rearranges queries, keys and values
+    before; 0 where they come as they are needed. `warm`: the kernel ran on the same tensors just before, so
+    that those that fit are in the chip's cache.
+    """
+
+    queries: int
+    share: int
+    visible: float = 1.0
+    staged_bytes: float = 0.0
+    warm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +139,9 @@ class Work:
     those of TILED products (each tensor read or written once; re-reads of a flash kernel not
     included); `reread_bytes` is read again once per `reread_rows_bytes` of global buffer (flash
     attention: keys and values are re-read for every block of queries that fits); `link` is the
-    collective of a LINK operator.
+    collective of a LINK operator. `rows`: rows of a softmax or row norm, each of which is reduced before its
+    elements can be written; 0 where elements do not wait for each other. `access_bytes`: what a thread of a
+    SIMT kernel moves at a time; 0, as much as the chip lets it. `flash` belongs to flash attention.
     """
 
     name: str
@@ -109,6 +153,9 @@ class Work:
     reread_bytes: float = 0.0
     reread_rows_bytes: float = 0.0
     link: Link | None = None
+    rows: int = 0
+    access_bytes: float = 0.0
+    flash: Flash | None = None
 
     @property
     def macs(self) -> int:

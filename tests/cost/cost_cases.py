@@ -8,18 +8,12 @@ import numpy as np
 
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.fields import default_values
-from phaze.hardware.network import Network
+from phaze.hardware.network import two_tiers
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.degrees import Group, Parallel
 from phaze.workload.work import Collective, Gemm, Link, Pass, Traffic, Unit, Work
 
-NETWORK = Network(
-    name="test",
-    scale_up_devices=8,
-    scale_up_latency_s=1e-6,
-    scale_out_bandwidth_bytes_per_s=50e9,
-    scale_out_latency_s=5e-6,
-)
+NETWORK = two_tiers(8, None, 1e-6, 50e9, 5e-6)
 
 
 def chips(**columns) -> ArchitectureTable:

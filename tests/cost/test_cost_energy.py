@@ -35,7 +35,7 @@ def test_every_collective_is_charged_for_what_it_sends_and_receives():
     group = Group(Parallel.EXPERT, 8, stride=4)
     works = tuple(exchange(collective, 1e6, group) for collective in Collective)
     events = pass_events(CostModel(chips(), NETWORK).costs(Pass(works, ())), np.array([0]))
-    assert events.link_bytes == pytest.approx(2 * 7 / 8 * 1e6 * (2 + 1 + 1 + 1))
+    assert events.link_bytes == pytest.approx(2 * (7 / 8 * 1e6 * (2 + 1 + 1 + 1) + 1e6))
 
 
 def test_full_activity_is_the_power_at_full_load():

@@ -10,7 +10,6 @@ from cost_cases import NETWORK, chips, exchange, grid, product, reduction, tenso
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective import collective_s
 from phaze.cost.model import Bottleneck, CostModel
 from phaze.cost.roofline import roofline_s
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
@@ -81,27 +80,34 @@ def test_cores_that_share_a_local_buffer_hold_larger_tiles():
 
 def test_a_collective_runs_on_the_link_and_has_no_parallel_mode():
     chip = chips(link_bandwidth_bytes_per_s=[300e9, 600e9])
-    work = reduction(1e8, 4)
-    times = latencies(Pass((work,), ()), chip)
-    np.testing.assert_allclose(times.single_s[:, 0], [1.5e8 / 300e9 + 6e-6, 1.5e8 / 600e9 + 6e-6])
+    times = latencies(Pass((reduction(1e8, 4),), ()), chip)
+    # halving and doubling: two steps each way
+    np.testing.assert_allclose(times.single_s[:, 0], [1.5e8 / 300e9 + 4e-6, 1.5e8 / 600e9 + 4e-6])
     assert np.isinf(times.parallel_s).all()
     wide = latencies(Pass((reduction(1e8, 16),), ()), chip)
-    expected = collective_s(Collective.ALL_REDUCE, 1e8, 16, 50e9, 5e-6)
-    np.testing.assert_allclose(wide.single_s[:, 0], [expected, expected])
+    # rings, each through another of the eight adapters of a domain; 14 hops inside and one between, twice
+    pace = np.array([300e9, 8 * 50e9])
+    np.testing.assert_allclose(wide.single_s[:, 0], 2 * (15 / 16 * 1e8 / pace + 14e-6 + 5e-6))
 
 
-@pytest.mark.parametrize(
-    ("collective", "sweeps"), [(c, 2 if c is Collective.ALL_REDUCE else 1) for c in Collective]
-)
-def test_a_group_pays_for_the_tier_that_it_spans(collective, sweeps):
-    """Four devices next to each other share a domain of eight; with two in between, they do not."""
+@pytest.mark.parametrize("collective", Collective)
+@pytest.mark.parametrize(("stride", "domains"), [(1, 1), (2, 1), (3, 2), (8, 4)])
+def test_a_group_pays_for_the_tiers_that_it_spans(collective, stride, domains):
+    """Four devices next to each other share a domain of eight; two in between, and only two of them do."""
     chip = chips(link_bandwidth_bytes_per_s=300e9)
-    for stride, bandwidth, latency in ((1, 300e9, 1e-6), (2, 300e9, 1e-6), (3, 50e9, 5e-6)):
-        group = Group(Parallel.CONTEXT, 4, stride)
-        pass_ = Pass((exchange(collective, 1e8, group),), ())
-        moved_s = sweeps * 3 / 4 * 1e8 / bandwidth
-        assert latencies(pass_, chip).single_s[0, 0] == pytest.approx(moved_s + sweeps * 3 * latency)
-        assert roofline_s(pass_, chip, NETWORK)[0, 0] == pytest.approx(moved_s)
+    pass_ = Pass((exchange(collective, 1e8, Group(Parallel.CONTEXT, 4, stride)),), ())
+    together, sweeps = 4 // domains, 2 if collective is Collective.ALL_REDUCE else 1
+    if collective is Collective.ALL_TO_ALL:
+        between, inside = (4 - together) / 4, 3 / 4
+    elif collective is Collective.SEND_RECV:
+        between, inside = float(domains > 1), float(domains == 1)
+    else:
+        between = sweeps * (domains - 1) / domains / together
+        inside = sweeps * (together - 1) / together
+    expected = max(between * 1e8 / 50e9, inside * 1e8 / 300e9)
+    bound = roofline_s(pass_, chip, NETWORK)[0, 0]
+    assert bound == pytest.approx(expected) or (domains == 4 and bound == pytest.approx(between * 1e8 / 50e9))
+    assert bound < latencies(pass_, chip).single_s[0, 0] < 2 * bound + 1e-4
 
 
 def test_an_empty_pass_costs_nothing():

@@ -1,70 +1,22 @@
-"""The tile law: physical limits, monotonicity, and hand-worked cases."""
+"""Kernels alone on chips: constants and choices of laws, products one after the other, collectives."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from phaze.cost.kernels.fitted import fitted, law_of
+from phaze.cost.kernels.fitted import Constants, fitted, law_of
 from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.kernels.products import Products, SimtLaw, products_s, simt_chip
+from phaze.cost.kernels.links import law_file
+from phaze.cost.kernels.quantise import PER_BLOCK, QuantiseLaw, quantisation
 from phaze.cost.kernels.serial import SerialLaw
+from phaze.cost.kernels.simt_law import SimtLaw, simt_law
 from phaze.cost.rung import Rung
-from phaze.cost.switched import SwitchLaw
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import product_flops_per_s
 from phaze.hardware.fields import field_table
-from phaze.validation.operators import exchange, product, softmax
-from phaze.workload.work import Collective
-
-TABLE = to_table([load_architecture("a100-80gb")])
-A100 = simt_chip(TABLE)
-PEAK = 312e12
-LAW = law_of(SimtLaw, "products.yaml", "ampere")
-EXTENT = st.integers(1, 20_000)
-# one multiprocessor's worth of everything, nothing lost: what is left are tiles and waves
-IDEAL = SimtLaw(1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1e30, 0.0, 0.0, 0.0)
-
-
-def seconds(m, k, n, groups=1, law=LAW, chip=A100):
-    sizes = [np.array([float(v)]) for v in (groups, m, k, n)]
-    bytes_ = 2.0 * sizes[0] * (sizes[1] * sizes[2] + sizes[2] * sizes[3] + sizes[1] * sizes[3])
-    return float(products_s(Products(*sizes, bytes_, np.array([PEAK])), chip, law)[0])
-
-
-def test_fields_of_the_a100():
-    assert (A100.multiprocessors, A100.clock_hz) == (108, 1.41e9)
-    assert product_flops_per_s(TABLE, "bf16")[0] == pytest.approx(PEAK, rel=1e-3)
-    assert product_flops_per_s(TABLE, None)[0] == product_flops_per_s(TABLE, "fp16")[0]
-    assert product_flops_per_s(TABLE, "fp32")[0] == pytest.approx(19.5e12, rel=1e-2)
-
-
-@given(EXTENT, EXTENT, EXTENT, st.integers(1, 64))
-def test_never_above_the_peak(m, k, n, groups):
-    assert seconds(m, k, n, groups) > 2.0 * m * k * n * groups / PEAK
-
-
-@given(EXTENT, EXTENT, EXTENT, st.integers(1, 3))
-def test_a_longer_side_never_takes_less(m, k, n, side):
-    longer = [m, k, n]
-    longer[side - 1] += 97
-    assert seconds(*longer) >= seconds(m, k, n) * (1 - 1e-12)
-
-
-def test_one_block_more_than_multiprocessors_costs_a_second_wave():
-    chip = replace(A100, memory_bytes_per_s=1e30)
-    whole = seconds(16 * 108, 1 << 20, 64, law=replace(IDEAL, split_s=1.0), chip=chip)
-    # 109 of the smallest blocks: two waves of them, half of the multiprocessors idle in the second
-    more = seconds(16 * 109, 1 << 20, 64, law=replace(IDEAL, split_s=1.0), chip=chip)
-    assert more == pytest.approx(2 * whole)
-
-
-def test_a_cold_stream_takes_its_bytes_over_the_bandwidth():
-    bytes_ = 2.0 * (64 + 64 * 10**6 + 10**6)
-    ideal = seconds(1, 64, 10**6, law=IDEAL)
-    assert ideal == pytest.approx(bytes_ / A100.memory_bytes_per_s)
+from phaze.hardware.tiers import LinkLaw, Medium
+from phaze.validation.operators import exchange, product
+from phaze.workload.work import Collective, Format, Traffic
 
 
 def calibrated_s(works, chip):
@@ -72,18 +24,31 @@ def calibrated_s(works, chip):
 
 
 @pytest.mark.parametrize(
-    ("kind", "file"), [(SimtLaw, "products.yaml"), (SerialLaw, "serial.yaml"), (SwitchLaw, "links.yaml")]
+    ("kind", "file"),
+    [
+        (SimtLaw, "products.yaml"),
+        (SimtLaw, "products_fp32.yaml"),
+        (QuantiseLaw, "quantise.yaml"),
+        (SerialLaw, "serial.yaml"),
+        *((LinkLaw, law_file(medium)) for medium in Medium),
+    ],
 )
 def test_families_with_constants_are_choices_of_the_field(kind, file):
     assert set(fitted(kind, file)) <= set(field_table()["family"].choices)
 
 
 def test_nothing_is_said_where_nothing_is_fitted():
-    works = (product(1, 512, 512, 512), softmax(512, 512))
-    on_gpu = calibrated_s(works, "h200")
+    one = product(1, 512, 512, 512)
+    fused = replace(one, gemms=tuple(replace(g, traffic=Traffic.FUSED) for g in one.gemms))
+    on_gpu = calibrated_s((one, fused), "h200")
     assert on_gpu[0] > 0
     assert np.isnan(on_gpu[1])
-    assert np.isnan(calibrated_s(works, "tpuv3")).all()
+
+
+def test_several_products_of_one_operator_run_one_after_the_other():
+    one = product(1, 512, 512, 512)
+    alone, twice = calibrated_s((one, replace(one, gemms=one.gemms * 2)), "h200")
+    assert twice == pytest.approx(2 * alone)
 
 
 def test_a_serial_chip_loads_then_computes_then_stores():
@@ -98,10 +63,41 @@ def test_a_serial_chip_loads_then_computes_then_stores():
 
 @pytest.mark.parametrize("kind", Collective)
 def test_collectives_on_a_switch_by_hand(kind):
-    law = law_of(SwitchLaw, "links.yaml", "hopper")
-    (seconds,) = calibrated_s([exchange(kind, 64e6, 4)], "h200")
-    wire = (2 if kind is Collective.ALL_REDUCE else 1) * 3 / 4 * 64e6 / 450e9
-    efficiency = law.pair + (law.many - law.pair) * 2 / 3
-    assert seconds == pytest.approx(
-        law.launch_s + 3 * law.step_s + wire / efficiency + (law.ramp_s * wire) ** 0.5
-    )
+    law = law_of(LinkLaw, law_file(Medium.DIRECT), "hopper")
+    ranks = 2 if kind is Collective.SEND_RECV else 4
+    (seconds,) = calibrated_s([exchange(kind, 64e6, ranks)], "h200")
+    steps, sent, copied, ramp_s = 3, 3 / 4, 1 / 4, law.ramp_s
+    if kind is Collective.ALL_REDUCE:
+        steps, sent = 6, 6 / 4
+    if kind is Collective.SEND_RECV:
+        steps, sent, copied, ramp_s = 1, 1, 0, 0.0
+    wire = (sent + law.delta * copied) * 64e6 / (law.efficiency * 450e9)
+    assert seconds == pytest.approx(law.launch_s + steps * law.step_s + wire + (ramp_s * wire) ** 0.5)
+
+
+def test_each_arithmetic_has_constants_of_its_own():
+    assert simt_law(Format.FP32, Constants("ampere")) != simt_law(Format.BF16, Constants("ampere"))
+    assert simt_law(None, Constants("ampere")) == simt_law(Format.FP8, Constants("ampere"))
+    assert simt_law(Format.FP32, Constants("hopper")) == simt_law(
+        Format.FP32, Constants("ampere")
+    )  # the same kernels run there
+    assert simt_law(Format.BF16, Constants("pascal")) == simt_law(
+        Format.BF16, Constants("generic")
+    )  # no tensor cores were measured
+
+
+def test_a_mixed_list_is_costed_format_by_format():
+    works = [product(1, 512, 512, 512, operands=f) for f in (Format.FP32, Format.BF16, Format.FP8, None)]
+    alone = [calibrated_s([work], "h200")[0] for work in works]
+    assert calibrated_s(works, "h200") == pytest.approx(alone)
+    assert alone[1] == alone[3]  # bf16 is what these tensor cores take
+    assert alone[0] > alone[1] > alone[2]
+
+
+def test_scaling_to_8_bits_by_hand():
+    law = law_of(QuantiseLaw, "quantise.yaml", "hopper")
+    whole, blocks = (quantisation(4096, 2048, per_block=b) for b in (False, True))
+    assert blocks.kind == PER_BLOCK
+    by_tensor = law.tensor_launch_s + 5 * 4096 * 2048 / (law.tensor_efficiency * 4.8e12)
+    by_block = law.block_launch_s + 3 * 4096 * 2048 / (law.block_efficiency * 4.8e12)
+    assert calibrated_s([whole, blocks], "h200") == pytest.approx([by_tensor, by_block])

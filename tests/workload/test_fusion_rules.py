@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from onnx_tiny import light
 from test_graphs import CHOICES, Drawn
 
@@ -42,6 +42,13 @@ def moved(chain):
     return sum(w.moved_bytes for p in passes for w in p.works)
 
 
+def carried_sums(chain):
+    """Bytes of sums of gradients: of a carried tensor one per layer that reads it, so fewer where layers are longer."""
+    layers = [chain.layers[i] for i in chain.index]
+    sums = [w for layer in layers if layer.backward for w in layer.backward.works if "gradient_sum" in w.name]
+    return sum(w.moved_bytes for w in sums)
+
+
 def check_all_subsets(load, rules_to_switch=tuple(Fusion)):
     plain = load(NO_FUSION)
     expected, traffic = arithmetic(plain), {}
@@ -51,7 +58,8 @@ def check_all_subsets(load, rules_to_switch=tuple(Fusion)):
         report = fusion_report(chain)
         traffic[rules] = moved(chain)
         saved = sum(applied.saved_bytes for applied in report.values())
-        assert traffic[rules] == pytest.approx(moved(plain) - saved, rel=1e-12)
+        less = moved(plain) - saved - traffic[rules]
+        assert less == pytest.approx(0, abs=1e-9 * moved(plain)) or 0 < less <= carried_sums(plain)
         assert all(report[rule].times == 0 for rule in ALL_FUSION - rules)
         assert chain.model_flops == plain.model_flops
     for rules, bytes_ in traffic.items():
@@ -110,6 +118,9 @@ def test_every_subset_on_a_network_from_a_file():
 
 @settings(max_examples=25, deadline=None)
 @given(CHOICES)
+@example(  # a tensor that is carried past layers, which fusion makes one
+    [("linear", 0), ("linear", 0), ("mul", 1), *[("linear", 0)] * 3, ("add", 5), ("linear", 0)]
+)
 def test_every_subset_on_random_graphs(choices):
     check_all_subsets(lambda rules: GraphWorkload(Drawn(choices), Mode.TRAINING, fusion=rules).chain(2, 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from phaze.errors import InputError
 from phaze.yaml_file import parse_yaml
 
 GENERIC = "generic"
@@ -46,6 +48,32 @@ def _read(kind: Hashable, file: str) -> Mapping[str, Any]:
     content = parse_yaml(text, f"cost/kernels/{file}")
     sets = TypeAdapter(tuple[Fitted[kind], ...]).validate_python(content)  # type: ignore[valid-type]
     return MappingProxyType({one.family: one for one in sets})
+
+
+Own = Mapping[str, Mapping[str, float]]
+"""A user's own constants, by the name of the law's file and their own."""
+
+NO_OWN: Own = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Which constants laws take: those of `family`, some of them replaced by a user's own."""
+
+    family: str
+    own: Own = field(default_factory=lambda: NO_OWN)
+
+    def law(self, kind: type[L], file: str) -> L | None:
+        """Constants of a law; None where there are none. Raises InputError for own ones that the law does not have."""
+        law = law_of(kind, file, self.family)
+        if law is None or file not in self.own:
+            return law
+        try:
+            return replace(law, **self.own[file])  # type: ignore[type-var]
+        except TypeError as error:
+            raise InputError(
+                f"calibration, {file}: {', '.join(self.own[file])} are not the law's constants"
+            ) from error
 
 
 def law_of(kind: type[L], file: str, family: str) -> L | None:

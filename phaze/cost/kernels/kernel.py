@@ -13,14 +13,24 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.kernels.fitted import GENERIC, law_of
-from phaze.cost.kernels.products import SimtLaw, simt_products_s
+from phaze.cost.kernels.attention_decode import DecodeLaw, decode_s
+from phaze.cost.kernels.attention_prefill import PrefillLaw, prefill_s
+from phaze.cost.kernels.attention_sizes import attention_chip, attention_sizes, decodes
+from phaze.cost.kernels.convolution import ConvolutionLaw, convolution_chip, convolutions_s
+from phaze.cost.kernels.fitted import GENERIC, NO_OWN, Constants, Own
+from phaze.cost.kernels.links import switched_s
+from phaze.cost.kernels.products import simt_products_s
+from phaze.cost.kernels.quantise import PER_BLOCK, PER_TENSOR, QuantiseLaw, quantise_s
 from phaze.cost.kernels.serial import SerialLaw, systolic_products_s
+from phaze.cost.kernels.simt_law import simt_law
+from phaze.cost.kernels.streams import StreamLaw, Streams, memory_s, stream_chip, streams_s
+from phaze.cost.kernels.windows import convolutions
+from phaze.cost.roofline import least_s
 from phaze.cost.rung import Rung
-from phaze.cost.switched import SwitchLaw, switched_s
 from phaze.hardware.fields import field_table
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Traffic, Work
+from phaze.workload.ir import OpKind
+from phaze.workload.work import Gemm, Traffic, Unit, Work
 
 Floats = NDArray[np.float64]
 
@@ -29,51 +39,168 @@ class Shape(StrEnum):
     """Kinds of operators that have laws of their own."""
 
     PRODUCT = "product"
+    CONVOLUTION = "convolution"
+    EPILOGUE = "epilogue"  # products that do element-wise work on their way out
+    STREAM = "stream"  # no products
+    QUANTISE = "quantise"
     LINK = "link"
+    PREFILL = "prefill"  # flash attention over whole sequences
+    DECODE = "decode"  # and of one query per sequence on a cache
 
 
-Law = Callable[[Sequence[Work], ArchitectureTable, str], Floats | None]
-"""(operators of one shape, a table of one chip, family) -> seconds (O,), None where nothing is fitted."""
+Law = Callable[[Sequence[Work], ArchitectureTable, Constants], Floats | None]
+"""(operators of one shape, a table of one chip, constants) -> seconds (O,), None where nothing is fitted."""
 
 
-def kernels_s(works: Sequence[Work], table: ArchitectureTable, rung: Rung) -> Floats:
-    """Seconds of each operator alone on each chip, launch included, (A, O); NaN where no law costs it."""
-    seconds = np.full((len(table), len(works)), np.nan)
-    shapes = [shape_of(work) for work in works]
+def kernels_s(works: Sequence[Work], table: ArchitectureTable, rung: Rung, own: Own = NO_OWN) -> Floats:
+    """Seconds of each operator alone on each chip, launch included, (A, O); NaN where no law costs it.
+
+    `own`: constants that the calibrated rung takes before the family's.
+    """
+    seconds = np.empty((len(table), len(works)))
     for row in range(len(table)):
         chip = table.take([row])
-        family = GENERIC if rung is Rung.ANALYTIC else str(field_table()["family"].decode(chip["family"][0]))
-        for shape, law in _LAWS.items():
-            where = [o for o, found in enumerate(shapes) if found is shape]
-            if where:
-                costed = law([works[o] for o in where], chip, family)
-                seconds[row, where] = np.nan if costed is None else costed
+        family = str(field_table()["family"].decode(chip["family"][0]))
+        constants = Constants(GENERIC) if rung is Rung.ANALYTIC else Constants(family, own)
+        seconds[row] = alone_s(works, chip, constants)
+    return seconds
+
+
+def alone_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """The same on one chip, a table of one, by given constants, (O,)."""
+    seconds, shapes = np.full(len(works), np.nan), [shape_of(work) for work in works]
+    for shape, law in _LAWS.items():
+        where = [o for o, found in enumerate(shapes) if found is shape]
+        if where:
+            costed = law([works[o] for o in where], chip, constants)
+            seconds[where] = np.nan if costed is None else costed
     return seconds
 
 
 def shape_of(work: Work) -> Shape | None:
-    """The law that an operator needs; None where there is none yet."""
+    """The law that an operator needs; None where there is none."""
     if work.link is not None:
         return Shape.LINK
+    if work.flash is not None:
+        return Shape.DECODE if decodes(work) else Shape.PREFILL
+    named = _BY_KIND.get(work.kind)
+    if named is not None or work.unit is Unit.VECTOR:
+        return named or Shape.STREAM
+    return _product_shape(work)
+
+
+def _product_shape(work: Work) -> Shape | None:
+    """One product alone, or some with an epilogue."""
+    if not work.gemms or any(gemm.traffic is not Traffic.TILED for gemm in work.gemms):
+        return None
     alone = len(work.gemms) == 1 and work.stream_bytes == 0 and work.vector_cycles == 0
-    return Shape.PRODUCT if alone and work.gemms[0].traffic is Traffic.TILED else None
+    return Shape.PRODUCT if alone else Shape.EPILOGUE
 
 
-def _products_s(works: Sequence[Work], chip: ArchitectureTable, family: str) -> Floats | None:
+_BY_KIND: Mapping[str, Shape] = MappingProxyType(
+    {PER_TENSOR: Shape.QUANTISE, PER_BLOCK: Shape.QUANTISE, OpKind.CONV.value: Shape.CONVOLUTION}
+)
+
+
+def _products_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Products alone: tiles and waves on many multiprocessors, one after the other on few large arrays."""
-    gemms = [work.gemms[0] for work in works]
+    return _gemms_s([work.gemms[0] for work in works], chip, constants)
+
+
+def _gemms_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     if chip["simt"][0]:
-        tiles = law_of(SimtLaw, "products.yaml", family)
-        return None if tiles is None else simt_products_s(gemms, chip, tiles)
-    serial = law_of(SerialLaw, "serial.yaml", family)
+        return _tiled_s(gemms, chip, constants)
+    serial = constants.law(SerialLaw, "serial.yaml")
     return None if serial is None else systolic_products_s(gemms, chip, serial)
 
 
-def _links_s(works: Sequence[Work], chip: ArchitectureTable, family: str) -> Floats | None:
+def _convolutions_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Convolutions and their gradients on many multiprocessors."""
+    law = constants.law(ConvolutionLaw, "convolution.yaml") if chip["simt"][0] else None
+    return None if law is None else convolutions_s(convolutions(works, chip), convolution_chip(chip), law)
+
+
+def _stream_law(chip: ArchitectureTable, constants: Constants) -> StreamLaw | None:
+    """Kernels of SIMT chips and of others have constants, generic ones too, of their own."""
+    return constants.law(StreamLaw, "streams.yaml" if chip["simt"][0] else "serial_streams.yaml")
+
+
+def _streams_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Operators on vector cores alone."""
+    law = _stream_law(chip, constants)
+    return None if law is None else streams_s(Streams.of(works), stream_chip(chip), law)
+
+
+def _epilogues_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """The products alone, and the other tensors that the epilogue moves; its arithmetic hides behind both."""
+    gemms = [(o, gemm) for o, work in enumerate(works) for gemm in work.gemms]
+    products, law = _gemms_s([g for _, g in gemms], chip, constants), _stream_law(chip, constants)
+    if products is None or law is None:
+        return None
+    extra = np.maximum([work.stream_bytes for work in works], 0.0)
+    seconds: Floats = memory_s(extra, stream_chip(chip), law)
+    np.add.at(seconds, [o for o, _ in gemms], products)
+    return seconds
+
+
+def _tiled_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """Products by tiles, each format by the constants of its kernels."""
+    seconds = np.full(len(gemms), np.nan)
+    formats = [gemm.operands for gemm in gemms]
+    for operands in set(formats):
+        law = simt_law(operands, constants)
+        where = [g for g, found in enumerate(formats) if found is operands]
+        if law is not None:
+            seconds[where] = simt_products_s([gemms[g] for g in where], chip, law)
+    return seconds
+
+
+def _quantise_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Scaling to 8 bits on chips of many small multiprocessors."""
+    law = constants.law(QuantiseLaw, "quantise.yaml") if chip["simt"][0] else None
+    return None if law is None else quantise_s(works, chip, law)
+
+
+def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Collectives among devices on one switch."""
-    law = law_of(SwitchLaw, "links.yaml", family)
     links = [work.link for work in works if work.link is not None]
-    return None if law is None else switched_s(links, float(chip["link_bandwidth_bytes_per_s"][0]), law)
+    return switched_s(links, float(chip["link_bandwidth_bytes_per_s"][0]), constants.family)
 
 
-_LAWS: Mapping[Shape, Law] = MappingProxyType({Shape.PRODUCT: _products_s, Shape.LINK: _links_s})
+def _prefill_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Flash attention over whole sequences, on many multiprocessors."""
+    law = constants.law(PrefillLaw, "attention_prefill.yaml") if chip["simt"][0] else None
+    if law is None:
+        return None
+    return _bounded(
+        prefill_s(attention_sizes(works, chip), attention_chip(chip), law), works, chip, constants
+    )
+
+
+def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Flash attention of one query per sequence, on many multiprocessors."""
+    law = constants.law(DecodeLaw, "attention_decode.yaml") if chip["simt"][0] else None
+    if law is None:
+        return None
+    return _bounded(decode_s(attention_sizes(works, chip), attention_chip(chip), law), works, chip, constants)
+
+
+def _bounded(seconds: Floats, works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """The analytic rung stays above the roofline."""
+    if constants.family != GENERIC:
+        return seconds
+    return np.maximum(seconds, [float(least_s(work, chip)[0]) for work in works])
+
+
+_LAWS: Mapping[Shape, Law] = MappingProxyType(
+    {
+        Shape.PRODUCT: _products_s,
+        Shape.CONVOLUTION: _convolutions_s,
+        Shape.EPILOGUE: _epilogues_s,
+        Shape.STREAM: _streams_s,
+        Shape.QUANTISE: _quantise_s,
+        Shape.LINK: _links_s,
+        Shape.PREFILL: _prefill_s,
+        Shape.DECODE: _decode_s,
+    }
+)

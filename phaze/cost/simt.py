@@ -1,0 +1,108 @@
+"""SIMT chips in a table of architectures, and operators on them: one kernel after the other, each on all cores.
+
+A kernel takes the whole chip: the hardware deals its blocks to every multiprocessor, so that kernels side by
+side share cores instead of finding idle ones. An operator therefore has one mode that pays, all cores; the
+other one is offered to the scheduler at no less than the whole pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.kernels.fitted import NO_OWN, Own
+from phaze.cost.kernels.kernel import kernels_s
+from phaze.cost.roofline import roofline_s
+from phaze.cost.rung import Rung
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
+from phaze.hardware.network import Network
+from phaze.hardware.table import ArchitectureTable
+from phaze.workload.work import Pass, Unit, Work
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+NONE = -1
+"""Number of an architecture that is not SIMT."""
+
+
+@dataclass(frozen=True)
+class SimtSide:
+    """Distinct SIMT architectures, (S,); `numbers` finds one by the bytes of its row."""
+
+    table: ArchitectureTable
+    numbers: Mapping[bytes, int]
+
+    @classmethod
+    def of(cls, table: ArchitectureTable) -> tuple[SimtSide, Rows]:
+        """The distinct ones of a table, and the number of each of its architectures, (A,)."""
+        rows = np.flatnonzero(table["simt"])
+        numbers: dict[bytes, int] = {}
+        kept: list[int] = []
+        for row, key in zip(rows, _keys(table, rows), strict=True):
+            if numbers.setdefault(key, len(numbers)) == len(kept):
+                kept.append(int(row))
+        side = cls(table.take(np.array(kept, dtype=np.intp)), numbers)
+        found = side.find(table)
+        return side, found if found is not None else np.full(len(table), NONE)
+
+    def find(self, table: ArchitectureTable) -> Rows | None:
+        """The number of each architecture, (A,); None where a SIMT one is not known."""
+        number = np.full(len(table), NONE, dtype=np.intp)
+        rows = np.flatnonzero(table["simt"])
+        for row, key in zip(rows, _keys(table, rows), strict=True):
+            if key not in self.numbers:
+                return None
+            number[row] = self.numbers[key]
+        return number
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.numbers)
+
+
+@dataclass(frozen=True)
+class SimtTimes:
+    """Seconds of operators on the SIMT architectures of a side; equal operators are costed once."""
+
+    side: SimtSide
+    network: Network
+    rung: Rung
+    own: Own = field(default_factory=lambda: NO_OWN)
+    _known: dict[Work, Floats] = field(default_factory=dict)
+
+    def alone_s(self, works: Sequence[Work]) -> Floats:
+        """Each operator on all cores, (S, O): its kernel, and never less than the roofline; 0 for collectives."""
+        new = [w for w in dict.fromkeys(works) if w not in self._known]
+        if new:
+            kernels = kernels_s(new, self.side.table, self.rung, self.own)
+            least = self.least_s(new)
+            self._known.update(zip(new, np.fmax(kernels, least).T, strict=True))
+        links = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
+        return np.where(links, 0.0, np.stack([self._known[w] for w in works], axis=1))
+
+    def least_s(self, works: Sequence[Work]) -> Floats:
+        """Roofline of each operator, (S, O)."""
+        return roofline_s(Pass(tuple(works), ()), self.side.table, self.network)
+
+    def hbm_s(self, works: Sequence[Work]) -> Floats:
+        """Seconds to move every tensor of the operators once, (S,)."""
+        moved = sum(work.moved_bytes for work in works)
+        return moved / hbm_bandwidth_bytes_per_s(self.side.table)
+
+    def pass_least_s(self, works: Sequence[Work]) -> Floats:
+        """What a pass takes at least, (S, 1): its kernels run one after the other."""
+        computing = [w for w in works if w.unit is not Unit.LINK]
+        total: Floats = self.least_s(computing).sum(axis=1, keepdims=True)
+        return total
+
+
+def _keys(table: ArchitectureTable, rows: Rows) -> list[bytes]:
+    """The values of some architectures in all fields, as bytes."""
+    if not len(rows):
+        return []
+    columns = [np.asarray(column[rows], dtype=np.float64) for column in table.columns.values()]
+    return [row.tobytes() for row in np.stack(columns, axis=1)]

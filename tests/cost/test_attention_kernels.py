@@ -1,0 +1,166 @@
+"""Flash attention alone on a chip: physical limits, masks by counting, and hand-worked cases."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phaze.cost.kernels.attention_decode import DecodeLaw, decode_s
+from phaze.cost.kernels.attention_prefill import PrefillLaw, prefill_s
+from phaze.cost.kernels.attention_sizes import attention_chip, attention_sizes, decodes
+from phaze.cost.kernels.fitted import fitted
+from phaze.cost.kernels.kernel import kernels_s
+from phaze.cost.roofline import roofline_s
+from phaze.cost.rung import Rung
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.fields import field_table
+from phaze.hardware.network import load_network
+from phaze.validation.operators import attention, product
+from phaze.workload.ir import GraphBuilder, OpKind
+from phaze.workload.rules import RULES
+from phaze.workload.steps import Context
+from phaze.workload.work import Pass
+
+CHIPS = {name: to_table([load_architecture(name)]) for name in ("a100-80gb", "h200", "b200", "l40s", "mi210")}
+NETWORK = load_network("default")
+# nothing lost: what is left are tiles, waves and bytes
+SEQUENCES = PrefillLaw(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+DECODING = DecodeLaw(0.0, 0.0, 0.0, 1.0, 1e30, 1.0, 1e30, 0.0, 0.0, 0.0)
+PEAK, BANDWIDTH, SMS = 311.86944e12, 2039e9, 108  # of the A100
+
+
+def seconds(work, rung=Rung.ANALYTIC, chip="a100-80gb"):
+    return float(kernels_s([work], CHIPS[chip], rung)[0, 0])
+
+
+def ideal_s(*sizes, decoding=DECODING, **how):
+    work, table = attention(*sizes, **how), CHIPS["a100-80gb"]
+    kind, law = (decode_s, decoding) if decodes(work) else (prefill_s, SEQUENCES)
+    return float(kind(attention_sizes([work], table), attention_chip(table), law)[0])
+
+
+def operator(queries, keys, window=0, *, causal=True):
+    g = GraphBuilder("attention")
+    q, k, v = (g.input(name, (2, tokens, 256)) for name, tokens in (("q", queries), ("k", keys), ("v", keys)))
+    seen = {"window": window} if window else {}
+    sizes = {"heads": 4, "kv_heads": 4, "head_size": 64}
+    g.add("y", OpKind.ATTENTION, (q, k, v), (2, queries, 256), causal=causal, **sizes, **seen)
+    graph = g.build(("y",))
+    return graph.operators[0], Context(graph.tensors, set(), {"q", "k", "v", "y"}, training=True)
+
+
+def forward(*sizes, **mask):
+    op, ctx = operator(*sizes, **mask)
+    return RULES[op.kind].forward(op, ctx).work
+
+
+def backward(*sizes, **mask):
+    op, ctx = operator(*sizes, **mask)
+    (step,) = RULES[op.kind].backward(op, ctx, {"y": "d.y"})
+    return step.work
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(0, 90))
+def test_visible_scores_are_those_that_a_mask_leaves(queries, before, window):
+    keys = queries + before
+    at = np.arange(before, keys)[:, None]  # place of each query among the keys
+    seen = np.arange(keys) <= at
+    if window:
+        seen &= np.arange(keys) > at - window
+    work = forward(queries, keys, window)
+    assert work.flash.visible * queries * work.gemms[0].n == pytest.approx(seen.sum())
+    assert backward(queries, keys, window).flash == work.flash
+
+
+def test_without_a_mask_all_scores_are_visible():
+    assert forward(96, 96, causal=False).flash.visible == 1
+
+
+@given(
+    batch=st.integers(1, 300),
+    queries=st.sampled_from((1, 1, 17, 128, 1000, 4096)),
+    keys=st.integers(1, 9000),
+    kv_heads=st.sampled_from((1, 2, 8)),
+    share=st.sampled_from((1, 4, 12, 40)),
+    head=st.sampled_from((64, 128)),
+    chip=st.sampled_from(sorted(CHIPS)),
+    warm=st.booleans(),
+)
+def test_never_below_the_roofline(batch, queries, keys, kv_heads, share, head, chip, warm):
+    work = attention(
+        batch, queries, max(queries, keys), kv_heads * share, kv_heads, head, causal=True, warm=warm
+    )
+    assert seconds(work, chip=chip) >= roofline_s(Pass((work,), ()), CHIPS[chip], NETWORK)[0, 0] * (1 - 1e-12)
+
+
+@given(st.integers(1, 200), st.integers(1, 4096), st.sampled_from(sorted(CHIPS)))
+def test_more_sequences_never_take_less(batch, queries, chip):
+    work = [attention(b, queries, queries, 8, 8, 64, causal=True, staged=True) for b in (batch, batch + 3)]
+    assert seconds(work[1], Rung.CALIBRATED, chip) >= seconds(work[0], Rung.CALIBRATED, chip)
+
+
+def test_masked_tiles_are_skipped():
+    # 108 heads of four tiles of queries: four waves; 1 + 2 + 3 + 4 of 16 tiles of scores
+    tile = 4 * 128 * 128 * 128 / (PEAK / SMS)
+    assert ideal_s(1, 512, 512, SMS, SMS, 128, causal=True) == pytest.approx(10 * tile)
+    assert ideal_s(1, 512, 512, SMS, SMS, 128, causal=False) == pytest.approx(16 * tile)
+
+
+def test_one_tile_more_than_multiprocessors_costs_a_second_wave():
+    one = ideal_s(1, 128, 8192, SMS, 1, 128, causal=False)
+    assert ideal_s(1, 128, 8192, SMS + 1, 1, 128, causal=False) == pytest.approx(2 * one)
+
+
+def test_rearranging_before_reads_and_writes_queries_keys_and_values():
+    sizes = (8, 4096, 4096, 16, 4, 128)
+    staged = ideal_s(*sizes, causal=True, staged=True) - ideal_s(*sizes, causal=True)
+    assert staged == pytest.approx(2 * 2 * 8 * 4096 * (16 + 2 * 4) * 128 / BANDWIDTH)
+
+
+def test_decoding_reads_a_shared_cache_once():
+    cache = 2 * 2 * 64 * 8192 * 8 * 128
+    own = 2 * 2 * 64 * 128  # queries and outputs of one head
+    for heads in (8, 64):
+        moved = cache + own * heads
+        assert ideal_s(64, 1, 8192, heads, 8, 128, causal=True) == pytest.approx(moved / BANDWIDTH)
+
+
+def test_many_heads_of_a_group_read_it_through_the_chips_cache():
+    slow = replace(DECODING, cache_bytes_per_cycle=20.0)
+    found = ideal_s(64, 1, 8192, 48, 1, 128, causal=True, decoding=slow)
+    assert found == pytest.approx(2 * 2 * 64 * 8192 * 48 * 128 / (SMS * 1.41e9 * 20.0), rel=1e-3)
+
+
+def test_what_stays_in_the_cache_needs_no_memory():
+    sizes = (16, 1, 2048, 8, 8, 128)  # 134 MB, more than the L2 of the A100, and 84 MB
+    assert ideal_s(*sizes, causal=True, warm=True) == ideal_s(*sizes, causal=True)
+    fits = (4, 1, 2048, 8, 8, 128)
+    assert ideal_s(*fits, causal=True, warm=True) < ideal_s(*fits, causal=True) / 5
+
+
+@pytest.mark.parametrize("chip", sorted(CHIPS))
+def test_backward_takes_its_five_products_for_forwards_two(chip):
+    before, after = (seconds(p(8192, 8192), Rung.CALIBRATED, chip) for p in (forward, backward))
+    assert 1.5 < after / before < 3.0  # the softmax is about the same
+
+
+def test_a_window_costs_what_it_leaves():
+    full, window = (seconds(forward(16384, 16384, keys)) for keys in (0, 1024))
+    assert 6 < full / window < 8  # of 8192 keys on average, 1024 and a tile's edge
+
+
+def test_attention_on_other_chips_and_other_operators_have_no_law():
+    tpu = to_table([load_architecture("tpuv4")])
+    works = [attention(2, 512, 512, 8, 8, 64, causal=True)]
+    assert np.isnan(kernels_s(works, tpu, Rung.ANALYTIC)).all()
+    with pytest.raises(ValueError, match="no flash attention"):
+        decodes(product(1, 8, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"), [(PrefillLaw, "attention_prefill.yaml"), (DecodeLaw, "attention_decode.yaml")]
+)
+def test_families_with_constants_are_choices_of_the_field(kind, file):
+    assert set(fitted(kind, file)) <= set(field_table()["family"].choices)

@@ -1,0 +1,88 @@
+"""Operators of whole models on SIMT chips: one kernel after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cost_cases import NETWORK, exchange, product, tensor, vector
+
+from phaze.cost.kernels.kernel import kernels_s
+from phaze.cost.model import CostModel
+from phaze.cost.roofline import roofline_s
+from phaze.cost.rung import Rung, check_rung
+from phaze.errors import InputError
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.scheduling.passes import Effort, TimedPass
+from phaze.workload.degrees import Group, Parallel
+from phaze.workload.work import Collective, Pass
+
+WORKS = (
+    tensor("wide", product(4096, 512, 8192)),
+    tensor("small", product(64, 64, 64)),
+    vector("gelu", 1 << 22, 4.0),
+    exchange(Collective.ALL_REDUCE, 1e8, Group(Parallel.TENSOR, 8)),
+)
+PASS = Pass(WORKS, ((0, 1), (1, 3), (0, 2)))  # gelu runs while the link is busy
+NAMES = ("h200", "tpuv4", "a100-80gb", "h200")
+TABLE = to_table([load_architecture(name) for name in NAMES])
+ROWS = np.arange(len(NAMES))
+SIMT = np.array([0, 2, 3])
+
+
+@pytest.fixture(scope="module", params=[Rung.ANALYTIC, Rung.CALIBRATED])
+def model(request):
+    return CostModel(TABLE, NETWORK, request.param)
+
+
+def test_an_operator_takes_its_kernel_and_never_less_than_the_roofline(model):
+    found = model.costs(PASS).latencies(ROWS).parallel_s
+    least = roofline_s(PASS, TABLE, NETWORK)
+    kernels = kernels_s(WORKS, TABLE, model.rung)
+    expected = np.fmax(kernels, least)
+    assert found[SIMT, :3] == pytest.approx(expected[SIMT, :3])
+    assert np.isinf(found[:, 3]).all()
+
+
+def test_other_chips_do_not_change_with_gpus_beside_them(model):
+    alone = CostModel(TABLE.take([1]), NETWORK, model.rung).costs(PASS)
+    beside = model.costs(PASS)
+    for mode in ("single_s", "parallel_s"):
+        here, there = (getattr(c.latencies(r), mode) for c, r in ((alone, [0]), (beside, [1])))
+        assert np.array_equal(here, there)
+
+
+def test_kernels_run_one_after_the_other_and_beside_the_link(model):
+    timed = TimedPass.of(model.costs(PASS), TABLE)
+    latencies = timed.costs.latencies(ROWS)
+    wide, small, gelu = latencies.parallel_s[:, :3].T
+    link = latencies.single_s[:, 3]
+    expected = wide + small + np.maximum(link, gelu)
+    band = timed.exact(ROWS, timed.band(ROWS), Effort(lambda: 10.0))
+    assert band.upper_s[SIMT] == pytest.approx(expected[SIMT])
+    assert (timed.costs.lower_s(ROWS) <= band.lower_s * (1 + 1e-12)).all()
+
+
+def test_costs_at_other_positions_are_shared(model):
+    turned = TABLE.take([2, 1, 0])
+    other = model.on(turned)
+    assert other is not None
+    there = model.costs(PASS).on(other).latencies(np.arange(3)).parallel_s
+    assert np.array_equal(there, model.costs(PASS).latencies(np.array([2, 1, 0])).parallel_s)
+    assert model.on(to_table([load_architecture("v100")])) is None
+
+
+def test_attribution_sums_to_the_latency(model):
+    costs = model.costs(PASS)
+    a, latencies = costs.attribution(ROWS), costs.latencies(ROWS)
+    slowest = np.maximum.reduce([a.compute_s, a.buffer_s, a.hbm_s, a.link_s]) + a.fill_s
+    best = np.minimum(latencies.single_s, latencies.parallel_s)
+    assert slowest[SIMT] == pytest.approx(best[SIMT])
+
+
+def test_rungs_for_whole_models():
+    check_rung(Rung.ANALYTIC, load_architecture("tpuv4"))
+    check_rung(Rung.CALIBRATED, load_architecture("h100"))
+    with pytest.raises(InputError, match="bounds operators"):
+        check_rung(Rung.ROOFLINE, load_architecture("h100"))
+    with pytest.raises(InputError, match="measured family"):
+        check_rung(Rung.CALIBRATED, load_architecture("tpuv4"))
