@@ -25,6 +25,10 @@ def command(
     rung: Annotated[
         str, typer.Option(help="Rung of the model: roofline, analytic, calibrated.")
     ] = "analytic",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page of all rungs with a picture per set into this folder."),
+    ] = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -35,14 +39,18 @@ def command(
     from phaze.cli.output import choose, console, print_json
     from phaze.cost.rung import Rung
     from phaze.report.validate import print_report
-    from phaze.validation.validate import validate
+    from phaze.report.validation_page import write_page
+    from phaze.validation import validate as validation
 
     folder, level = _folder(data), choose(Rung, rung, "--rung")
     if quiet:
-        report = validate(folder, only or (), level)
+        compared = validation.compare(folder, only or ())
     else:
         with console(stderr=True).status("") as status:
-            report = validate(folder, only or (), level, status.update)
+            compared = validation.compare(folder, only or (), status.update)
+    report = validation.report(folder, only or (), level, compared)
+    if out is not None:
+        write_page(out, compared)
     if json:
         print_json(report)
     else:

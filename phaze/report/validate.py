@@ -15,13 +15,9 @@ def print_report(report: ValidationReport, console: Console) -> None:
     table = plain_table(f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "")
     table.columns[0].justify = table.columns[-1].justify = "left"
     for comparison in filter(lambda c: c.rows, report.sets):
-        table.add_row(escape(_title(comparison)), *_figures(comparison), _verdict(comparison))
+        table.add_row(escape(comparison.title), *_figures(comparison), _verdict(comparison))
     console.print(table)
     _print_excluded(report, console)
-
-
-def _title(comparison: Comparison) -> str:
-    return f"{comparison.name} {'' if comparison.metric == 'latency' else comparison.metric.value}".rstrip()
 
 
 def _figures(comparison: Comparison) -> tuple[str, ...]:
@@ -46,7 +42,7 @@ def _print_excluded(report: ValidationReport, console: Console) -> None:
     table.columns[0].justify = table.columns[-1].justify = "left"
     for comparison in report.sets:
         for reason, rows in comparison.excluded_reasons.items():
-            table.add_row(escape(_title(comparison)), str(rows), escape(reason))
+            table.add_row(escape(comparison.title), str(rows), escape(reason))
     if table.row_count:
         console.print(table)
     if report.not_compared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,37 +15,54 @@ from phaze.cost.roofline import roofline_s
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network, load_network
+from phaze.hardware.table import ArchitectureTable
+from phaze.validation.timer import EXACT, Timer
 from phaze.workload.work import Pass, Work
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement: kernels one after the other on a chip, and the timer that showed `measured_s`."""
+
+    chip: Architecture
+    works: tuple[Work, ...]
+    measured_s: float
+    timer: Timer = EXACT
 
 
 @dataclass(frozen=True)
 class Judged:
     """Kept rows of a set: measured values (rows,) and, per rung, predicted ones; excluded rows by reason.
 
-    A prediction is NaN where a rung has nothing to say of a row.
+    A prediction is NaN where a rung has nothing to say of a row. `rows`: what was measured, for sets of
+    operators.
     """
 
     measured: Floats
     predicted: Mapping[Rung, Floats]
     excluded: Mapping[str, int]
+    rows: tuple[Row, ...] = ()
 
 
 @dataclass
 class Cases:
-    """Collects the rows of a set, work on a chip with its measured time each, and counts those left out."""
+    """Collects the rows of a set, work on a chip with its measured time each, and counts those left out.
 
-    _works: dict[str, list[tuple[int, Work]]] = field(default_factory=dict)
-    _chips: dict[str, Architecture] = field(default_factory=dict)
-    _measured: list[float] = field(default_factory=list)
+    The predicted time of a row is that of its kernels one after the other, as its timer shows it; the
+    roofline knows of no timer.
+    """
+
+    _rows: list[Row] = field(default_factory=list)
     _excluded: Counter[str] = field(default_factory=Counter)
 
-    def keep(self, chip: Architecture, work: Work, measured_s: float) -> None:
-        """Take a row in."""
-        self._chips[chip.name] = chip
-        self._works.setdefault(chip.name, []).append((len(self._measured), work))
-        self._measured.append(measured_s)
+    def keep(
+        self, chip: Architecture, work: Work | Sequence[Work], measured_s: float, timer: Timer = EXACT
+    ) -> None:
+        """Take a row in: one kernel, or several one after the other."""
+        works = (work,) if isinstance(work, Work) else tuple(work)
+        self._rows.append(Row(chip, works, measured_s, timer))
 
     def drop(self, reason: str) -> None:
         """Leave a row out."""
@@ -54,23 +71,40 @@ class Cases:
     def judge(self) -> Judged:
         """Predict all rows taken in."""
         network = load_network("default")
-        predicted = {rung: np.empty(len(self._measured)) for rung in Rung}
-        for name, rows in self._works.items():
-            where = [i for i, _ in rows]
-            works = tuple(work for _, work in rows)
-            for rung, seconds in _predict(self._chips[name], works, network).items():
-                predicted[rung][where] = seconds
-        return Judged(np.array(self._measured), predicted, dict(self._excluded))
+        predicted = {rung: np.zeros(len(self._rows)) for rung in Rung}
+        for chip in {row.chip.name: row.chip for row in self._rows}.values():
+            kernels = [
+                (i, w) for i, row in enumerate(self._rows) if row.chip.name == chip.name for w in row.works
+            ]
+            where = [i for i, _ in kernels]
+            for rung, seconds in _predict(chip, tuple(work for _, work in kernels), network).items():
+                np.add.at(predicted[rung], where, seconds)
+        for rung in (Rung.ANALYTIC, Rung.CALIBRATED):
+            shown = [row.timer.reading_s(s) for row, s in zip(self._rows, predicted[rung], strict=True)]
+            predicted[rung] = np.array(shown)
+        measured = np.array([row.measured_s for row in self._rows])
+        return Judged(measured, predicted, dict(self._excluded), tuple(self._rows))
 
 
 def _predict(chip: Architecture, works: tuple[Work, ...], network: Network) -> dict[Rung, Floats]:
-    """Seconds of each operator alone on an otherwise idle chip, in the faster of its modes."""
-    table, pass_ = to_table([chip]), Pass(works, ())
-    latencies = CostModel(table, network).costs(pass_).latencies(np.array([0]))
-    overlapped = np.minimum(latencies.single_s, latencies.parallel_s)[0]
-    kernels = kernels_s(works, table, Rung.ANALYTIC)[0]
+    """Seconds of each operator alone on an otherwise idle chip, in the faster of its modes.
+
+    Where nothing is fitted for an operator on a chip, the calibrated rung is the analytic one.
+    """
+    table = to_table([chip])
+    analytic, calibrated = (kernels_s(works, table, r)[0] for r in (Rung.ANALYTIC, Rung.CALIBRATED))
+    silent = np.flatnonzero(np.isnan(analytic))
+    if len(silent):
+        analytic[silent] = _overlapped_s(tuple(works[i] for i in silent), table, network)
     return {
-        Rung.ROOFLINE: roofline_s(pass_, table, network)[0],
-        Rung.ANALYTIC: np.where(np.isnan(kernels), overlapped, kernels),
-        Rung.CALIBRATED: kernels_s(works, table, Rung.CALIBRATED)[0],
+        Rung.ROOFLINE: roofline_s(Pass(works, ()), table, network)[0],
+        Rung.ANALYTIC: analytic,
+        Rung.CALIBRATED: np.where(np.isnan(calibrated), analytic, calibrated),
     }
+
+
+def _overlapped_s(works: tuple[Work, ...], table: ArchitectureTable, network: Network) -> Floats:
+    """Seconds of operators that no law of kernels costs, as inside a whole model, in the faster mode."""
+    latencies = CostModel(table, network).costs(Pass(works, ())).latencies(np.array([0]))
+    fastest: Floats = np.minimum(latencies.single_s, latencies.parallel_s)[0]
+    return fastest

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from phaze.cost.rung import Rung
 from phaze.explore.record import Record
+from phaze.validation.peers import Peer
 from phaze.validation.registry import Metric
 
 
@@ -27,6 +28,14 @@ class Comparison(Record):
     rank_correlation: float | None = Field(description="Spearman's rank correlation.")
     roofline_mape_pct: float | None = Field(description="The roofline's mean absolute percentage error.")
     threshold_pct: float | None = Field(description="Largest `mape_pct` that passes; null: none set.")
+    peers: tuple[Peer, ...] = Field(
+        default=(), description="Errors of other models on the same set, on its published and held-out half."
+    )
+
+    @property
+    def title(self) -> str:
+        """Name of the set, and of the metric where that is not a latency."""
+        return self.name if self.metric is Metric.LATENCY else f"{self.name} {self.metric.value}"
 
     @property
     def passed(self) -> bool:

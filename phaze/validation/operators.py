@@ -2,27 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from phaze.workload.degrees import Group, Parallel
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context
-from phaze.workload.work import Collective, Link, Unit, Work
+from phaze.workload.work import Collective, Format, Link, Role, Unit, Work
+
+Pair = tuple[int, int]
+Maps = tuple[int, int, Pair]
+"""Feature maps: batch, channels, height and width."""
+Filters = tuple[int, Pair, Pair]
+"""Filters of a convolution: their number, kernel and steps."""
 
 
-def product(batch: int, m: int, k: int, n: int, element_bytes: int = 2) -> Work:
-    """`batch` independent products (m x k) (k x n)."""
+def product(
+    batch: int,
+    m: int,
+    k: int,
+    n: int,
+    element_bytes: int = 2,
+    *,
+    operands: Format | None = None,
+    result_bytes: int | None = None,
+) -> Work:
+    """`batch` independent products (m x k) (k x n) of operands of a format.
+
+    `element_bytes`: of an operand in memory; `result_bytes`: of a result's, the same where not given.
+    """
     lead = (batch,) if batch > 1 else ()
     g = GraphBuilder("product")
     a = g.input("a", (*lead, m, k), element_bytes)
     b = g.input("b", (*lead, k, n), element_bytes)
-    g.add("y", OpKind.MATMUL, (a, b), (*lead, m, n), element_bytes)
-    return _only(g)
+    g.add("y", OpKind.MATMUL, (a, b), (*lead, m, n), result_bytes or element_bytes)
+    work = _only(g)
+    return replace(work, gemms=tuple(replace(gemm, operands=operands) for gemm in work.gemms))
+
+
+def convolution(
+    maps: Maps,
+    filters: Filters,
+    outputs: Pair,
+    role: Role = Role.FORWARD,
+    *,
+    groups: int = 1,
+    element_bytes: int = 2,
+    operands: Format | None = None,
+) -> Work:
+    """A convolution or one of its gradients; `outputs`: height and width after it."""
+    (batch, channels, inputs), (number, kernel, strides) = maps, filters
+    g = GraphBuilder("convolution")
+    x = g.input("x", (batch, channels, *inputs), element_bytes)
+    w = g.parameter("w", (number, channels // groups, *kernel), element_bytes)
+    g.add("y", OpKind.CONV, (x, w), (batch, number, *outputs), element_bytes, groups=groups, strides=strides)
+    passes = (_only(g), *_backward(g))  # forward, gradient of the input, gradient of the weights
+    work = passes[tuple(Role).index(role)]
+    return replace(work, gemms=tuple(replace(gemm, operands=operands) for gemm in work.gemms))
 
 
 def attention(
-    batch: int, queries: int, keys: int, heads: int, kv_heads: int, head_size: int, *, causal: bool
+    batch: int,
+    queries: int,
+    keys: int,
+    heads: int,
+    kv_heads: int,
+    head_size: int,
+    *,
+    causal: bool,
+    staged: bool = False,
+    warm: bool = False,
 ) -> Work:
-    """Flash attention in 16 bits."""
+    """Flash attention in 16 bits.
+
+    `staged`: a kernel that rotates and sorts queries, keys and values, and reads and writes them all, belongs
+    to it. `warm`: it ran on the same tensors just before.
+    """
     g = GraphBuilder("attention")
     q = g.input("q", (batch, queries, heads * head_size))
     k, v = (g.input(letter, (batch, keys, kv_heads * head_size)) for letter in "kv")
@@ -36,7 +91,11 @@ def attention(
         head_size=head_size,
         causal=causal,
     )
-    return _only(g)
+    work = _only(g)
+    if work.flash is None:
+        return work
+    operands = 2.0 * batch * head_size * (queries * heads + 2 * keys * kv_heads)
+    return replace(work, flash=replace(work.flash, staged_bytes=2 * operands * staged, warm=warm))
 
 
 def elementwise(function: str, rows: int, columns: int, operands: int = 1, element_bytes: int = 2) -> Work:
@@ -44,6 +103,14 @@ def elementwise(function: str, rows: int, columns: int, operands: int = 1, eleme
     g = GraphBuilder(function)
     inputs = [g.input(f"x{i}", (rows, columns), element_bytes) for i in range(operands)]
     g.add("y", OpKind.ELEMENTWISE, inputs, (rows, columns), element_bytes, function=function)
+    return _only(g)
+
+
+def gated(function: str, rows: int, columns: int, element_bytes: int = 2) -> Work:
+    """A gated activation of a tensor twice as wide as its result."""
+    g = GraphBuilder(function)
+    x = g.input("x", (rows, 2 * columns), element_bytes)
+    g.add("y", OpKind.ELEMENTWISE, (x,), (rows, columns), element_bytes, function=function)
     return _only(g)
 
 
@@ -70,6 +137,15 @@ def exchange(kind: Collective, payload_bytes: float, ranks: int) -> Work:
     """A collective among `ranks` devices; `payload_bytes` as nccl-tests counts them."""
     link = Link(kind, payload_bytes, Group(Parallel.TENSOR, ranks))
     return Work(kind.value, kind.value, Unit.LINK, link=link)
+
+
+def _backward(builder: GraphBuilder) -> tuple[Work, ...]:
+    """Work of the gradients of the only operator of a graph with respect to everything it reads."""
+    graph = builder.build(("y",))
+    op, parameters = graph.operators[0], {t.name for t in graph.parameters()}
+    ctx = Context(graph.tensors, parameters, frozenset(op.inputs), training=True)
+    steps = RULES[op.kind].backward(op, ctx, {"y": "d.y"})
+    return tuple(step.work for step in steps if step.work is not None)
 
 
 def _only(builder: GraphBuilder) -> Work:

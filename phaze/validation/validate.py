@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -14,9 +14,42 @@ from phaze.errors import InputError
 from phaze.validation.cases import Judged
 from phaze.validation.columns import read_columns
 from phaze.validation.document import Comparison, ValidationReport
+from phaze.validation.peers import peers
 from phaze.validation.registry import DATA_SETS, DataSet
 from phaze.validation.score import Score, score
 from phaze.validation.thresholds import threshold_pct
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One data set: its rows, measured and predicted, and the figures of every rung."""
+
+    judged: Judged
+    comparisons: Mapping[Rung, Comparison]
+
+    @property
+    def title(self) -> str:
+        """Name of the set, and of the metric where that is not a latency."""
+        return self.comparisons[Rung.ANALYTIC].title
+
+
+def compare(
+    folder: Path, names: Collection[str] = (), progress: Callable[[str], None] | None = None
+) -> tuple[Compared, ...]:
+    """Judge the model on the data sets of a folder, or on those of `names`.
+
+    Raises InputError for a folder without data sets, an unknown name, and files that cannot be read.
+    """
+    files = _files(folder)
+    _check(folder, files, names)
+    wanted = [s for s in DATA_SETS if s.name in files and (not names or s.name in names)]
+    compared = []
+    for data_set in wanted:
+        if progress is not None:
+            progress(f"{data_set.name} ({data_set.metric})")
+        judged = data_set.judge(read_columns(files[data_set.name]))
+        compared.append(Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Rung}))
+    return tuple(compared)
 
 
 def validate(
@@ -25,21 +58,21 @@ def validate(
     rung: Rung = Rung.ANALYTIC,
     progress: Callable[[str], None] | None = None,
 ) -> ValidationReport:
-    """Judge the model on the data sets of a folder, or on those of `names`.
+    """The report of one rung on the data sets of a folder; errors as `compare`."""
+    return report(folder, names, rung, compare(folder, names, progress))
 
-    Raises InputError for a folder without data sets, an unknown name, and files that cannot be read.
-    """
-    files = {path.stem: path for path in sorted(folder.glob("*.csv"))}
-    _check(folder, files, names)
-    wanted = [s for s in DATA_SETS if s.name in files and (not names or s.name in names)]
-    comparisons = []
-    for data_set in wanted:
-        if progress is not None:
-            progress(f"{data_set.name} ({data_set.metric})")
-        comparisons.append(_compare(data_set, files[data_set.name], rung))
+
+def report(
+    folder: Path, names: Collection[str], rung: Rung, compared: Sequence[Compared]
+) -> ValidationReport:
+    """The report of one rung; files of the folder that nothing is compared with are named."""
     known = {s.name for s in DATA_SETS}
-    others = tuple(name for name in files if name not in known and not names)
-    return ValidationReport(sets=tuple(comparisons), not_compared=others)
+    others = tuple(name for name in _files(folder) if name not in known and not names)
+    return ValidationReport(sets=tuple(one.comparisons[rung] for one in compared), not_compared=others)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder.glob("*.csv"))}
 
 
 def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None:
@@ -53,8 +86,8 @@ def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None
             raise InputError(f"{folder}: no data set {name!r} that the model is compared with{hint}")
 
 
-def _compare(data_set: DataSet, path: Path, rung: Rung) -> Comparison:
-    judged = _said(data_set.judge(read_columns(path)), rung)
+def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
+    judged = _said(judged, rung)
     errors, roofline = _score(judged, rung), _score(judged, Rung.ROOFLINE)
     figures = asdict(errors) if errors else dict.fromkeys(Score.__dataclass_fields__)
     return Comparison(
@@ -67,6 +100,7 @@ def _compare(data_set: DataSet, path: Path, rung: Rung) -> Comparison:
         **figures,
         roofline_mape_pct=roofline.mape_pct if roofline else None,
         threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
+        peers=peers().get(data_set.name, ()),
     )
 
 
@@ -78,7 +112,8 @@ def _said(judged: Judged, rung: Rung) -> Judged:
     if not kept.all():
         reasons[f"nothing {rung} for this chip and operator"] = int((~kept).sum())
     predicted = {name: values[kept] for name, values in judged.predicted.items()}
-    return Judged(judged.measured[kept], predicted, reasons)
+    rows = tuple(row for row, keep in zip(judged.rows, kept, strict=False) if keep)
+    return Judged(judged.measured[kept], predicted, reasons, rows)
 
 
 def _score(judged: Judged, rung: Rung) -> Score | None:

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from phaze.cli.main import app
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.validation.chips import chip_of
 from phaze.validation.columns import read_columns
 from phaze.validation.registry import DATA_SETS
 from phaze.validation.thresholds import thresholds
@@ -21,6 +20,7 @@ SCALESIM = "M,N,K,array_rows,array_cols,dataflow,compute_cycles\n"
 # ceil(100/32) ceil(200/16) (2 x 32 + 16 + 50 - 2), and the output-stationary form of the same product
 ROWS = "50,200,100,32,16,ws,6656\n50,200,100,32,16,os,3796\n"
 DATA = os.environ.get("DSE_DATA")
+PASSES = {"op_conv_deepbench": 3}  # times in a row that one comparison judges
 
 
 def folder(tmp_path: Path, rows: str = ROWS) -> Path:
@@ -79,24 +79,6 @@ def test_unknown_set_and_empty_folder(tmp_path):
         validate(folder(tmp_path), ["systolic_scalesim"])
 
 
-@pytest.mark.parametrize(
-    ("name", "chip"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
-        ("4x A100 40GB (GCP a2-highgpu-4g)", "a100"),
-        ("NVIDIA H200", "h200"),
-        ("h100_sxm", "h100"),
-        ("NVIDIA H100 PCIe", None),
-        ("4x A100 PCIe, pairwise NVLink", None),
-        ("TPU v4 (1 chip)", "tpuv4"),
-        ("Tesla T4", None),
-    ],
-)
-def test_names_of_chips(name, chip):
-    found = chip_of(name)
-    assert (found.name if found else None) == chip
-
-
 def test_thresholds_name_known_comparisons():
     known = {(s.name, s.metric) for s in DATA_SETS}
     assert {(name, metric) for name, metrics in thresholds().items() for metric in metrics} <= known
@@ -109,6 +91,7 @@ def test_the_model_keeps_its_thresholds_and_counts_every_row():
     assert report.passed, [c for c in report.sets if not c.passed]
     for comparison in report.sets:
         with (data / f"{comparison.name}.csv").open(encoding="utf-8", newline="") as file:
-            assert comparison.rows + comparison.excluded == sum(1 for _ in csv.reader(file)) - 1
+            times = PASSES.get(comparison.name, 1) * (sum(1 for _ in csv.reader(file)) - 1)
+        assert comparison.rows + comparison.excluded == times
         assert comparison.excluded == sum(comparison.excluded_reasons.values())
     assert read_columns(data / "chip_specs.csv").rows > 0

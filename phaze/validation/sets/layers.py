@@ -3,30 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from phaze.validation.cases import Cases, Judged
 from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
-from phaze.validation.operators import elementwise, exchange, norm, product, softmax
+from phaze.validation.operators import elementwise, exchange, gated, norm, product, softmax
 from phaze.validation.sets.products import NO_TEMPLATE
+from phaze.validation.sets.vector import NOT_MODELLED, compiled
+from phaze.validation.timer import timer_of
 from phaze.workload.work import Collective, Work
 
-NOT_MODELLED = "operator not among those compared"
+_VIDUR, _LLMCOMPASS = "op_llm_layer_vidur_fp16", "op_llmcompass_fp16"
+Maker = Callable[[int, int], tuple[Work, ...]]
+_SIXTEEN_BITS = 2.0
 
-# Rows x columns of a 16-bit operator, by the name that the set gives it.
-_VIDUR_VECTOR: Mapping[str, Callable[[int, int], Work]] = MappingProxyType(
+
+def _add(rows: int, columns: int) -> tuple[Work, ...]:
+    return (elementwise("add", rows, columns, operands=2),)
+
+
+def _by_element(make: Callable[[int, int], Work]) -> Maker:
+    """A kernel of vLLM: one block of threads walks a row, each thread an element at a time."""
+
+    def works(rows: int, columns: int) -> tuple[Work, ...]:
+        return (replace(make(rows, columns), rows=rows, access_bytes=_SIXTEEN_BITS),)
+
+    return works
+
+
+# Kernels of a 16-bit operator of rows x columns, by the name that the set gives it.
+_VIDUR_VECTOR: Mapping[str, Maker] = MappingProxyType(
     {
-        "add": lambda rows, columns: elementwise("add", rows, columns, operands=2),
-        "input_layernorm": lambda rows, columns: norm("rms", rows, columns),
-        "post_attention_layernorm": lambda rows, columns: norm("rms", rows, columns),
+        "add": _add,
+        **dict.fromkeys(
+            ("input_layernorm", "post_attention_layernorm"), _by_element(lambda m, n: norm("rms", m, n))
+        ),
+        "mlp_act": _by_element(lambda m, n: gated("swiglu", m, n)),
+        "attn_rope": _by_element(lambda m, n: elementwise("rope", m, n)),
     }
 )
-_LLMCOMPASS_VECTOR: Mapping[str, Callable[[int, int], Work]] = MappingProxyType(
+# Phi-2 computes attention and feed-forward side by side, from one layer norm, without a gate.
+_VIDUR_PHI: Mapping[str, Maker] = MappingProxyType(
+    {
+        **_VIDUR_VECTOR,
+        "add": lambda rows, columns: 2 * _add(rows, columns),
+        "input_layernorm": lambda rows, columns: (norm("layer", rows, columns),),
+        "mlp_act": lambda rows, columns: (elementwise("gelu", rows, columns),),
+    }
+)
+# Rows x columns x bytes of an element.
+_LLMCOMPASS_VECTOR: Mapping[str, Callable[[int, int, int], Work]] = MappingProxyType(
     {
         "softmax": softmax,
-        "layernorm": lambda rows, columns: norm("layer", rows, columns),
-        "gelu": lambda rows, columns: elementwise("gelu_tanh", rows, columns),
+        "layernorm": lambda rows, columns, size: norm("layer", rows, columns, size),
+        "gelu": lambda rows, columns, size: compiled("gelu_tanh", rows, columns, 1, size),
+    }
+)
+
+
+# Operators of the GPT-3 layer are timed as those of the same authors' other set.
+_TIMED_AS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("q_k_v_proj", "q_mul_k", "a_mul_v", "wo_proj", "w1_proj", "w2_proj"), "matmul"),
+        **dict.fromkeys(("layernorm_mha", "layernorm_ffn"), "layernorm"),
     }
 )
 
@@ -35,16 +76,16 @@ def vidur(columns: Columns) -> Judged:
     """Layers of language models in inference, by tokens and tensor-parallel width (kernel times)."""
     cases, latency = Cases(), columns.numbers("latency_ms_median") * 1e-3
     m, k, n = (columns.numbers(side) for side in "mkn")
-    for row, (device, op, kind) in enumerate(
-        zip(columns["device"], columns["op"], columns["kind"], strict=True)
-    ):
-        chip = chip_of(device)
+    names = zip(columns["device"], columns["model"], columns["op"], columns["kind"], strict=True)
+    for row, (device, model, op, kind) in enumerate(names):
+        chip, measured, timer = chip_of(device), float(latency[row]), timer_of(_VIDUR, device, op)
+        makers = _VIDUR_PHI if model.endswith("phi-2") else _VIDUR_VECTOR
         if chip is None:
             cases.drop(NO_TEMPLATE)
         elif kind == "gemm":
-            cases.keep(chip, product(1, int(m[row]), int(k[row]), int(n[row])), float(latency[row]))
-        elif op in _VIDUR_VECTOR:
-            cases.keep(chip, _VIDUR_VECTOR[op](int(m[row]), int(n[row])), float(latency[row]))
+            cases.keep(chip, product(1, int(m[row]), int(k[row]), int(n[row])), measured, timer)
+        elif op in makers:
+            cases.keep(chip, makers[op](int(m[row]), int(n[row])), measured, timer)
         else:
             cases.drop(NOT_MODELLED)
     return cases.judge()
@@ -54,15 +95,16 @@ def llmcompass(columns: Columns) -> Judged:
     """Operators of A100 and MI210, launch overhead of the framework included."""
     cases, latency = Cases(), columns.numbers("latency_us") * 1e-6
     m, k, n = (columns.numbers(side) for side in "mkn")
-    for row, (device, op) in enumerate(zip(columns["device"], columns["op"], strict=True)):
-        chip = chip_of(device)
+    names = zip(columns["device"], columns["op"], columns["dtype"], strict=True)
+    for row, (device, op, dtype) in enumerate(names):
+        chip, measured, timer = chip_of(device), float(latency[row]), timer_of(_LLMCOMPASS, device, op)
         if chip is None:
             cases.drop(NO_TEMPLATE)
         elif op == "matmul":
-            cases.keep(chip, product(1, int(m[row]), int(k[row]), int(n[row])), float(latency[row]))
+            cases.keep(chip, product(1, int(m[row]), int(k[row]), int(n[row])), measured, timer)
         elif op in _LLMCOMPASS_VECTOR:
-            width = 1 if op == "gelu" else int(n[row])
-            cases.keep(chip, _LLMCOMPASS_VECTOR[op](int(m[row]), width), float(latency[row]))
+            width, size = 1 if op == "gelu" else int(n[row]), 4 if dtype.startswith("fp32") else 2
+            cases.keep(chip, _LLMCOMPASS_VECTOR[op](int(m[row]), width, size), measured, timer)
         else:
             cases.drop(NOT_MODELLED)
     return cases.judge()
@@ -83,7 +125,7 @@ def gpt3_layer(columns: Columns) -> Judged:
         if chip is None or work is None:
             cases.drop(NO_TEMPLATE if chip is None else NOT_MODELLED)
         else:
-            cases.keep(chip, work, float(latency[row]))
+            cases.keep(chip, work, float(latency[row]), timer_of(_LLMCOMPASS, device, _TIMED_AS.get(op, op)))
     return cases.judge()
 
 
@@ -102,7 +144,7 @@ def _gpt3_operator(op: str, tokens: int, sizes: Mapping[str, int]) -> Work | Non
         "softmax": lambda: softmax(heads * queries, keys),
         "layernorm_mha": lambda: norm("layer", tokens, h),
         "layernorm_ffn": lambda: norm("layer", tokens, h),
-        "gelu": lambda: elementwise("gelu_tanh", tokens, 4 * share),
+        "gelu": lambda: compiled("gelu_tanh", tokens, 4 * share, 1, 2),
         "allreduce_mha": lambda: exchange(Collective.ALL_REDUCE, 2.0 * tokens * h, sizes["tp"]),
         "allreduce_ffn": lambda: exchange(Collective.ALL_REDUCE, 2.0 * tokens * h, sizes["tp"]),
     }

@@ -1,0 +1,51 @@
+"""`dse calibrate`: the calibrated rung of a chip from a user's own measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+
+def command(
+    data: Annotated[Path, typer.Argument(help="Folder of measurements, files as dse validate reads.")],
+    arch: Annotated[str, typer.Option("--arch", "-a", help="The chip: built-in name or YAML file.")],
+    out: Annotated[Path | None, typer.Option(help="Write the constants here, for --calibration.")] = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Fit the cost model's constants to measurements of a chip; every fifth row is judged, not fitted.
+
+    Example: dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
+    """
+    from phaze.cli.output import console, print_json, print_rows, say
+    from phaze.cli.task import find_architecture
+    from phaze.runs.files import check_writable, write_atomically
+    from phaze.validation.calibrate import Calibrator, rows_of
+
+    if out is not None:
+        check_writable(out)
+    chip = find_architecture(arch)
+    with console(stderr=True).status("", spinner="dots") as status:
+        rows = rows_of(data / "validation" if (data / "validation").is_dir() else data, chip, status.update)
+        found, laws = Calibrator(chip, rows).fit(status.update)
+    table = [
+        {
+            "law": law.file.removesuffix(".yaml"),
+            "rows_fitted": law.fitted,
+            "rows_judged": law.aside,
+            "error_before_pct": law.before_pct,
+            "error_after_pct": law.after_pct,
+        }
+        for law in laws
+    ]
+    if json:
+        print_json({"schema": "phaze-calibrate/1", **found.model_dump(mode="json"), "errors": table})
+    else:
+        print_rows(table)
+    if out is not None:
+        write_atomically(out, found.text())
+        say(f"written: {out}", quiet=quiet)

@@ -1,0 +1,37 @@
+"""Areas of parts, read from photos of dies, against the model's."""
+
+from pathlib import Path
+
+import pytest
+
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.area import area_mm2
+from phaze.validation.columns import read_columns
+from phaze.validation.sets.silicon import breakdown
+
+PHOTO = """chip,component,area_mm2
+A100 (GA100),cores,476
+A100 (GA100),on_chip_interconnect,76
+A100 (GA100),global_buffer_L2,119
+A100 (GA100),memory_phy,58
+A100 (GA100),memory_control,32
+A100 (GA100),off_chip_interconnect_phy,21
+A100 (GA100),other,40
+A100 (GA100),moonlight,1
+IPU Bow,cores,500
+"""
+
+
+def test_components_are_joined_to_parts_that_make_the_die(tmp_path: Path) -> None:
+    path = tmp_path / "chip_area_breakdown.csv"
+    path.write_text(PHOTO)
+    judged = breakdown(read_columns(path))
+    assert judged.measured.tolist() == [552, 119, 90, 61]
+    assert judged.excluded == {
+        "a component that the model does not have": 1,
+        "joined with another component of its part": 3,
+        "no template of this chip": 1,
+    }
+    (predicted,) = judged.predicted.values()
+    assert predicted.sum() == pytest.approx(area_mm2(to_table([load_architecture("a100")]))[0])
+    assert predicted[:3] == pytest.approx([552, 119, 90], rel=0.1)
