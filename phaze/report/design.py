@@ -21,6 +21,8 @@ _USUAL: Mapping[str, object] = {
     "enabled_fraction": 1.0,
     "area_law": "silicon",
     "tensor_cores_per_local_buffer": 1,
+    "family": "generic",
+    "fp32_sum_share": 1.0,
 }
 
 
@@ -38,14 +40,17 @@ def architecture(design: Design) -> Table:
     """Every hardware field that is not zero, off or as always, two to a line."""
     table = plain_table("Architecture", "", "", "", "")
     table.show_header = False
-    pairs = [
-        (fmt.label(k), fmt.field(k, v)) for k, v in design.architecture.items() if v and _USUAL.get(k) != v
-    ]
+    pairs = shown_fields(design.architecture)
     half = (len(pairs) + 1) // 2
     for left, right in zip(pairs[:half], [*pairs[half:], ("", "")], strict=False):
         table.add_row(*(escape(text) for text in (*left, *right)))
     table.columns[2].justify = "left"
     return table
+
+
+def shown_fields(fields: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Names and values, as a person reads them, of all fields that are not zero, off or as always."""
+    return [(fmt.label(k), fmt.field(k, v)) for k, v in fields.items() if v and _USUAL.get(k) != v]
 
 
 def parts(title: str, values: Mapping[str, float], unit: str, total: float) -> Table:
@@ -74,6 +79,7 @@ def performance(name: str, result: WorkloadResult) -> Table:
         ("model FLOPs utilisation", fmt.percent(result.mfu)),
         ("global batch", f"{result.global_batch:,} samples"),
         ("devices used", f"{result.devices_used:,} of {result.devices:,}"),
+        ("cost model", f"rung {result.rung.value}"),
         ("largest peak memory of a device", fmt.memory(result.memory_bytes)),
         ("energy per sample, all devices", fmt.decimal(energy, "J")),
     ):

@@ -132,7 +132,7 @@ def next_best_table(designs: Sequence[Design], best: Design) -> Table:
     """The best evaluated architectures after the winner."""
     table = plain_table("Next best", "architecture", "W", "mm2", "samples/s", "of the winner")
     for design in designs[:NEXT_BEST_ROWS]:
-        ratio = _ratio(design, best)
+        ratio = throughput_ratio(design, best)
         table.add_row(
             escape(design.id),
             fmt.number(design.tdp_w),
@@ -235,7 +235,7 @@ def _behind(report: StrategyReport, certificate: Certificate) -> str:
     return f"the certified search found one that is {better} better, and {_proof(certificate)}"
 
 
-def _ratio(design: Design, best: Design) -> float:
+def throughput_ratio(design: Design, best: Design) -> float:
     """Geometric mean of the throughput ratios over the workloads both have."""
     product, count = 1.0, 0
     for name, result in design.workloads.items():

@@ -1,0 +1,77 @@
+"""From a run directory to its placements, played again: for the verbs that draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phaze.errors import InputError
+
+if TYPE_CHECKING:
+    from phaze.explore.document import ResultDocument
+    from phaze.explore.explaining.document import Sensitivity
+    from phaze.explore.request import ExploreRequest
+    from phaze.report.replay.replay import Replay
+
+_SAME = 1e-6  # relative; what a run and a new evaluation of its winner may differ by
+
+
+@dataclass(frozen=True)
+class Played:
+    """The placements of a run by workload, and that with a design per stage; empty where `left_out` says why."""
+
+    document: ResultDocument
+    request: ExploreRequest | None = None
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    per_stage: Replay | None = None
+    left_out: str = ""
+
+    def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
+        """What each workload's throughput depends on, where the winner's best placement is the run's: seconds."""
+        from phaze.explore.explaining.explain import PATIENCE_S, STATES
+        from phaze.explore.explaining.sensitivity import sensitivity
+        from phaze.explore.explaining.winner import Winner
+        from phaze.explore.progress import Clock
+        from phaze.hardware.architecture import Architecture
+        from phaze.report.replay.document import asked_of_devices
+        from phaze.scheduling.passes import Effort
+
+        if self.request is None:
+            return {}
+        best = self.document.best
+        winner = Architecture(name=best.id, fields=best.architecture)
+        found: dict[str, Sequence[Sensitivity]] = {}
+        for task in asked_of_devices(self.document, self.request).tasks:
+            one = Winner(
+                replace(self.request, task=task, others=()), winner, Effort(Clock(PATIENCE_S).left, STATES)
+            )
+            told = best.workloads[task.workload.name].throughput_samples_per_s
+            if abs(one.throughput / told - 1.0) <= _SAME:
+                found[task.workload.name] = sensitivity(one)
+        return found
+
+
+def played(document: ResultDocument, run: Path) -> Played:
+    """What can be played again; the reason why not is kept instead of raised."""
+    from phaze.report.replay.document import per_stage_replay, replays
+
+    try:
+        request = asked(document, run)
+        return Played(document, request, replays(document, request), per_stage_replay(document, request))
+    except InputError as error:
+        return Played(document, left_out=" ".join(str(error).split()))
+
+
+def asked(document: ResultDocument, run: Path) -> ExploreRequest:
+    """The request behind a run, whatever its objective.
+
+    Raises InputError where it was not made by `dse run` or an input has changed since.
+    """
+    from phaze.cli.request import make_request
+    from phaze.cli.rerun import check_inputs, recorded
+
+    options = recorded(document.manifest.command, run)
+    check_inputs(document.manifest, options)
+    return make_request(options)

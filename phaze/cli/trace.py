@@ -1,0 +1,92 @@
+"""`dse trace`: one iteration of a run in time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+if TYPE_CHECKING:
+    from phaze.explore.document import ResultDocument
+    from phaze.report.replay.replay import Replay
+
+
+class Format(StrEnum):
+    """What to write."""
+
+    JSON = "json"
+    SVG = "svg"
+
+
+def command(
+    run: Annotated[Path, typer.Argument(help="Run directory of dse run.", metavar="RUN")],
+    out: Annotated[Path | None, typer.Option(help="File to write (default: trace.json in RUN).")] = None,
+    format: Annotated[
+        Format, typer.Option("--format", help="json (Perfetto, chrome://tracing) or svg (Gantt chart).")
+    ] = Format.JSON,
+    workload: Annotated[
+        str | None, typer.Option("--workload", "-w", help="Which one, of several (default: the first).")
+    ] = None,
+    per_stage: Annotated[
+        bool, typer.Option("--per-stage", help="The pipeline with a design for every stage.")
+    ] = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write one iteration in time: stages as processes; passes, layers, links and cores as threads.
+
+    Open the JSON file at ui.perfetto.dev or in chrome://tracing. Every microbatch is there pass by pass and layer by
+    layer, the first one operator by operator. A name that ends in .gz is compressed.
+
+    Example: dse trace results/gpt3-... --out trace.json
+    """
+    from phaze.cli.output import say
+    from phaze.cli.report import beside
+    from phaze.report.trace.chrome import trace
+    from phaze.report.trace.gantt_svg import draw
+    from phaze.runs.directory import load_run
+    from phaze.runs.files import check_writable, write_atomically
+
+    document = load_run(run)
+    target = out or beside(run, f"trace.{format.value}")
+    check_writable(target)
+    plan = _per_stage(document, run) if per_stage else _winner(document, run, workload)
+    title = f"{run.resolve().name}: {plan.workload} on {document.best.id}"
+    text = trace(plan, title) if format is Format.JSON else draw(plan, title)
+    write_atomically(target, _packed(text, target))
+    say(f"trace: {target}", quiet=quiet)
+
+
+def _winner(document: ResultDocument, run: Path, workload: str | None) -> Replay:
+    """The winner's placement of a workload. Raises InputError for one that the run does not have."""
+    from phaze.cli.output import nearest
+    from phaze.cli.played import asked
+    from phaze.errors import InputError
+    from phaze.report.replay.document import replays
+
+    names = list(document.best.workloads)
+    if workload is not None and workload not in names:
+        raise InputError(
+            f"{run} has no workload {workload!r}{nearest(workload, names)}; it has {', '.join(names)}"
+        )
+    return replays(document, asked(document, run))[workload or names[0]]
+
+
+def _per_stage(document: ResultDocument, run: Path) -> Replay:
+    from phaze.cli.played import asked
+    from phaze.errors import InputError
+    from phaze.report.replay.document import per_stage_replay
+
+    plan = per_stage_replay(document, asked(document, run))
+    if plan is None:
+        raise InputError(f"{run} holds no pipeline with a design per stage; see dse run --designs per-stage")
+    return plan
+
+
+def _packed(text: str, target: Path) -> str | bytes:
+    import gzip
+
+    return gzip.compress(text.encode(), mtime=0) if target.suffix == ".gz" else text

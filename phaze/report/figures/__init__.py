@@ -1,0 +1,1 @@
+"""The sections of the report, one module each: what it shows as HTML, with a table behind every picture."""

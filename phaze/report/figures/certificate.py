@@ -1,0 +1,89 @@
+"""The certificate in plain words: what was proven, and where the points of the space were ruled out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from phaze.explore.document import Certificate
+from phaze.report import format as fmt
+from phaze.report.axes import amount
+from phaze.report.figures.contents import Contents
+from phaze.report.page.markup import Bar, Html, Section, bars, figure, join, paragraph, table, tag, text
+
+_STAGES: Mapping[str, str] = {
+    "number of devices": "as a whole: so many devices cannot be better",
+    "floor": "proven too slow for --min-throughput or --max-latency",
+    "roofline": "too slow even with all units at their peak",
+    "work": "too slow even with all work spread evenly over all devices",
+    "critical_path": "too slow by the longest chain of operators in each layer",
+    "memory": "does not fit in memory under any placement",
+    "placement": "too slow by bounds on schedules and the exact cut into stages",
+    "path": "other placements, proven slower without evaluating them",
+    "open": "not decided when the search was stopped",
+}
+
+
+def certificate(contents: Contents) -> Iterator[Section]:
+    """The claim, the funnel, and within which model it holds."""
+    found = contents.document.certificate
+    body = join(
+        [
+            paragraph(text(_claim(found))),
+            *_search_note(contents),
+            figure(_funnel(found), "Points left after each step; the length of a bar is logarithmic."),
+            paragraph(
+                "It is a proof within the model and says nothing about what the model leaves out. It holds for:"
+            ),
+            tag("ul", *(tag("li", part) for part in found.scope)),
+        ]
+    )
+    yield Section("certificate", "What was proven", body)
+
+
+def _claim(found: Certificate) -> str:
+    """Objective, bound and gap in words."""
+    reached, bound = (amount(found.objective, v) for v in (found.objective_value, found.upper_bound))
+    what = fmt.label(found.objective)
+    if found.optimal:
+        claim = f"Of {found.space_size:,} points of the space none has a better {what} than {reached}: proven optimal."
+    else:
+        claim = (
+            f"The best {what} found is {reached}. No point of the space reaches more than {bound}: at most "
+            f"{fmt.percent(found.gap)} could still be gained."
+        )
+    if found.frontier_complete:
+        return f"{claim} The frontier is complete, too: no point of the space is missing from it."
+    return f"{claim} The frontier holds what was found; it is not proven complete."
+
+
+def _search_note(contents: Contents) -> Iterator[Html]:
+    if contents.document.strategy is not None:
+        yield paragraph(
+            f"The design was found by --strategy {contents.document.strategy.strategy}, which proves nothing; these "
+            "are the claims of the certified search over the same space."
+        )
+
+
+def _funnel(found: Certificate) -> Html:
+    """One row per step with what it took and what it left."""
+    left = found.space_size
+    rows: list[list[object]] = [["points of the space", "", f"{left:,}", _bar(left, found.space_size)]]
+    steps = {"over_budget": found.over_budget} | {name: found.pruned_by[name] for name in _in_order(found)}
+    for name, count in steps.items():
+        left -= count
+        words = "over a budget" if name == "over_budget" else _STAGES.get(name, fmt.label(name))
+        rows.append([words, f"{count:,}", f"{left:,}", _bar(left, found.space_size)])
+    rows.append(["evaluated exactly", "", f"{found.evaluated:,}", _bar(found.evaluated, found.space_size)])
+    return table(("", "ruled out", "left", ""), rows, look="wide")
+
+
+def _in_order(found: Certificate) -> list[str]:
+    """Stages where something fell, in the order of the search; what nobody knows comes last."""
+    known = [name for name in _STAGES if found.pruned_by.get(name)]
+    return known + [name for name, count in found.pruned_by.items() if count and name not in _STAGES]
+
+
+def _bar(count: int, whole: int) -> Html:
+    """Logarithmic: nothing for none, all of the width for the whole space."""
+    return bars([Bar(math.log1p(count) / math.log1p(whole) if whole else 0.0, "c1")])

@@ -1,0 +1,37 @@
+"""What a report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from phaze.explore.document import ResultDocument
+from phaze.explore.explaining.document import Sensitivity
+from phaze.explore.metrics import Row
+from phaze.report.page.markup import Html, join, tag
+from phaze.report.replay.replay import Replay
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A run by its name, its document and its table of evaluated designs.
+
+    `replays`: the winner's placements played again, by workload; `per_stage`: that with a design for every stage;
+    `sensitivity` by workload. They are empty where `left_out` says why.
+    """
+
+    name: str
+    document: ResultDocument
+    designs: Sequence[Row] = ()
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    per_stage: Replay | None = None
+    sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
+    left_out: str = ""
+
+
+def by_workload(found: Iterable[tuple[str, Html]]) -> Html:
+    """What is shown of every workload, each below its name where there are several."""
+    parts = list(found)
+    if len(parts) == 1:
+        return parts[0][1]
+    return join(join([tag("h3", name), body]) for name, body in parts)

@@ -1,0 +1,1 @@
+"""The iteration of a run as a trace for Perfetto and chrome://tracing."""

@@ -1,0 +1,157 @@
+"""The report as a file: whole, escaped, and of nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report_cases import played
+
+from phaze.explore.document import ResultDocument
+from phaze.explore.explaining.document import Sensitivity
+from phaze.report.figures.contents import Contents
+from phaze.report.figures.floorplan import floorplan
+from phaze.report.figures.treemap import Rect, treemap
+from phaze.report.page.markup import data, tag, text
+from phaze.report.page.page import page
+
+EVIL = """</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1"> "'& é \x00"""
+VOID = {"meta", "input", "img", "br", "link"}
+
+
+class Page(HTMLParser):
+    """Elements, their attributes and texts; AssertionError where tags do not match."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.tags, self.ids, self.links, self.texts, self.handlers = [], [], [], [], [], []
+        self.feed(source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, name, attributes):
+        self.tags.append(name)
+        told = dict(attributes)
+        self.ids += [told["id"]] if "id" in told else []
+        self.links += [told[a] for a in ("href", "src") if a in told]
+        self.handlers += [a for a in told if a.startswith("on")]
+        if name not in VOID:
+            self.open.append(name)
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, text):
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.texts.append(text)
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory):
+    """A function from a document to the contents of its report, with one workload played again."""
+    plan = played(tmp_path_factory.mktemp("page"), "four stages")[1]
+
+    def of(document):
+        name = next(iter(document.best.workloads))
+        sensitive = Sensitivity(
+            parameter="clock_hz",
+            description=name,
+            throughput_less_samples_per_s=9.0,
+            throughput_more_samples_per_s=11.0,
+            step=0.1,
+            gain=0.1,
+            elasticity=1.0,
+        )
+        designs = [{"id": p.id, **p.model_dump(exclude={"id", "architecture"})} for p in document.frontier]
+        designs.append({"id": f"other {name}", "tdp_w": 500.0, "throughput_samples_per_s": 5.0})
+        return Contents(name, document, designs, {name: plan}, None, {name: [sensitive]})
+
+    return of
+
+
+def hostile(document):
+    """The same with something nasty wherever a user's files or names come through."""
+    told = json.loads(document.model_dump_json(by_alias=True))
+    told["best"]["workloads"] = {EVIL: told["best"]["workloads"]["gpt3"]}
+    told["best"]["id"] = told["frontier"][0]["id"] = told["next_best"][0]["id"] = EVIL
+    told["best"]["architecture"][EVIL] = EVIL
+    told["best"]["area_parts_mm2"][EVIL] = 50.0
+    for stage in told["best"]["workloads"][EVIL]["placement"]["stages"]:
+        stage["layers"] = [EVIL + name for name in stage["layers"]]
+    told["comparison"][0] |= {"name": EVIL, "note": EVIL}
+    told["certificate"]["scope"].append(EVIL)
+    told["request"] |= {"workloads": [EVIL], "fixed": {EVIL: EVIL}}
+    told["manifest"] |= {"command": ["dse", EVIL], "versions": {EVIL: EVIL}, "inputs_sha256": {EVIL: EVIL}}
+    return ResultDocument.model_validate(told)
+
+
+def test_names_from_files_stay_names(document, contents):
+    plain, evil = (Page(page(contents(d))) for d in (document, hostile(document)))
+    assert evil.tags.count("script") == plain.tags.count("script")
+    assert "img" not in evil.tags
+    assert evil.handlers == []
+    shown = EVIL.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    assert "".join(evil.texts).count(shown) > 20
+
+
+def test_the_page_is_whole(document, contents):
+    source = page(contents(document))
+    found = Page(source)
+    assert len(found.ids) == len(set(found.ids))
+    inside = [link[1:] for link in found.links if link.startswith("#")]
+    assert set(inside) <= set(found.ids)
+    assert inside == [link[1:] for link in found.links]  # nothing from elsewhere
+    for anchor in ("architecture", "frontier", "iteration", "operators", "roofline", "memory", "sensitivity"):
+        assert anchor in found.ids
+    assert "default-src 'none'" in source
+    assert len(source.encode()) < 3_000_000
+    assert "None" not in "".join(found.texts)
+
+
+def test_what_cannot_be_played_again_is_left_out_with_a_reason(document):
+    found = Page(page(Contents("run", document, left_out="tiny.yaml has changed")))
+    assert not {"iteration", "operators", "roofline", "memory", "sensitivity"} & set(found.ids)
+    assert "tiny.yaml has changed" in "".join(found.texts)
+
+
+def test_the_same_run_gives_the_same_page(document, contents):
+    assert page(contents(document)) == page(contents(document))
+
+
+def test_the_funnel_ends_with_what_was_evaluated(document, contents):
+    certificate = document.certificate
+    assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
+    words = " ".join(Page(page(contents(document))).texts)
+    for left in (2_000_000, 500_000, 100_000, 100):
+        assert f"{left:,}" in words
+
+
+def test_components_are_drawn_to_scale(document):
+    drawn = floorplan(document.best)
+    areas = {}
+    for block in re.findall(r'<rect class="block[^>]*><title>[^<]*', drawn):
+        width, height = (float(re.search(rf'{side}="([\d.]+)"', block)[1]) for side in ("width", "height"))
+        name = block.partition("<title>")[2].partition(":")[0]
+        areas[name] = areas.get(name, 0.0) + width * height
+    assert areas["tensor cores"] == pytest.approx(300.0, rel=1e-3)
+    assert sum(areas.values()) == pytest.approx(document.best.area_mm2, rel=1e-3)
+
+
+@pytest.mark.parametrize("areas", [[5.0], [6, 6, 4, 3, 2, 2, 1], [1.0] * 64, [1000.0, 1.0, 1e-3]])
+def test_a_treemap_fills_its_room_with_the_given_areas(areas):
+    room = Rect(1.0, 2.0, 6.0, 4.0)
+    placed = treemap(areas, room)
+    assert [r.area for r in placed] == pytest.approx([a * room.area / sum(areas) for a in areas])
+    assert min(r.x for r in placed) == 1.0
+    assert max(r.x + r.width for r in placed) == pytest.approx(7.0)
+    assert max(r.y + r.height for r in placed) == pytest.approx(6.0)
+
+
+def test_markup_escapes_text_and_attributes():
+    assert tag("p", "<b>", title='"') == '<p title="&quot;">&lt;b&gt;</p>'
+    assert text("\x00\ud800") == "\N{REPLACEMENT CHARACTER}" * 2
+    hidden = data("x", {"a": "</script><!--"})
+    assert "</script" not in hidden.removesuffix("</script>")
+    assert json.loads(re.search(r">(.*)</script>", hidden)[1]) == {"a": "</script><!--"}

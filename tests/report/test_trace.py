@@ -1,0 +1,98 @@
+"""A trace is valid, nothing overlaps on a thread, and it is as long as the iteration."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from phaze.report.replay.operators import layer_schedules
+from phaze.report.trace.chrome import trace
+from phaze.report.trace.events import ALL_CORES, LAYERS, PASSES
+from phaze.report.trace.gantt_svg import draw
+
+EVIL = '</title><script>alert("1")</script> & é'
+
+
+def read(plan):
+    document = json.loads(trace(plan, EVIL))
+    events = document["traceEvents"]
+    return document, [e for e in events if e["ph"] == "X"], [e for e in events if e["ph"] == "M"]
+
+
+def test_it_has_the_form_of_a_trace(case):
+    _, plan = case
+    document, events, metadata = read(plan)
+    assert document["otherData"]["title"] == EVIL
+    assert len(events) + len(metadata) == len(document["traceEvents"])
+    for event in events:
+        assert set(event) == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
+        assert event["ts"] >= 0
+        assert event["dur"] >= 0
+        assert isinstance(event["name"], str)
+    processes = {e["pid"]: e["args"]["name"] for e in metadata if e["name"] == "process_name"}
+    assert [processes[k].split(":")[0] for k in sorted(processes)] == [
+        f"stage {k + 1}" for k in range(len(plan.stages))
+    ]
+    threads = {(e["pid"], e["tid"]) for e in metadata if e["name"] == "thread_name"}
+    assert {(e["pid"], e["tid"]) for e in events} == threads
+
+
+def test_nothing_overlaps_and_the_last_event_ends_the_iteration(case):
+    result, plan = case
+    _, events, _ = read(plan)
+    lanes = defaultdict(list)
+    for event in events:
+        start = round(event["ts"] * 1000)
+        lanes[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1000)))
+    for spans in lanes.values():
+        for before, after in pairwise(sorted(spans)):
+            assert after[0] >= before[1]
+    assert min(s for spans in lanes.values() for s, _ in spans) == 0
+    end_s = max(e for spans in lanes.values() for _, e in spans) / 1e9
+    assert end_s == pytest.approx(result.iteration_time_s, abs=2e-9)
+
+
+def test_layers_lie_in_their_pass_and_operators_of_the_first_microbatch_in_their_layer(pipeline):
+    _, events, metadata = read(pipeline)
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in metadata if e["name"] == "thread_name"}
+    on = defaultdict(list)
+    for event in events:
+        on[names[event["pid"], event["tid"]]].append(event)
+    passes = {
+        (e["pid"], e["args"]["microbatch"], e["cat"]): e for e in on[PASSES] if "microbatch" in e["args"]
+    }
+    layers = {}
+    for event in on[LAYERS]:
+        args = event["args"]
+        assert inside(event, passes[event["pid"], args["microbatch"], args["pass"]])
+        layers[event["pid"], args["microbatch"], args["pass"], event["name"]] = event
+    operators = [e for e in events if e["cat"] == "operator"]
+    count = sum(one.runs * len(one.problem.operators) for one in layer_schedules(pipeline))
+    assert len(operators) >= count
+    for event in operators:
+        args = event["args"]
+        assert args["microbatch"] == 1
+        assert inside(event, layers[event["pid"], 1, args["pass"], args["layer"]])
+    assert on[ALL_CORES]
+
+
+def inside(event, other):
+    return (
+        event["ts"] >= other["ts"] - 1e-3 and event["ts"] + event["dur"] <= other["ts"] + other["dur"] + 2e-3
+    )
+
+
+def test_the_gantt_chart_is_one_picture_with_every_pass(case):
+    _, plan = case
+    root = ElementTree.fromstring(draw(plan, EVIL))
+    svg = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{svg}title").text == EVIL
+    assert not root.findall(f".//{svg}script")
+    looks = [rect.get("class") for rect in root.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None]
+    passes = len(plan.stages) * plan.microbatches
+    assert looks.count("c2") == passes
+    assert looks.count("c1") == (passes if plan.training else 0)
