@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from phaze.cli import main as cli
 from phaze.explore.document import (
     Breakdown,
     Certificate,
@@ -91,7 +94,7 @@ def make_frontier(count: int) -> list[FrontierPoint]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def document() -> ResultDocument:
     return ResultDocument(
         request={"workload": "gpt3", "power_w": 400.0, "devices": 1024},
@@ -139,3 +142,17 @@ def document() -> ResultDocument:
             wall_time_s=1.0,
         ),
     )
+
+
+@pytest.fixture
+def dse(monkeypatch, capfd):
+    """Runs one command line in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dse", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leave:
+            cli.main()
+        out, err = capfd.readouterr()
+        return leave.value.code, out, err
+
+    return call

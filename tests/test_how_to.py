@@ -71,6 +71,9 @@ def test_the_network(example):
     network = load_network(example("network"))
     assert (network.scale_up_devices, network.scale_up_bandwidth_bytes_per_s) == (16, 450e9)
     assert network.scale_out_latency_s == 5e-6
+    pods = load_network(example("network", 1))
+    assert [tier.topology for tier in pods.tiers] == ["torus", "fat-tree"]
+    assert (pods.tiers[0].law.ramp_s, pods.tiers[1].in_network) == (2e-5, True)
 
 
 def test_solving():
@@ -100,7 +103,7 @@ def test_the_frontier(tmp_path, monkeypatch):
         assert point.plan.iteration_s == pytest.approx(4 / point.columns["throughput_samples_per_s"])
 
 
-@pytest.mark.parametrize("page", ["several-workloads", "cluster", "certify", "look"])
+@pytest.mark.parametrize("page", ["several-workloads", "cluster", "certify", "look", "report"])
 def test_the_commands_ask_what_the_page_says(page):
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
@@ -183,6 +186,19 @@ def test_the_layer_graph(tmp_path, monkeypatch):
     assert run_python("workload", tmp_path, monkeypatch)["graph"].is_chain
 
 
+@pytest.mark.parametrize("page", ["measured", "runs"])
+def test_the_commands_on_measurements_and_runs(page):
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    lines = [
+        line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()
+    ]
+    commands = typer.main.get_command(app).commands
+    asked = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("dse ")]
+    assert asked
+    for verb, *words in asked:
+        assert commands[verb].make_context(verb, list(words)).params
+
+
 def test_every_page_has_its_test():
     assert {page.stem for page in PAGES.glob("*.md")} == {
         "workload",
@@ -200,6 +216,9 @@ def test_every_page_has_its_test():
         "certify",
         "explain",
         "robust",
+        "measured",
+        "report",
+        "runs",
         "strategies",
         "sweep",
         "wham",

@@ -27,6 +27,7 @@ def command(
     fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     network: opt.Network = "default",
+    rung: opt.Rung = "analytic",
     json: opt.Json = False,
 ) -> None:
     """Compare architectures, each under its own best placement.
@@ -50,6 +51,7 @@ def command(
         context=context,
         kv_cache=kv_cache,
         fusion=fusion,
+        rung=rung,
     )
     chips = {name: find_architecture(name) for name in (*arch, *(more or ()))}
     rows: dict[str, Design | str] = {}

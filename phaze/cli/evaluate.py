@@ -30,6 +30,8 @@ def command(
     fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
     network: opt.Network = "default",
+    rung: opt.Rung = "analytic",
+    calibration: opt.Calibration = None,
     json: opt.Json = False,
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
@@ -60,6 +62,8 @@ def command(
         context=context,
         kv_cache=kv_cache,
         fusion=fusion,
+        rung=rung,
+        calibration=calibration,
         fixed=fixed,
     )
     document = evaluate_document(task, find_architecture(arch))

@@ -15,18 +15,24 @@ import typer
 from phaze import __version__
 from phaze.cli import (
     archs,
+    calibrate,
     certify,
     compare,
+    diff,
     evaluate,
     explain,
     graph,
     networks,
     pareto,
+    replay,
+    report,
     run,
+    runs,
     schema,
     solve,
     spaces,
     sweep,
+    trace,
     validate,
     workloads,
 )
@@ -64,10 +70,15 @@ def _root(
     """Hold the options before the verb."""
 
 
-for _module in (run, evaluate, compare, sweep, pareto, certify, explain, graph, validate, schema):
+_VERBS = (
+    *(run, evaluate, compare, sweep, pareto, report, trace, certify, explain),
+    *(runs, diff, replay, graph, validate, calibrate, schema),
+)
+for _module in _VERBS:
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
 for _module in (solve, workloads, archs, spaces, networks):
     app.add_typer(_module.app)
+app.add_typer(networks.app, name="network", hidden=True)
 
 
 def main() -> NoReturn:

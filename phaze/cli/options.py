@@ -36,6 +36,13 @@ Fusion = Annotated[
     typer.Option(help="all, none, or of epilogue,bias-gradient,norm-residual,softmax,elementwise."),
 ]
 Network = Annotated[str, typer.Option(help="Built-in network or YAML file.")]
+Rung = Annotated[
+    str,
+    typer.Option(help="Rung of the cost model: analytic, or calibrated on the chip's measured family."),
+]
+Calibration = Annotated[
+    Path | None, typer.Option(help="Constants from dse calibrate; implies --rung calibrated.")
+]
 Space = Annotated[str, typer.Option(help="Built-in design space or YAML file.")]
 Power = Annotated[str | None, typer.Option(help="Power budget of one accelerator, for instance 400W.")]
 Area = Annotated[

@@ -30,6 +30,8 @@ def _sections(command: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - typer
     if path != "dse":
         yield _section(command, path)
     for name, child in children.items():
+        if child.hidden:  # another name of a command that has its section
+            continue
         yield from _sections(child, f"{path} {name}")
 
 

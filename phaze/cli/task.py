@@ -45,8 +45,12 @@ def make_task(
     kv_cache: str = "contiguous",
     fusion: str = "all",
     fixed: FixedDegrees | None = None,
+    rung: str = "analytic",
+    calibration: Path | None = None,
 ) -> Task:
     """A workload on a cluster."""
+    from phaze.cost.kernels.calibration_file import load_calibration
+    from phaze.cost.rung import Rung
     from phaze.explore.request import Task
     from phaze.hardware.network import load_network
     from phaze.placement.cluster import FixedDegrees
@@ -66,7 +70,15 @@ def make_task(
         kv_cache=choose(KvCache, kv_cache, "--kv-cache"),
         fusion=parse_fusion(fusion, "--fusion"),
     )
-    return Task(loaded, devices, load_network(network), global_batch, fixed or FixedDegrees())
+    return Task(
+        loaded,
+        devices,
+        load_network(network),
+        global_batch,
+        fixed or FixedDegrees(),
+        choose(Rung, "calibrated" if calibration else rung, "--rung"),
+        load_calibration(calibration) if calibration else None,
+    )
 
 
 def open_workload(name: str, *, mode: str, attention: str, bind: Sequence[str] = ()) -> Workload:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from phaze.cost.rung import check_rung
 from phaze.errors import InfeasibleError, Shortfall
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
@@ -75,6 +76,10 @@ class DesignBuilder:
         return self.design(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
 
     def _evaluator(self, architectures: Sequence[Architecture]) -> Evaluator:
+        for architecture in architectures:
+            check_rung(self.task.rung, architecture)
+            if self.task.calibration is not None:
+                self.task.calibration.check(architecture)
         return Evaluator(self.task, to_table(architectures), planners=self.planners)
 
     def design(
@@ -110,6 +115,7 @@ class DesignBuilder:
         plan, cluster, tokens = account.plan, self.task.cluster, self.task.workload.sequence_length
         peak = float(evaluator.peak_flops_per_s[account.row])
         return WorkloadResult(
+            rung=self.task.rung,
             iteration_time_s=plan.iteration_s,
             throughput_samples_per_s=cluster.global_batch / plan.iteration_s,
             throughput_tokens_per_s=cluster.global_batch * tokens / plan.iteration_s if tokens else None,

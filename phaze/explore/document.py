@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
+from phaze.cost.rung import Rung
 from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.portfolio.report import PortfolioReport
 from phaze.explore.record import Record
@@ -60,6 +61,7 @@ class Breakdown(Record):
 class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
+    rung: Rung = Field(default=Rung.ANALYTIC, description="rung of the cost model behind all figures")
     iteration_time_s: float
     throughput_samples_per_s: float
     throughput_tokens_per_s: float | None = Field(

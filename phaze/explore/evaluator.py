@@ -91,7 +91,7 @@ class Evaluator:
     @cached_property
     def model(self) -> CostModel:
         """Operator costs over the table."""
-        return CostModel(self.table, self.task.network)
+        return CostModel(self.table, self.task.network, self.task.rung, self.task.own)
 
     @cached_property
     def capacity_bytes(self) -> FloatArray:

@@ -44,6 +44,8 @@ def describe_task(task: Task) -> dict[str, Any]:
         "devices": task.devices,
         "global_batch": task.cluster.global_batch,
         "network": task.network.name,
+        "rung": task.rung.value,
+        "calibration": dict(task.own),
         "fixed": {name: value for name, value in fixed.items() if value is not None},
     }
 
@@ -74,7 +76,7 @@ def scope(task: Task) -> list[str]:
     """The model choices a certificate speaks about."""
     training = task.workload.mode is Mode.TRAINING
     return [
-        "rung analytic",
+        f"rung {task.rung.value}",
         f"fusion {describe_fusion(task.workload.fusion)}",
         "precision bf16",
         f"network {task.network.name}",

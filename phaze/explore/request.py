@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from phaze.cost.kernels.calibration_file import CalibrationFile
+from phaze.cost.kernels.fitted import NO_OWN, Own
+from phaze.cost.rung import Rung
 from phaze.errors import InputError
 from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
@@ -72,13 +75,23 @@ class ClusterBudget:
 
 @dataclass(frozen=True)
 class Task:
-    """A workload on a cluster: everything but the architecture."""
+    """A workload on a cluster: everything but the architecture.
+
+    `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung.
+    """
 
     workload: Workload
     devices: int
     network: Network
     global_batch: int | None = None
     fixed: FixedDegrees = field(default_factory=FixedDegrees)
+    rung: Rung = Rung.ANALYTIC
+    calibration: CalibrationFile | None = None
+
+    @property
+    def own(self) -> Own:
+        """Constants that the calibrated rung takes before those of a chip's family."""
+        return self.calibration.laws if self.calibration else NO_OWN
 
     @property
     def cluster(self) -> Cluster:

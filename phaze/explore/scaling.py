@@ -87,5 +87,4 @@ def given(network: Network) -> dict[str, float]:
 
 def scaled_network(network: Network, factors: Mapping[str, float]) -> Network:
     """The network with fields of `NETWORK` scaled, as far as it has them."""
-    update = {name: value * factors.get(name, 1.0) for name, value in given(network).items()}
-    return network.model_copy(update=update)
+    return network.changed(**{name: value * factors.get(name, 1.0) for name, value in given(network).items()})

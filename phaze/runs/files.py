@@ -34,6 +34,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder with its parents. Raises InputError where it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {path}: {error.strerror}") from error
+
+
 def check_writable(path: Path) -> None:
     """InputError where `write_atomically` would fail; to be asked before the work, not after it."""
     handle, name = _beside(path)

@@ -395,7 +395,8 @@ def test_lists_have_the_built_in_things(dse):
     assert {row["name"] for row in json.loads(dse("archs", "list", "--json")[1])} >= {"a100", "h100", "tpuv4"}
     spaces = {row["name"]: row["architectures"] for row in json.loads(dse("spaces", "--json")[1])}
     assert (spaces["default"], spaces["phaze"]) == (283_500, 29_360)
-    assert [row["scale_up_devices"] for row in json.loads(dse("networks", "--json")[1])] == [8]
+    domains = {row["name"]: row["scale_up_devices"] for row in json.loads(dse("networks", "--json")[1])}
+    assert (domains["default"], domains["nvl72"]) == (8, 72)
     assert "scale_out:" in dse("networks", "show", "default")[1]
     assert "source:" in dse("archs", "show", "TPU-v4")[1]
     assert "name: gpt3" in dse("workloads", "show", "gpt3", "--yaml")[1]

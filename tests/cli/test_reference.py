@@ -14,6 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 def commands(command, path="dse"):
     yield path, command
     for name, child in getattr(command, "commands", {}).items():
+        if child.hidden:  # another name of a command that has its section
+            continue
         yield from commands(child, f"{path} {name}")
 
 

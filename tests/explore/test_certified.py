@@ -26,6 +26,17 @@ axes:
     values: [[HBM2e, 4], [HBM3, 6]]
 """
 
+GPUS = """
+schema_version: 1
+name: gpus
+base: a100
+axes:
+  - {fields: [simt], values: [true, false]}
+  - {fields: [tensor_cores, vector_cores], values: [[432, 108], [216, 54], [16, 4]]}
+  - {fields: [clock_hz], values: [0.9GHz, 1.29GHz]}
+  - {fields: [hbm_stacks], values: [2, 5]}
+"""
+
 
 def brute_force(task, space, power_w):
     """(tdp, throughput, id) of every architecture that keeps the budget and fits, each evaluated on its own."""
@@ -80,6 +91,13 @@ def test_also_where_devices_do_not_divide(tiny, space, network):
     task = Task(tiny, 6, network)
     answer = explore(ExploreRequest(task, space, Budgets(power_w=150.0)))
     check(answer, brute_force(task, space, 150.0))
+
+
+def test_also_among_gpus(tiny, network):
+    space = parse_space(GPUS, "gpus.yaml")
+    task = Task(tiny, 16, network)
+    answer = explore(ExploreRequest(task, space, Budgets(power_w=400.0)))
+    check(answer, brute_force(task, space, 400.0))
 
 
 def check(answer, everything):

@@ -1,0 +1,31 @@
+"""`dse diff`: two runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+
+
+def command(
+    first: Annotated[Path, typer.Argument(help="Run directory of dse run.", metavar="RUN")],
+    second: Annotated[Path, typer.Argument(help="Another one.", metavar="RUN")],
+    json: opt.Json = False,
+) -> None:
+    """Say what differs between two runs: what was asked, the files read, the versions, the answer.
+
+    Example: dse diff results/gpt3-400W results/gpt3-500W
+    """
+    from phaze.cli.output import console, print_json
+    from phaze.report.difference import print_difference
+    from phaze.runs.difference import difference
+    from phaze.runs.directory import load_run
+
+    found = difference(load_run(first), load_run(second))
+    if json:
+        print_json(found)
+    else:
+        print_difference(found, console())
