@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from phaze.cost.kernels.convolution import ConvolutionLaw, convolution_chip, convolutions_s
 from phaze.cost.kernels.fitted import fitted, law_of
 from phaze.cost.kernels.kernel import Shape, kernels_s, shape_of
-from phaze.cost.kernels.windows import convolutions
+from phaze.cost.kernels.windows import convolutions, padded_product
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
@@ -145,3 +145,30 @@ def test_kernels_are_costed_by_the_law_of_convolutions():
 def test_other_products_are_no_convolutions():
     with pytest.raises(ValueError, match=r"\(8 x 16\) \(16 x 32\) is no convolution"):
         convolutions([product(1, 8, 16, 32)], TABLE)
+
+
+@pytest.mark.parametrize(
+    ("role", "sides"),
+    [
+        (Role.FORWARD, (4 * 16 * 16, 49 * 8, 16)),
+        (Role.INPUT_GRADIENT, (4 * 16 * 16, 16, 49 * 8)),
+        (Role.WEIGHT_GRADIENT, (49 * 8, 4 * 16 * 16, 16)),
+    ],
+)
+def test_three_channels_are_padded_to_eight_on_tensor_cores(role, sides):
+    gemm = padded_product(layer(4, 3, 10, 32, kernel=7, stride=2, role=role).gemms[0])
+    assert (gemm.m, gemm.k, gemm.n) == sides
+
+
+def test_products_serve_convolutions_of_16_bits_only_where_the_library_has_them():
+    a100, t4 = (to_table([load_architecture(name)]) for name in ("a100", "t4"))
+    half = layer(32, 3, 64, 224, kernel=7, stride=2, element_bytes=2, operands=Format.FP16)
+    full = layer(32, 3, 64, 224, kernel=7, stride=2)
+    generic = law_of(ConvolutionLaw, "convolution.yaml", "generic")
+    assert generic.as_products
+    for table, work, same in ((a100, half, False), (a100, full, True), (t4, half, True)):
+        family = "turing" if table is t4 else "ampere"
+        law = law_of(ConvolutionLaw, "convolution.yaml", family)
+        alone = convolutions_s(convolutions([work], table), convolution_chip(table), law)[0]
+        found = kernels_s([work], table, Rung.CALIBRATED)[0, 0]
+        assert (found == alone) if same else (found < 0.5 * alone)

@@ -50,6 +50,7 @@ class ConvolutionLaw:
     first product. `memory_efficiency`: share of the memory bandwidth; `transform_share`: part of the
     transforms' traffic that the cache does not serve. `overlap`: share of the shorter of compute and traffic
     times that does not hide behind the longer. `launch_s`: the operator, `kernel_s`: each further kernel.
+    `as_products`: on tensor cores the library also has the kernels of products, channels padded.
     """
 
     efficiency: float
@@ -69,6 +70,7 @@ class ConvolutionLaw:
     overlap: float
     launch_s: float
     kernel_s: float
+    as_products: bool = False
 
 
 @dataclass(frozen=True, slots=True)

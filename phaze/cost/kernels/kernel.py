@@ -24,7 +24,7 @@ from phaze.cost.kernels.quantise import PER_BLOCK, PER_TENSOR, QuantiseLaw, quan
 from phaze.cost.kernels.serial import SerialLaw, systolic_products_s
 from phaze.cost.kernels.simt_law import simt_law
 from phaze.cost.kernels.streams import StreamLaw, Streams, memory_s, stream_chip, streams_s
-from phaze.cost.kernels.windows import convolutions
+from phaze.cost.kernels.windows import convolutions, padded_product
 from phaze.cost.roofline import least_s
 from phaze.cost.rung import Rung
 from phaze.hardware.fields import field_table
@@ -117,7 +117,14 @@ def _gemms_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constant
 def _convolutions_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Convolutions and their gradients on many multiprocessors."""
     law = constants.law(ConvolutionLaw, "convolution.yaml") if chip["simt"][0] else None
-    return None if law is None else convolutions_s(convolutions(works, chip), convolution_chip(chip), law)
+    if law is None:
+        return None
+    rows = convolutions(works, chip)
+    seconds = convolutions_s(rows, convolution_chip(chip), law)
+    if not law.as_products:
+        return seconds
+    products = _tiled_s([padded_product(work.gemms[0]) for work in works], chip, constants)
+    return np.where(rows.on_tensor_cores, np.fmin(seconds, products), seconds)
 
 
 def _stream_law(chip: ArchitectureTable, constants: Constants) -> StreamLaw | None:

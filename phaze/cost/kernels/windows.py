@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -60,7 +60,8 @@ class Convolutions:
     """Convolutions and their gradients on a chip, arrays of one length.
 
     `input_gradient`, `weight_gradient`: which pass one is; `winograd`: a 3 x 3 window without steps on vector
-    ALUs; `tensor_cores`: whether it runs there. `peak_flop_per_s`: of the units that it runs on.
+    ALUs; `on_tensor_cores`: whether the chip has some for its format, `tensor_cores`: whether its channels fit
+    them as they are. `peak_flop_per_s`: of the units that it runs on.
     `element_bytes`: of the feature map; `moved_bytes`: every tensor once. `channels`, `filters`: of one
     group, as kernels pad them.
     """
@@ -70,6 +71,7 @@ class Convolutions:
     weight_gradient: Mask
     winograd: Mask
     tensor_cores: Mask
+    on_tensor_cores: Mask
     element_bytes: Floats
     moved_bytes: Floats
     peak_flop_per_s: Floats
@@ -151,12 +153,28 @@ def convolutions(works: Sequence[Work], chip: ArchitectureTable) -> Convolutions
         weight_gradient=weights,
         winograd=square & (rate <= vector),
         tensor_cores=tensor,
+        on_tensor_cores=rate > vector,
         element_bytes=before / (maps.groups * maps.batch * maps.channels * maps.inputs),
         moved_bytes=np.array([work.moved_bytes for work in works]) - unread,
         peak_flop_per_s=np.where(tensor, rate, np.minimum(rate, vector)),
         channels=channels,
         filters=filters,
     )
+
+
+def padded_product(gemm: Gemm) -> Gemm:
+    """The implicit product of a convolution on tensor cores: channels and filters of a group padded."""
+    window = _window(gemm)
+    taps = prod(window.kernel)
+
+    def padded(side: int, unit: int) -> int:
+        return -(-side // (unit * _ALIGNED)) * unit * _ALIGNED
+
+    if window.role is Role.WEIGHT_GRADIENT:
+        return replace(gemm, m=padded(gemm.m, taps), n=padded(gemm.n, 1))
+    if window.role is Role.INPUT_GRADIENT:
+        return replace(gemm, k=padded(gemm.k, 1), n=padded(gemm.n, taps))
+    return replace(gemm, k=padded(gemm.k, taps), n=padded(gemm.n, 1))
 
 
 def _window(gemm: Gemm) -> Window:
