@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from phaze.cost.kernels.links import with_laws
+from phaze.cost.rung import Rung
 from phaze.errors import OutOfTimeError
 from phaze.explore.combinations import check, resolved
 from phaze.explore.designs import DesignBuilder
@@ -83,17 +85,26 @@ def _searched(request: ExploreRequest, report: Progress, timer: Clock) -> Answer
     return Exploration(request, report, timer).answer()
 
 
+def measured_links(task: Task, architecture: Architecture) -> Task:
+    """On the calibrated rung, the task on a network with the measured constants of the chip's family."""
+    if task.rung is not Rung.CALIBRATED:
+        return task
+    return replace(task, network=with_laws(task.network, str(architecture.value("family"))))
+
+
 def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:
     """One architecture under its best placement (or within the degrees the task fixes).
 
     Raises InfeasibleError where the workload does not fit.
     """
-    return DesignBuilder(task, tdp_margin).best(architecture, Effort(Clock(EVALUATE_S).left))
+    builder = DesignBuilder(measured_links(task, architecture), tdp_margin)
+    return builder.best(architecture, Effort(Clock(EVALUATE_S).left))
 
 
 def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> ResultDocument:
     """The same as a result document: a space of one architecture, whose points are its placements."""
     started, clock = datetime.now(UTC), Clock(EVALUATE_S)
+    task = measured_links(task, architecture)
     builder = DesignBuilder(task, tdp_margin)
     design, points = builder.best_of(architecture, Effort(clock.left))
     result = design.workloads[task.workload.name]

@@ -1,5 +1,6 @@
 """What `evaluate` says must make physical sense: magnitudes on real chips, and better hardware is never slower."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -8,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.cost.energy import static_w
+from phaze.cost.rung import Rung
 from phaze.explore.api import evaluate
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.fields import default_values
 from phaze.hardware.network import load_network
+from phaze.placement.cluster import FixedDegrees
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
@@ -86,6 +89,16 @@ def test_an_h100_computes_most_of_the_time_on_gpt3():
     assert shared < 0.7 * private
     result = next(iter(evaluate(gpt3, chip).workloads.values()))
     assert result.breakdown.compute_s > 0.6 * result.iteration_time_s
+
+
+def test_measured_links_carry_less_than_their_bandwidth():
+    chip = load_architecture("h100")
+    task = Task(load_workload("bert-large"), 8, NETWORK, 64, FixedDegrees(1, 8, 1, 8))
+    ideal, measured = (
+        evaluate(replace(task, rung=rung), chip).workloads["bert-large"].breakdown.collective_s
+        for rung in (Rung.ANALYTIC, Rung.CALIBRATED)
+    )
+    assert ideal < measured < 10 * ideal
 
 
 BASES = st.fixed_dictionaries(
