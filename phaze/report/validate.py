@@ -12,7 +12,9 @@ from phaze.validation.document import Comparison, ValidationReport
 def print_report(report: ValidationReport, console: Console) -> None:
     """One line per comparison that has rows, then what was left out and why."""
     rung = report.sets[0].rung.value
-    table = plain_table(f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "")
+    table = plain_table(
+        f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "left out", ""
+    )
     table.columns[0].justify = table.columns[-1].justify = "left"
     for comparison in filter(lambda c: c.rows, report.sets):
         table.add_row(escape(comparison.title), *_figures(comparison), _verdict(comparison))
@@ -27,7 +29,15 @@ def _figures(comparison: Comparison) -> tuple[str, ...]:
         comparison.bias_pct,
         comparison.roofline_mape_pct,
     )
-    return str(comparison.rows), *("-" if e is None else f"{e:.1f}" for e in errors)
+    figures = ("-" if e is None else f"{e:.1f}" for e in errors)
+    return str(comparison.rows), *figures, left_out(comparison)
+
+
+def left_out(comparison: Comparison) -> str:
+    """Errors on chips that constants were not fitted on, from the family that generalises best to the worst."""
+    errors = comparison.unseen_pct.values()
+    low, high = (f"{edge:.0f}" for edge in (min(errors), max(errors))) if errors else ("-", "-")
+    return low if low == high else f"{low}-{high}"
 
 
 def _verdict(comparison: Comparison) -> str:

@@ -32,6 +32,12 @@ class Comparison(Record):
         default=(), description="Errors of other models on the same set, on its published and held-out half."
     )
 
+    unseen_pct: dict[str, float] = Field(
+        default={},
+        description="Mean absolute percentage errors on chips that constants were not fitted on, by family; "
+        "generic: chips of a family never seen.",
+    )
+
     @property
     def title(self) -> str:
         """Name of the set, and of the metric where that is not a latency."""

@@ -15,9 +15,10 @@ from phaze.validation.cases import Judged
 from phaze.validation.columns import read_columns
 from phaze.validation.document import Comparison, ValidationReport
 from phaze.validation.peers import peers
-from phaze.validation.registry import DATA_SETS, DataSet
+from phaze.validation.registry import DATA_SETS, DataSet, Metric
 from phaze.validation.score import Score, score
 from phaze.validation.thresholds import threshold_pct
+from phaze.validation.unseen import unseen
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,13 @@ def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
         roofline_mape_pct=roofline.mape_pct if roofline else None,
         threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
         peers=peers().get(data_set.name, ()),
+        unseen_pct=dict(unseen().get(data_set.name, {})) if _fitted(data_set, rung) else {},
     )
+
+
+def _fitted(data_set: DataSet, rung: Rung) -> bool:
+    """Whether a rung has fitted constants for what a set measures."""
+    return rung is not Rung.ROOFLINE and data_set.metric in (Metric.LATENCY, Metric.LATENCY_BACKWARD)
 
 
 def _said(judged: Judged, rung: Rung) -> Judged:

@@ -7,9 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
+from phaze.hardware.fields import field_table
 from phaze.report.scatter import MOST, draw_scatter
 from phaze.validation.peers import peers
 from phaze.validation.registry import DATA_SETS
+from phaze.validation.unseen import unseen
 
 SVG = "{http://www.w3.org/2000/svg}"
 SCALESIM = (
@@ -55,6 +57,15 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     result = CliRunner().invoke(app, ["validate", "--data", str(tmp_path), "--out", str(out), "-q"])
     assert result.exit_code != 0
     assert "cannot make folder" in str(result.exception)
+
+
+def test_errors_on_chips_left_out_stand_beside():
+    assert unseen()["op_vector_neusight_fp32"]["generic"] > unseen()["op_vector_neusight_fp32"]["ampere"] > 0
+    known = {s.name for s in DATA_SETS}
+    families = set(field_table()["family"].choices)
+    for name, errors in unseen().items():
+        assert name in known
+        assert set(errors) <= families
 
 
 def test_peers_stand_beside_known_sets_or_those_still_to_come():
