@@ -14,6 +14,7 @@ from phaze.validation.sets import (
     convolution,
     in_model,
     layers,
+    memory,
     products,
     profiles,
     silicon,
@@ -31,6 +32,7 @@ class Metric(StrEnum):
     LATENCY_SMALL = "latency_small"
     AREA = "area"
     POWER = "power"
+    MEMORY = "memory"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("chip_specs", Metric.POWER, silicon.powers),
     *(DataSet(name, Metric.LATENCY, collectives.large) for name in _COLLECTIVES),
     *(DataSet(name, Metric.LATENCY_SMALL, collectives.small) for name in _COLLECTIVES),
+    DataSet("mem_korthikanti", Metric.MEMORY, memory.megatron),
     DataSet("op_attention_context_aiconfigurator", Metric.LATENCY, attention.aiconfigurator_context),
     DataSet("op_attention_generation_aiconfigurator", Metric.LATENCY, attention.aiconfigurator_generation),
     DataSet("op_conv_deepbench", Metric.LATENCY, convolution.deepbench),

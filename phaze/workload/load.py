@@ -72,6 +72,12 @@ def load_workload(
     return _front_end(source)(source, options)
 
 
+def workload_of(content: object, where: str, options: LoadOptions) -> Workload:
+    """Workload of a workload file's parsed content; `where` names it in errors. Raises InputError."""
+    spec = check_spec(content, where)
+    return _of_family(spec, spec.name, where, options)
+
+
 def source_file(source: str) -> Path:
     """File behind a source of `load_workload`. Raises InputError for an unknown name."""
     if source.startswith(HUGGING_FACE):

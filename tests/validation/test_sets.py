@@ -6,7 +6,7 @@ import pytest
 
 from phaze.cost.rung import Rung
 from phaze.validation.columns import Columns
-from phaze.validation.sets import convolution, profiles
+from phaze.validation.sets import convolution, memory, profiles
 from phaze.validation.sets.profiles import Operator
 from phaze.workload.work import Format, Unit
 
@@ -103,3 +103,27 @@ def test_traffic_of_a_dropout_with_bias_and_residual():
 def test_one_sample_is_not_transposed():
     one, two = (profiles.FORWARD["final-layernorm"](operator("x", samples=s)) for s in (1, 2))
     assert len(two) == len(one) + 1
+
+
+def test_memory_of_a_transformer_is_korthikantis():
+    heads, hidden, layers, tensor, pipeline, batch = 16, 1024, 8, 4, 2, 2
+    unit, scores = 2048 * batch * hidden, 5 * heads * 2048 / (hidden * tensor)
+    in_flight = layers * (1 + 1 / (2 * 3))  # 530B runs three stages on each device
+    bytes_ = {
+        "no recompute": unit * (10 + 24 / tensor + scores),
+        "seq parallel + selective recompute": unit * 34 / tensor,
+        "full recompute": unit * 2,
+    }
+    gib = 2.0**30
+    names = ("model", "heads", "hidden", "layers", "tp", "pp", "micro_batch", "config", "metric", "value")
+    shape = (heads, hidden, layers, tensor, pipeline, batch)
+    rows = [
+        ("530B", *shape, config, "activations per GPU", in_flight * kept / gib)
+        for config, kept in bytes_.items()
+    ]
+    share = 100 * bytes_["full recompute"] / bytes_["no recompute"]
+    rows.append(("530B", *shape, "full recompute", "activation memory relative to the baseline", share))
+    rows.append(("530B", *shape, "no recompute", "colour", 1))
+    judged = memory.megatron(columns(names, *rows))
+    assert judged.predicted[Rung.ANALYTIC] == pytest.approx(judged.measured, rel=1e-3)
+    assert judged.excluded == {"another kind of memory": 1}
