@@ -18,6 +18,7 @@ from phaze.workload.work import LayerChain
 from phaze.workload.workload import Numerics
 
 _FAST = 1e12  # bytes per cycle or bytes/s x 1e6 of an idealised memory or link: its time vanishes
+_ROUNDING = 1e-9  # relative; times closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Account:
         stage, plan = self.plan.slowest, self.plan
         actual = stage.load_s - stage.transfer_s
         unlinked_s, computing_s = self._ideal_s(stage, effort)
-        quiet = min(actual, unlinked_s)
-        computing = min(quiet, computing_s)
+        quiet = _at_most(actual, unlinked_s)
+        computing = _at_most(quiet, computing_s)
         busy = plan.microbatches
         return TimeParts(
             compute_s=busy * computing,
@@ -87,6 +88,11 @@ class Account:
         """Joules of one iteration on all devices."""
         energy = ChainEnergy(self.timed, self.cluster, self.numerics)
         return float(energy.energy_j(np.array([self.row]), drivers([self.plan], self.timed.chain))[0])
+
+
+def _at_most(limit_s: float, ideal_s: float) -> float:
+    """The ideal time, but the limit itself where rounding alone is between the two, or the ideal is longer."""
+    return ideal_s if ideal_s < limit_s * (1 - _ROUNDING) else limit_s
 
 
 def _part(chain: LayerChain, stage: StagePlan) -> LayerChain:
