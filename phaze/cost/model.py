@@ -193,8 +193,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        computing = np.flatnonzero(~self.tables.link)
-        alone = self._kernel_s[number][:, computing]
+        computing, alone = self._computing, self._kernel_s[number]
         parallel[np.ix_(at, computing)] = alone
         # On one core alone: not less than the pass, so that nothing gains by it (see `phaze.cost.simt`).
         cores = np.maximum(self.factors.tensor.cores[self.factors.tensor_of[rows[at]]], 1.0)
@@ -205,8 +204,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        computing = np.flatnonzero(~self.tables.link)
-        where, alone = np.ix_(at, computing), self._kernel_s[number][:, computing]
+        where, alone = np.ix_(at, self._computing), self._kernel_s[number]
         streaming = found.hbm_s[where] > found.compute_s[where]
         found.compute_s[where] = np.where(streaming, 0.0, alone)
         found.hbm_s[where] = np.where(streaming, alone, found.hbm_s[where])
@@ -219,6 +217,11 @@ class PassCosts:
         return at, number[at]
 
     @cached_property
+    def _computing(self) -> Rows:
+        """Positions of the operators that are no collectives."""
+        return np.flatnonzero(~self.tables.link)
+
+    @cached_property
     def _kernel_s(self) -> Floats:
-        """Kernels of the pass on the distinct SIMT architectures, (S, O)."""
-        return self.simt.alone_s(self.pass_.works)
+        """Kernels of these operators on the distinct SIMT architectures, (S, computing)."""
+        return self.simt.alone_s([self.pass_.works[o] for o in self._computing])

@@ -75,14 +75,13 @@ class SimtTimes:
     _known: dict[Work, Floats] = field(default_factory=dict)
 
     def alone_s(self, works: Sequence[Work]) -> Floats:
-        """Each operator on all cores, (S, O): its kernel, and never less than the roofline; 0 for collectives."""
+        """Each operator on all cores, (S, O), none a collective: its kernel, and never less than the roofline."""
         new = [w for w in dict.fromkeys(works) if w not in self._known]
         if new:
             kernels = kernels_s(new, self.side.table, self.rung, self.own)
             least = self.least_s(new)
             self._known.update(zip(new, np.fmax(kernels, least).T, strict=True))
-        links = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
-        return np.where(links, 0.0, np.stack([self._known[w] for w in works], axis=1))
+        return np.array([self._known[w] for w in works]).reshape(len(works), len(self.side)).T
 
     def least_s(self, works: Sequence[Work]) -> Floats:
         """Roofline of each operator, (S, O)."""
