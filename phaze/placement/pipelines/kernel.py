@@ -1,0 +1,57 @@
+"""The inner loops of the simulation, plain: compiled as machine code where it is worth it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+def sort(first: IntArray, source: IntArray) -> IntArray:
+    """Steps in an order in which each comes after what it waits for; fewer than all where some wait for one another.
+
+    Device d runs steps first[d] .. first[d+1]-1 one after the other. `source` (U, 2): the steps whose results each of
+    them needs, U for none.
+    """
+    count = len(source)
+    done = np.zeros(count + 1, dtype=np.bool_)
+    done[count] = True
+    at, found = first[:-1].copy(), np.empty(count, dtype=np.int64)
+    length, before = 0, -1
+    while before < length < count:
+        before = length
+        for device in range(len(at)):
+            step = at[device]
+            while step < first[device + 1] and done[source[step, 0]] and done[source[step, 1]]:
+                done[step], found[length] = True, step
+                length, step = length + 1, step + 1
+            at[device] = step
+    return found[:length]
+
+
+def run(
+    queue: IntArray,
+    before: IntArray,
+    source: IntArray,
+    seconds: FloatArray,
+    way_s: FloatArray,
+    sent_s: FloatArray,
+    blocking: bool,
+    end_s: FloatArray,
+) -> None:
+    """Fill `end_s` (U + 1,), ends of all steps, each as early as it can be; the last entry must be 0.
+
+    `before` (U,): the step before it on its device, U for none. `way_s` (U, 2): from its sources to it; where
+    `blocking`, `sent_s` (U + 1,) is how long a device sends after a step.
+    """
+    for step in queue:
+        free = end_s[before[step]]
+        one, other = end_s[source[step, 0]], end_s[source[step, 1]]
+        if blocking:
+            received = max(free, one, other) + (way_s[step, 0] + way_s[step, 1])
+            start = max(received, free + sent_s[before[step]])
+        else:
+            start = max(free, one + way_s[step, 0], other + way_s[step, 1])
+        end_s[step] = start + seconds[step]

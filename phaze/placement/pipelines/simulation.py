@@ -1,0 +1,49 @@
+"""A pipeline schedule executed action by action."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phaze.placement.pipelines.chunks import Chunks, FloatArray
+from phaze.placement.pipelines.machine import machine
+from phaze.placement.pipelines.orders import orders
+from phaze.placement.pipelines.precedence import Precedence, precedence
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.timeline import Timeline
+
+
+def pipeline_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:
+    """Seconds from the first start to the last end. Raises ValueError where the schedule does not run so."""
+    _, _, end_s = _run(schedule, microbatches, stages, chunks)
+    return float(end_s.max())
+
+
+def pipeline_period_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:
+    """Seconds from one iteration to the next, see `Timeline.period_s`."""
+    work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
+    return float((end_s[work.first[1:] - 1] - start_s[work.first[:-1]]).max())
+
+
+def simulate(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Timeline:
+    """When every action runs, each as early as it can. Raises ValueError where the schedule does not run so."""
+    work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
+    each = orders(schedule, stages, microbatches, chunks.per_device(stages))
+    cuts = np.cumsum([len(order) for order in each])[:-1]
+    return Timeline(each, tuple(np.split(start_s[work.step], cuts)), tuple(np.split(end_s[work.step], cuts)))
+
+
+def _run(
+    schedule: Schedule, microbatches: int, stages: int, chunks: Chunks
+) -> tuple[Precedence, FloatArray, FloatArray]:
+    """Start and end (U,) of every step."""
+    if chunks.forward_s.ndim != 1:
+        raise ValueError("the simulation takes one plan at a time")
+    work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
+    kinds_s = (chunks.forward_s, chunks.backward_s, chunks.input_gradient_s, chunks.weight_gradient_s)
+    seconds = np.stack([*kinds_s, chunks.pairs_s])[work.kind, work.chunk]
+    way_s = np.append(chunks.transfer_s, 0.0)[work.way]
+    end_s = np.zeros(len(seconds) + 1)
+    sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if chunks.blocking else end_s
+    times = (seconds, way_s, sent_s, chunks.blocking, end_s)
+    machine().function("run", len(seconds))(work.queue, work.before, work.source, *times)
+    return work, end_s[:-1] - seconds, end_s[:-1]
