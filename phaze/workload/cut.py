@@ -22,6 +22,7 @@ from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.passes import aliases, schedulable
 from phaze.workload.steps import Context, Step
 from phaze.workload.training import differentiable, forward_steps, parameter_views, saved_tensors
+from phaze.workload.work import Format
 
 CARRIED_LAYERS = 3  # that must read a tensor for it to be carried along the chain
 
@@ -75,10 +76,10 @@ class Segment:
         return re.sub(r"\d+", "", self.prefix) or self.operators[0].kind.value
 
 
-def whole_context(graph: OperatorGraph, *, training: bool) -> Context:
-    """Context for rules over the undivided graph."""
+def whole_context(graph: OperatorGraph, *, training: bool, operands: Format | None = None) -> Context:
+    """Context for rules over the undivided graph; `operands`: format of the products' operands."""
     flows = differentiable(graph) if training else frozenset()
-    return Context(graph.tensors, parameter_views(graph), flows, training)
+    return Context(graph.tensors, parameter_views(graph), flows, training, operands=operands)
 
 
 def cut(

@@ -53,6 +53,8 @@ FUNCTIONS: dict[str, FunctionCost] = {
     "neg": FunctionCost(1, 1),
     "abs": FunctionCost(1, 1, Keep.INPUTS),
     "scale": FunctionCost(1, 1),  # times a constant
+    "copy": FunctionCost(1, 1),
+    "mask": FunctionCost(1, 0),  # add a constant that all heads share
     "cast": FunctionCost(1, 1),
     "where": FunctionCost(1, 1, Keep.MASK),
     "clip": FunctionCost(2, 1, Keep.MASK),

@@ -39,13 +39,16 @@ class Sharding:
 
     `tensor`: heads and widths, as in Megatron-LM. `sequence`: between the divided products the tokens are
     divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
-    devices, each with a microbatch of its own. ValueError for a degree below 1.
+    devices, each with a microbatch of its own. `folded`: among tensor and context ranks too, each with tokens of its
+    own, so that experts stay whole (parallel folding, arXiv 2504.14960). ValueError for a degree below 1, and for
+    folded experts where tensor-parallel ranks have the same tokens.
     """
 
     tensor: int = 1
     sequence: bool = False
     context: int = 1
     expert: int = 1
+    folded: bool = False
 
     def __post_init__(self) -> None:
         """Check the degrees."""
@@ -54,6 +57,9 @@ class Sharding:
             if degree < 1:
                 msg = f"{parallel}-parallel degree {degree} must be at least 1"
                 raise ValueError(msg)
+        if self.folded and self.tensor > 1 and not self.sequence:
+            msg = "folded experts need sequence parallelism beside tensor parallelism"
+            raise ValueError(msg)
 
     @classmethod
     def of(cls, degrees: int | Sharding) -> Sharding:
@@ -75,6 +81,6 @@ class Sharding:
         strides = {
             Parallel.TENSOR: 1,
             Parallel.CONTEXT: self.tensor,
-            Parallel.EXPERT: self.tensor * self.context,
+            Parallel.EXPERT: 1 if self.folded else self.tensor * self.context,
         }
         return Group(parallel, getattr(self, parallel.value), strides[parallel])

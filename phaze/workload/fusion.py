@@ -79,7 +79,7 @@ class _Fuser:
             host = self.slots[slot] if slot >= 0 else None
             if host is None or host.work is None or not host.hosts:
                 continue
-            rule = Fusion.BIAS_GRADIENT if sink else _rule(host, host.work)
+            rule = Fusion.BIAS_GRADIENT if sink else self._rule(host, host.work, guest)
             if rule not in self._rules or not (sink or self._may_ride(guest, host, tensor)):
                 continue
             merged = _merge(host, host.work, guest, work, tensor, kept=tensor in self._kept)
@@ -89,15 +89,22 @@ class _Fuser:
                 best = order, merged, Fused(rule, host.name, guest.name, saved)
         return None if best is None else (best[0][2], *best[1:])
 
+    def _rule(self, host: Step, work: Work, guest: Step) -> Fusion:
+        """Which rule lets an element-wise step ride on a host.
+
+        Where epilogues are off, a bias rides by its own rule, and softmax takes its scale.
+        """
+        if not work.gemms:
+            return _BY_HOST.get(host.kind, Fusion.ELEMENTWISE)
+        if Fusion.EPILOGUE in self._rules:
+            return Fusion.EPILOGUE
+        own = Fusion.SOFTMAX if guest.scales else Fusion.EPILOGUE
+        return Fusion.BIAS if guest.bias else own
+
     def _may_ride(self, guest: Step, host: Step, tensor: str) -> bool:
         """Whether nothing but the guest needs the tensor, and the guest makes no more of it."""
         alone = self._readers[tensor] == 1 and len(host.writes) == 1 and tensor not in self._outputs
         return guest.epilogue and alone and sum(guest.writes.values()) <= guest.reads[tensor]
-
-
-def _rule(host: Step, work: Work) -> Fusion:
-    """Which rule lets an element-wise step ride on a host."""
-    return Fusion.EPILOGUE if work.gemms else _BY_HOST.get(host.kind, Fusion.ELEMENTWISE)
 
 
 def _moved(step: Step) -> float:

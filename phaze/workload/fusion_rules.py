@@ -16,14 +16,16 @@ class Fusion(StrEnum):
     """What may ride on the operator that makes its operand. An element-wise step, but for bias gradients."""
 
     EPILOGUE = "epilogue"  # on a product or convolution: bias, activation, residual sum
+    BIAS = "bias"  # the same of a bias alone, which every library's product takes
     BIAS_GRADIENT = "bias-gradient"  # the sum over a gradient on whatever makes that gradient
     NORM_RESIDUAL = "norm-residual"  # on a norm or its gradient: the residual sum that follows
-    SOFTMAX = "softmax"  # on a softmax or its gradient: scale, mask, dropout
+    SOFTMAX = "softmax"  # on a softmax or its gradient: scale (as a factor of its scores), mask, dropout
     ELEMENTWISE = "elementwise"  # on an element-wise step, a gather or the gradient of a loss
 
 
 ALL_FUSION: Set[Fusion] = frozenset(Fusion)
 NO_FUSION: Set[Fusion] = frozenset()
+EAGER_FUSION: Set[Fusion] = frozenset({Fusion.BIAS})  # of a framework that launches operators one by one
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ from phaze.workload.ir import OperatorGraph, OpKind
 from phaze.workload.isomorphism import Signatures
 from phaze.workload.layers import build_layer
 from phaze.workload.loss import with_loss
+from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
-from phaze.workload.steps import word
+from phaze.workload.shortened import Repeats
+from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
-from phaze.workload.work import Layer, LayerChain
+from phaze.workload.work import Format, Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
 SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
@@ -65,10 +67,16 @@ class GraphWorkload:
         precision: Precision = Precision.BF16,
         expert_plan: tuple[int, int, int] | None = None,
         fusion: Set[Fusion] = ALL_FUSION,
+        recipe: Recipe | None = None,
         sequence_length: int | None = None,
         context: int = 0,
+        short: tuple[ForwardModel, Repeats] | None = None,
     ) -> None:
-        """Wrap a forward model; without `global_batch` it is 32 samples per device, 8 sequences in decode."""
+        """Wrap a forward model; without `global_batch` it is 32 samples per device, 8 sequences in decode.
+
+        `short`: the same model with fewer blocks, where they repeat.
+        """
+        self._short = short
         self._sequence_length = sequence_length
         self._context = context
         self._model = model
@@ -78,8 +86,9 @@ class GraphWorkload:
         self._precision = precision
         self._expert_plan = expert_plan
         self._fusion = fusion
+        self._recipe = recipe
         self._divided: dict[int, _Divided] = {}
-        self._chains: dict[tuple[int, Sharding, bool], LayerChain] = {}
+        self._chains: dict[tuple[int, Sharding, bool, bool], LayerChain] = {}
         self._parameter_count: int | None = None
 
     @property
@@ -113,6 +122,11 @@ class GraphWorkload:
         return self._numerics
 
     @property
+    def operands(self) -> Format | None:
+        """Format in which products take their operands; None: the tensor cores' own."""
+        return self._precision.operands
+
+    @property
     def expert_plan(self) -> tuple[int, int, int] | None:
         """Published hand-made plan for 1024 devices (pipeline, tensor, data), if one is known."""
         return self._expert_plan
@@ -143,32 +157,57 @@ class GraphWorkload:
 
         Raises InputError for a model that computes nothing, or in training has nothing to train.
         """
-        graph = self._model.graph(microbatch)
+        return self._prepared(self._model, microbatch)
+
+    def _prepared(self, model: ForwardModel, microbatch: int) -> OperatorGraph:
+        graph = model.graph(microbatch)
         graph = with_loss(graph) if self._mode is Mode.TRAINING else without_dropout(graph)
         if all(op.kind is OpKind.VIEW for op in graph.operators):
             msg = f"{self.name}: the model computes nothing in {self._mode}: it only moves data"
             raise InputError(msg)
-        return in_precision(graph, self._precision)
+        return with_recipe(in_precision(graph, self._precision), self._recipe)
 
-    def chain(self, microbatch: int, sharding: int | Sharding, *, selective: bool = False) -> LayerChain:
+    def rules_context(self, graph: OperatorGraph) -> Context:
+        """What rules may know of the undivided graph."""
+        training = self._mode is Mode.TRAINING
+        return whole_context(graph, training=training, operands=self.operands)
+
+    def chain(
+        self,
+        microbatch: int,
+        sharding: int | Sharding,
+        *,
+        selective: bool = False,
+        keeps_products: bool = False,
+    ) -> LayerChain:
         """The model as a chain of layers (cached); a number is a tensor-parallel width.
 
-        `selective`: keep nothing inside attention, run it again in backward. Raises ValueError for sizes below 1,
+        `selective`: keep nothing inside attention, run it again in backward. `keeps_products`: then
+        run all again but attention and every second product. Raises ValueError for sizes below 1,
         InputError for a degree of which the model has nothing to divide.
         """
         if microbatch < 1:
             msg = f"microbatch {microbatch} must be at least 1"
             raise ValueError(msg)
-        key = (microbatch, Sharding.of(sharding), selective)
+        key = (microbatch, Sharding.of(sharding), selective, keeps_products)
         if key not in self._chains:
             self._chains[key] = self._build(*key)
         return self._chains[key]
 
-    def _build(self, microbatch: int, sharding: Sharding, selective: bool) -> LayerChain:
+    def _build(
+        self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
+    ) -> LayerChain:
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(
-            build_layer(segment, parts.whole, sharding, fusion=self._fusion, selective=selective)
+            build_layer(
+                segment,
+                parts.whole,
+                sharding,
+                fusion=self._fusion,
+                selective=selective,
+                keeps_products=keeps_products,
+            )
             for segment in parts.unique
         )
         keeps = self._mode is Mode.DECODE
@@ -178,10 +217,22 @@ class GraphWorkload:
 
     def _cut(self, microbatch: int) -> _Divided:
         """Layers of the undivided model, isomorphic ones once (cached per microbatch)."""
-        if microbatch in self._divided:
-            return self._divided[microbatch]
-        graph = self.operator_graph(microbatch)
-        ctx = whole_context(graph, training=self._mode is Mode.TRAINING)
+        if microbatch not in self._divided:
+            self._divided[microbatch] = self._from_short(microbatch) or self._parts(self._model, microbatch)
+        return self._divided[microbatch]
+
+    def _from_short(self, microbatch: int) -> _Divided | None:
+        """The layers of all blocks from those of a few."""
+        if self._short is None:
+            return None
+        model, repeats = self._short
+        parts = self._parts(model, microbatch)
+        extended = repeats.extended(parts.index, parts.names)
+        return replace(parts, index=extended[0], names=extended[1]) if extended else None
+
+    def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
+        graph = self._prepared(model, microbatch)
+        ctx = self.rules_context(graph)
         segments = cut(graph, ctx, fusion=self._fusion)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
@@ -192,9 +243,7 @@ class GraphWorkload:
                 numbers[key] = len(unique)
                 unique.append(segment)
             index.append(numbers[key])
-        parts = _Divided(Whole(graph, ctx), tuple(unique), tuple(index), distinct_names(segments))
-        self._divided[microbatch] = parts
-        return parts
+        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), distinct_names(segments))
 
 
 def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from phaze.workload.branches import branch_stops, depth_first
-from phaze.workload.cut import Segment, swallowed_by_fusion, whole_context
+from phaze.workload.cut import Segment, swallowed_by_fusion
 from phaze.workload.degrees import Sharding
 from phaze.workload.graph_workload import GraphWorkload, distinct_names
 from phaze.workload.ir import OperatorGraph
@@ -18,7 +18,6 @@ from phaze.workload.parallel.divide import Whole
 from phaze.workload.steps import Context
 from phaze.workload.training import forward_steps, saved_tensors
 from phaze.workload.work import LayerChain
-from phaze.workload.workload import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class LayerGraph:
 def layer_graph(workload: GraphWorkload, microbatch: int = 1, tensor_parallel: int = 1) -> LayerGraph:
     """Layers and edges of any model. Isomorphic layers are built once."""
     graph = depth_first(workload.operator_graph(microbatch))
-    ctx = whole_context(graph, training=workload.mode is Mode.TRAINING)
+    ctx = workload.rules_context(graph)
     steps = forward_steps(graph.operators, ctx)
     swallowed = swallowed_by_fusion(steps, ctx, graph, fusion=workload.fusion)
     segments = _segments(graph, ctx, branch_stops(graph, ctx, swallowed))

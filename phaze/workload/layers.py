@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from phaze.workload.cut import Segment
@@ -14,6 +14,7 @@ from phaze.workload.passes import Schedulable, schedulable, storage
 from phaze.workload.recompute import Kept, kept, run_again
 from phaze.workload.rules_cache import cache_bytes
 from phaze.workload.rules_matrix import model_flops
+from phaze.workload.sharding import in_expert
 from phaze.workload.steps import Context
 from phaze.workload.training import (
     backward_steps,
@@ -40,10 +41,11 @@ def build_layer(
     *,
     fusion: Collection[Fusion] = ALL_FUSION,
     selective: bool = False,
+    keeps_products: bool = False,
 ) -> Layer:
-    """Layer of a segment of the `whole` model on one device; `selective`: recompute inside attention."""
+    """Layer of a segment of the `whole` model on one device; `selective`, `keeps_products`: see `Workload.chain`."""
     operators, ctx = whole.divided(segment, sharding)
-    local = _Local(operators, ctx, kept(operators, ctx, selective=selective))
+    local = _Local(operators, ctx, kept(operators, ctx, selective=selective, keeps_products=keeps_products))
     saved, own = _saved(segment, local)
     leaving = (*segment.outputs, *segment.passing)
     forward = schedulable(forward_steps(operators, ctx), saved, leaving, fusion=fusion)
@@ -57,13 +59,14 @@ def build_layer(
         kind=segment.kind,
         forward=forward.to_pass(segment.path),
         backward=backward,
-        parameters=_parameters(local),
+        parameters=_parameters(local.operators, local.ctx),
         saved_bytes=own,
         working_bytes=working,
         input_bytes=_entering_bytes(segment, whole, sharding),
         output_bytes=sum(whole.boundary_bytes(t, sharding) for t in leaving),
         model_flops=sum(model_flops(op, whole.ctx) for op in segment.operators),
         cache_bytes=cache_bytes(operators, ctx),
+        expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
     )
 
 
@@ -107,12 +110,12 @@ def _backward(
     return scheduled.to_pass(segment.path), scheduled.peak_bytes(arriving, ())
 
 
-def _parameters(local: _Local) -> int:
-    """Trained parameter elements of the layer on one device, each parameter once."""
-    read = {t for op in local.operators for t in op.inputs}
-    names = {t for t in read if local.ctx.tensors[t].is_parameter}
-    names -= {t for op in local.operators for t in stored_statistics(op)}
-    return sum(local.ctx.elements(t) for t in names)
+def _parameters(operators: Sequence[Operator], ctx: Context) -> int:
+    """Trained parameter elements that operators of one device read, each parameter once."""
+    read = {t for op in operators for t in op.inputs}
+    names = {t for t in read if ctx.tensors[t].is_parameter}
+    names -= {t for op in operators for t in stored_statistics(op)}
+    return sum(ctx.elements(t) for t in names)
 
 
 def _entering_bytes(segment: Segment, whole: Whole, sharding: Sharding) -> float:

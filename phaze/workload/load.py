@@ -18,8 +18,10 @@ from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.hugging_face.config import config_file, read_config, translate
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.library import YAML_SUFFIXES, builtin_spec, find_workload, known_name
+from phaze.workload.low_precision import Recipe
 from phaze.workload.options import LoadOptions
 from phaze.workload.rules_cache import KvCache
+from phaze.workload.shortened import Repeats, repeats_of
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
 
@@ -58,16 +60,18 @@ def load_workload(
     fusion: Set[Fusion] = ALL_FUSION,
     context: int | None = None,
     kv_cache: KvCache = KvCache.CONTIGUOUS,
+    recipe: Recipe | None = None,
 ) -> Workload:
     """Workload of a built-in name, a YAML, ONNX or `.pt2` file, or `hf:` and the path of a Hugging Face config.
 
     `sequence_length` and `global_batch` replace the file's own; `bind` gives sizes to the symbolic
     dimensions of an ONNX or `.pt2` file; that of an ONNX batch is the global batch. `context` and
-    `kv_cache` describe the key-value cache of inference, see `LoadOptions`. Raises InputError for
-    an unknown name (with the nearest ones), a file that cannot be read or used, and sizes that make no sense.
+    `kv_cache` describe the key-value cache of inference, and `recipe` linear layers in few bits, see
+    `LoadOptions`. Raises InputError for an unknown name (with the nearest ones), a file that cannot be read or
+    used, and sizes that make no sense.
     """
     options = LoadOptions(
-        mode, attention, sequence_length, global_batch, bind or {}, fusion, context, kv_cache
+        mode, attention, sequence_length, global_batch, bind or {}, fusion, context, kv_cache, recipe
     )
     return _front_end(source)(source, options)
 
@@ -98,7 +102,9 @@ def _onnx(source: str, options: LoadOptions) -> Workload:
     options.refuse_cache(source, "an ONNX file")
     model = load_onnx(source, options.bind)
     global_batch = options.global_batch or model.bound_batch
-    return GraphWorkload(model, options.mode, global_batch=global_batch, fusion=options.fusion)
+    return GraphWorkload(
+        model, options.mode, global_batch=global_batch, fusion=options.fusion, recipe=options.recipe
+    )
 
 
 def _pt2(source: str, options: LoadOptions) -> Workload:
@@ -106,7 +112,9 @@ def _pt2(source: str, options: LoadOptions) -> Workload:
 
     options.refuse_sequence(source, "a saved program")
     model = load_pt2(source, options.bind)
-    return GraphWorkload(model, options.mode, global_batch=options.global_batch, fusion=options.fusion)
+    return GraphWorkload(
+        model, options.mode, global_batch=options.global_batch, fusion=options.fusion, recipe=options.recipe
+    )
 
 
 def _hugging_face(source: str, options: LoadOptions) -> Workload:
@@ -126,6 +134,7 @@ def _hugging_face(source: str, options: LoadOptions) -> Workload:
         options.mode,
         global_batch=options.global_batch,
         fusion=options.fusion,
+        recipe=options.recipe,
         sequence_length=tokens,
     )
 
@@ -156,17 +165,29 @@ def _of_family(
     extent = _extent(spec, source, options)
     own_batch = None if options.mode is Mode.DECODE else spec.global_batch
     plan = spec.expert_plan
+    model = FamilyModel(name, spec, extent, options.attention)
     return GraphWorkload(
-        FamilyModel(name, spec, extent, options.attention),
+        model,
         options.mode,
         global_batch=options.global_batch or own_batch,
         optimizer=spec.optimizer,
         precision=spec.precision,
         expert_plan=(plan.pipeline, plan.tensor, plan.data) if plan else None,
         fusion=options.fusion,
+        recipe=options.recipe,
         sequence_length=spec.sequence_length and extent.tokens,
         context=extent.context,
+        short=_short(model),
     )
+
+
+def _short(model: FamilyModel) -> tuple[FamilyModel, Repeats] | None:
+    """The model with fewer blocks, where they repeat."""
+    found = repeats_of(model.spec.dimensions)
+    if found is None:
+        return None
+    dimensions, repeats = found
+    return replace(model, spec=model.spec.model_copy(update={"dimensions": dimensions})), repeats
 
 
 def _extent(spec: WorkloadSpec[FamilyDimensions], source: str, options: LoadOptions) -> Extent:

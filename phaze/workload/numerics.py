@@ -7,24 +7,32 @@ from enum import StrEnum
 
 from phaze.workload.cycles import DIV, ROOT
 from phaze.workload.ir import OperatorGraph
+from phaze.workload.work import Format
 from phaze.workload.workload import Mode, Numerics
 
 
 class Precision(StrEnum):
     """Format of weights and activations in the compute.
 
-    What an architecture's tensor cores take is a matter of the architecture: fp32 doubles the bytes of a
-    workload, not the cycles of its products.
+    In 16 bits products run on the tensor cores as they are. On GPUs fp32 ones run at the chip's fp32 rate, as
+    frameworks do by default, and in tf32 fp32 tensors are rounded on their way into the tensor cores. Systolic
+    arrays take every format at their own rate.
     """
 
     BF16 = "bf16"
     FP16 = "fp16"
+    TF32 = "tf32"
     FP32 = "fp32"
 
     @property
     def element_bytes(self) -> int:
         """Bytes of a weight or an activation."""
-        return 4 if self is Precision.FP32 else HALF_BYTES
+        return HALF_BYTES if self.operands is None else FP32_BYTES
+
+    @property
+    def operands(self) -> Format | None:
+        """Format in which products take them; None: the tensor cores' own."""
+        return {Precision.FP32: Format.FP32, Precision.TF32: Format.TF32}.get(self)
 
 
 class Optimizer(StrEnum):
@@ -59,14 +67,15 @@ def numerics(optimizer: Optimizer, mode: Mode, precision: Precision = Precision.
     """
     weight = precision.element_bytes
     if mode is not Mode.TRAINING:
-        return Numerics(weight, 0, 0, 0)
-    mixed = precision is not Precision.FP32
+        return Numerics(weight, 0, 0, 0, weight)
+    mixed = precision.operands is None
     updated = FP32_BYTES * (_MOMENTS[optimizer] + 1)  # moments, and the copy in fp32
     return Numerics(
         state_bytes=FP32_BYTES + updated + (weight if mixed else 0),
         gradient_bytes=FP32_BYTES,
         optimizer_traffic_bytes=FP32_BYTES + 2 * updated + (weight if mixed else 0),
         optimizer_vector_cycles=_CYCLES[optimizer] + (_ROUNDING_CYCLES if mixed else 0),
+        weight_bytes=weight,
     )
 
 

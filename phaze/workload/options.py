@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from phaze.errors import InputError
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
+from phaze.workload.low_precision import Recipe
 from phaze.workload.rules_cache import KvCache
 from phaze.workload.workload import Attention, Mode
 
@@ -18,8 +19,8 @@ class LoadOptions:
 
     `sequence_length` and `global_batch` replace the model's own; `bind` gives sizes to symbolic
     dimensions. `context`: tokens of each sequence in the key-value cache before the pass (default: none in
-    prefill, a whole sequence in decode), which `kv_cache` says the layout of. `fusion`: rules that are on. Raises
-    InputError for sizes below 1 and for what does not go together.
+    prefill, a whole sequence in decode), which `kv_cache` says the layout of. `fusion`: rules that are on. `recipe`: of
+    linear layers in 8 or 4 bits. Raises InputError for sizes below 1 and for what does not go together.
     """
 
     mode: Mode = Mode.TRAINING
@@ -30,6 +31,7 @@ class LoadOptions:
     fusion: Set[Fusion] = ALL_FUSION
     context: int | None = None
     kv_cache: KvCache = KvCache.CONTIGUOUS
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         """Check the sizes, and that there is a cache where it is spoken of."""

@@ -5,6 +5,9 @@ Selective recompute (Korthikanti et al., arXiv 2205.05198) keeps nothing inside 
 queries, keys and values up to their mix: that region of the forward pass runs again, as a whole. Flash
 attention does so within its kernel, and nothing is left for the option. Full recompute, which keeps the
 input of a layer alone and runs all of its forward pass again, needs no graph of its own.
+
+Per-operator recompute (torchtitan's, arXiv 2410.06511, section 2.2.1) keeps the results of attention, of reductions
+over devices and of every second product with weights, and runs all else again as far as backward needs it.
 """
 
 from __future__ import annotations
@@ -37,8 +40,12 @@ class Kept:
     again: tuple[Region, ...]
 
 
-def kept(operators: Sequence[Operator], ctx: Context, *, selective: bool) -> Kept:
-    """What a layer's forward pass keeps."""
+def kept(
+    operators: Sequence[Operator], ctx: Context, *, selective: bool, keeps_products: bool = False
+) -> Kept:
+    """What a layer's forward pass keeps; `keeps_products`: selective recompute is that per operator."""
+    if selective and keeps_products:
+        return _by_operator(operators, ctx)
     cores = attention_cores(operators, ctx) if selective else ()
     inside = {op.name for core in cores for op in core}
     sizes = saved_tensors((op for op in operators if op.name not in inside), ctx)
@@ -54,6 +61,45 @@ def kept(operators: Sequence[Operator], ctx: Context, *, selective: bool) -> Kep
             sizes |= ctx.activations(t for op in region for t in op.inputs if t not in made)
             again.append(Region(region, lost))
     return Kept(sizes, tuple(again))
+
+
+def _by_operator(operators: Sequence[Operator], ctx: Context) -> Kept:
+    """One region of all that backward needs and nothing keeps."""
+    sizes = saved_tensors(operators, ctx)
+    lost = {t for op in operators if op.name not in _held(operators, ctx) for t in op.outputs}
+    again: list[Operator] = []
+    wanted = lost.intersection(sizes)
+    for op in reversed(operators):
+        if not wanted.isdisjoint(op.outputs):
+            again.insert(0, op)
+            wanted |= lost.intersection(op.inputs)
+    if not again:
+        return Kept(sizes, ())
+    made = frozenset(t for op in again for t in op.outputs)
+    read = ctx.activations(t for op in again for t in op.inputs if t not in made)
+    region = Region(tuple(again), made.intersection(sizes))
+    return Kept({t: size for t, size in sizes.items() if t not in made} | read, (region,))
+
+
+def _held(operators: Sequence[Operator], ctx: Context) -> frozenset[str]:
+    """Operators whose results per-operator recompute keeps; what is but a view of one needs no memory of its own."""
+    products = [
+        op.name
+        for op in operators
+        if op.kind is OpKind.MATMUL and any(t in ctx.parameters for t in op.inputs[:2])
+    ]
+    held = set(products[::2])
+    held |= {op.name for op in operators if op.kind is OpKind.ATTENTION or _reduces(op)}
+    tensors = {t for op in operators if op.name in held for t in op.outputs}
+    for op in operators:
+        if op.kind is OpKind.VIEW and tensors.issuperset(op.inputs):
+            held.add(op.name)
+            tensors.update(op.outputs)
+    return frozenset(held)
+
+
+def _reduces(op: Operator) -> bool:
+    return op.kind is OpKind.COLLECTIVE and word(op, "role") in (Role.REDUCE, Role.SCATTER)
 
 
 def saved_by_operator(operators: Sequence[Operator], ctx: Context) -> dict[str, dict[str, float]]:

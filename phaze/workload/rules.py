@@ -4,7 +4,8 @@ Conventions that every front end follows. The first dimension of an activation i
 dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilder.add`.
 
 - MATMUL: a (..., m, k), b (k, n) or (..., k, n). `transpose_a`, `transpose_b` (bool, False): the last
-  two dimensions as stored are swapped. No bias input.
+  two dimensions as stored are swapped. `exact` (bool, False): never in fewer bits than its tensors have;
+  `recipe`: a `low_precision.Recipe`, set by the workload, not by front ends. No bias input.
 - CONV: x (N, C, *space), weight (C_out, C / groups, *kernel), output (N, C_out, *space_out). `groups`
   (int, 1); `kernel`, `strides`, `dilations` (tuple per spatial axis), `pads` (begins, then ends). No
   bias input.
@@ -13,7 +14,8 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   (bool, False). `window` (int, all): keys that a query sees. `score_bias` (bool, False): positions are
   added to the scores; where they are learned, their table is a fourth input. `page` (int, 0)
   where k and v are a paged cache.
-- SOFTMAX: x. `axis` (int, -1).
+- SOFTMAX: x. `axis` (int, -1). `eager` (bool, False), as of NORM and of a dropout: gradients by several kernels,
+  as a framework without fused ones launches them.
 - NORM: x, then parameters (scale, shift, statistics). `function`: "layer", "rms", "batch", "instance",
   "group" or "lrn"; `size` (int) of an lrn window; `statistics` (int, 0): how many trailing inputs are
   running statistics, which get no gradient.
@@ -36,8 +38,8 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   chosen experts made of each token.
   With tensor parallelism inside experts, the partial sums of their row-parallel products are added up after
   the COMBINE, which has `Shard.ROW`, and their gradients before the DISPATCH, which has `Shard.COLUMN`.
-- COLLECTIVE: x. `role`: a `rules_collective.Role`, `group`: a `degrees.Parallel`; inserted by sharding,
-  never by front ends.
+- COLLECTIVE: x. `role`: a `rules_collective.Role`, `group`: a `degrees.Parallel`; `copies` (int, 1): rows of
+  the same token; `recipe`: that of the product it serves. Inserted by sharding, never by front ends.
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 

@@ -8,7 +8,9 @@ from types import MappingProxyType
 
 from phaze.workload.degrees import Parallel
 from phaze.workload.ir import Operator, OpKind
-from phaze.workload.steps import Context, Step, gradient_of, view_step, word
+from phaze.workload.low_precision import recipe_of
+from phaze.workload.numerics import HALF_BYTES
+from phaze.workload.steps import Context, Step, gradient_of, integer, view_step, word
 from phaze.workload.work import Collective, Link, Unit, Work
 
 
@@ -64,6 +66,10 @@ def _step(
     if collective is None:
         return view_step(name, reads, writes)
     read, written = sum(reads.values()), sum(writes.values())
-    link = Link(collective, max(read, written), ctx.sharding.group(Parallel(word(op, "group"))))
+    group, copies = ctx.sharding.group(Parallel(word(op, "group"))), integer(op, "copies", 1)
+    payload, recipe = max(read, written), recipe_of(op)
+    if recipe is not None and recipe.gathered and collective is Collective.ALL_GATHER:
+        payload *= recipe.element_bytes / HALF_BYTES
+    link = Link(collective, payload, group, copies)
     work = Work(name, collective.value, Unit.LINK, stream_bytes=read + written, link=link)
     return Step(name, OpKind.COLLECTIVE, work, reads, writes)

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from phaze.workload.cycles import FUNCTIONS, FunctionCost, Keep
 from phaze.workload.ir import Operator, OpKind
-from phaze.workload.steps import GRADIENT_BYTES, Context, Step, gradient_of, vector_step, view_step, word
+from phaze.workload.steps import (
+    GRADIENT_BYTES,
+    Context,
+    Step,
+    flag,
+    gradient_of,
+    vector_step,
+    view_step,
+    word,
+)
 
 
 def elementwise_cost(op: Operator) -> FunctionCost:
@@ -33,6 +42,8 @@ def elementwise_forward(op: Operator, ctx: Context) -> Step:
         extra_bytes=extra,
         hosts=True,
         epilogue=True,
+        bias=word(op, "function") == "add" and any(x in ctx.parameters for x in op.inputs),
+        scales=word(op, "function") == "scale",
     )
 
 
@@ -48,6 +59,8 @@ def elementwise_saved(op: Operator, ctx: Context) -> dict[str, float]:
 
 def elementwise_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
     """Gradients of operands as large as the result in one pass; broadcast operands by a reduction each."""
+    if word(op, "function") == "dropout" and flag(op, "eager"):
+        return _dropout_backward_eager(op, ctx, gradients)
     out = op.outputs[0]
     d_out, cost = {gradients[out]: ctx.bytes(out)}, elementwise_cost(op)
     operands = [x for x in dict.fromkeys(op.inputs) if x in ctx.differentiable]
@@ -70,6 +83,20 @@ def elementwise_backward(op: Operator, ctx: Context, gradients: Mapping[str, str
         )
     steps += [_broadcast_gradient(op, ctx, x, d_out) for x in operands if x not in full]
     return tuple(steps)
+
+
+def _dropout_backward_eager(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
+    """The mask as numbers, their multiple, and its product with the gradient."""
+    x, y = op.inputs[0], op.outputs[0]
+    size, elements = ctx.bytes(y), ctx.elements(y)
+    numbers, scaled = {f"{op.name}.numbers": size}, {f"{op.name}.scaled": size}
+    cycles = float(elements)
+    reads = {gradients[y]: size} | scaled
+    return (
+        vector_step(f"{op.name}.mask", op.kind, cycles, {}, numbers, extra_bytes=float(elements)),
+        vector_step(f"{op.name}.times", op.kind, cycles, numbers, scaled),
+        vector_step(f"{op.name}.dX", op.kind, cycles, reads, {gradient_of(op, x): size}),
+    )
 
 
 def _broadcast_gradient(op: Operator, ctx: Context, operand: str, d_out: Mapping[str, float]) -> Step:

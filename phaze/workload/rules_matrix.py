@@ -8,9 +8,10 @@ from math import prod
 
 from phaze.workload.cycles import DIV, EXP
 from phaze.workload.ir import Operator, OpKind
+from phaze.workload.low_precision import narrowed, recipe_of, scaling_bytes
 from phaze.workload.rules_cache import cache_reads
 from phaze.workload.steps import GRADIENT_BYTES, Context, Step, extents, flag, gradient_of, integer
-from phaze.workload.work import Flash, Gemm, Role, Traffic, Unit, Window, Work
+from phaze.workload.work import Flash, Format, Gemm, Role, Traffic, Unit, Window, Work
 
 LSE_BYTES = 4  # log-sum-exp per query row, fp32 (FlashAttention-2, arXiv 2307.08691)
 
@@ -42,8 +43,10 @@ def product_forward(op: Operator, ctx: Context) -> Step:
     a, b, y = op.inputs[0], op.inputs[1], op.outputs[0]
     groups, m, k, n = _sizes(op, ctx)
     window = _window(op, ctx, Role.FORWARD)
-    gemm = Gemm(groups, m, k, n, ctx.bytes(a), ctx.bytes(b), ctx.bytes(y), window=window)
-    return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)})
+    sizes = ctx.bytes(a), ctx.bytes(b), ctx.bytes(y)
+    gemm = Gemm(groups, m, k, n, *sizes, operands=ctx.operands, window=window)
+    scaled = scaling_bytes(op, a, ctx)
+    return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)}, scaled)
 
 
 def product_saved(op: Operator, ctx: Context) -> dict[str, float]:
@@ -60,45 +63,59 @@ def product_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -
     left, right, result = ctx.bytes(a), ctx.bytes(b), ctx.bytes(y)
     at_a, at_b = (_window(op, ctx, role) for role in (Role.INPUT_GRADIENT, Role.WEIGHT_GRADIENT))
     # a convolution's input gradient in scatter form: MACs as forward
-    d_a = Gemm(groups, m, n, k, result, right, left, window=at_a)
-    d_b = Gemm(groups, k, m, n, left, result, right, window=at_b)
+    d_a = Gemm(groups, m, n, k, result, right, left, operands=ctx.operands, window=at_a)
+    d_b = Gemm(groups, k, m, n, left, result, right, operands=ctx.operands, window=at_b)
     steps = []
     for operand, other, gemm in ((a, b, d_a), (b, a, d_b)):
         if operand in ctx.differentiable:
             reads = {gradients[y]: result} | ctx.activations((other,))
-            steps.append(_gradient_step(op, ctx, operand, gemm, reads))
+            scaled = scaling_bytes(op, y, ctx) if operand == a else 0.0
+            steps.append(_gradient_step(op, ctx, operand, gemm, reads, scaled))
     return tuple(steps)
 
 
-def _gradient_step(op: Operator, ctx: Context, operand: str, gemm: Gemm, reads: Mapping[str, float]) -> Step:
+def _gradient_step(
+    op: Operator, ctx: Context, operand: str, gemm: Gemm, reads: Mapping[str, float], scaled_bytes: float
+) -> Step:
     """One gradient product; a parameter's adds into the fp32 gradient, which is read and written."""
     if operand not in ctx.parameters:
         weighted = any(t in ctx.parameters for t in op.inputs[:2])
         name = f"{op.name}.{'dX' if weighted else 'dA' if operand == op.inputs[0] else 'dB'}"
-        return _product(name, op, gemm, reads, {gradient_of(op, operand): ctx.bytes(operand)})
+        writes = {gradient_of(op, operand): ctx.bytes(operand)}
+        return _product(name, op, gemm, reads, writes, scaled_bytes)
     size = float(GRADIENT_BYTES * ctx.elements(operand))
     return _product(f"{op.name}.dW", op, replace(gemm, c_bytes=size), reads, {})
 
 
 def _product(
-    name: str, op: Operator, gemm: Gemm, reads: Mapping[str, float], writes: Mapping[str, float]
+    name: str,
+    op: Operator,
+    gemm: Gemm,
+    reads: Mapping[str, float],
+    writes: Mapping[str, float],
+    scaled_bytes: float = 0.0,
 ) -> Step:
-    """Build a tensor-core step around one product; one without a result adds into a gradient it reads."""
-    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=0.0 if writes else gemm.c_bytes)
+    """Build a tensor-core step around one product; one without a result adds into a gradient it reads.
+
+    `scaled_bytes`: moved to scale its operands to fewer bits.
+    """
+    recipe, added = recipe_of(op), 0.0 if writes else gemm.c_bytes
+    gemm = gemm if recipe is None else narrowed(gemm, recipe)
+    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=added + scaled_bytes)
     return Step(name, op.kind, work, reads, writes, hosts=True)
 
 
-def _fused(groups: int, m: int, k: int, n: int, each: int) -> Gemm:
-    """Build a product inside the flash kernel, elements of `each` bytes, of which HBM sees none."""
-    left, right, result = (float(each * groups * size) for size in (m * k, k * n, m * n))
-    return Gemm(groups, m, k, n, left, right, result, Traffic.FUSED)
+def _fused(groups: int, m: int, k: int, n: int, of: _Scores) -> Gemm:
+    """Build a product inside the flash kernel, of which HBM sees nothing."""
+    left, right, result = (float(of.each * groups * size) for size in (m * k, k * n, m * n))
+    return Gemm(groups, m, k, n, left, right, result, Traffic.FUSED, of.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
     """Sizes of an attention: `groups` = batch x heads, `share` query heads per key head, `each` element's bytes.
 
-    `visible`: scores that no causal mask hides.
+    `visible`: scores that no causal mask hides; `operands`: format of the products' operands.
     """
 
     groups: int
@@ -109,6 +126,7 @@ class _Scores:
     share: int
     each: int
     visible: int
+    operands: Format | None
 
     @property
     def flash(self) -> Flash:
@@ -134,7 +152,9 @@ def _scores(op: Operator, ctx: Context) -> _Scores:
     each = ctx.tensors[op.inputs[0]].element_bytes
     hidden = _hidden(q[1], k[1], keys) if flag(op, "causal") else 0
     share = max(1, heads // kv_heads)
-    return _Scores(q[0] * heads, q[1], keys, size, value_size, share, each, q[1] * keys - hidden)
+    return _Scores(
+        q[0] * heads, q[1], keys, size, value_size, share, each, q[1] * keys - hidden, ctx.operands
+    )
 
 
 def _hidden(queries: int, keys: int, window: int) -> int:
@@ -165,8 +185,8 @@ def attention_forward(op: Operator, ctx: Context) -> Step:
         op.kind.value,
         Unit.TENSOR_VECTOR,
         (
-            _fused(packed, rows, a.size, a.keys, a.each),
-            _fused(packed, rows, a.keys, a.value_size, a.each),
+            _fused(packed, rows, a.size, a.keys, a),
+            _fused(packed, rows, a.keys, a.value_size, a),
         ),
         vector_cycles=cycles,
         stream_bytes=sum(reads.values()) + sum(writes.values()) + lse + ctx.parameter_bytes(op) + pages,
@@ -200,7 +220,7 @@ def attention_backward(op: Operator, ctx: Context, gradients: Mapping[str, str])
         f"{op.name}.dX",
         op.kind.value,
         Unit.TENSOR_VECTOR,
-        tuple(_fused(a.groups, *shape, a.each) for shape in _backward_products(a)),
+        tuple(_fused(a.groups, *shape, a) for shape in _backward_products(a)),
         vector_cycles=a.number * per_score + ctx.elements(out),
         stream_bytes=sum(reads.values()) + sum(writes.values()) + LSE_BYTES * a.groups * a.queries + tables,
         reread_bytes=ctx.bytes(q) + ctx.bytes(out) + 2 * 4.0 * ctx.elements(q),

@@ -12,6 +12,7 @@ from phaze.workload.steps import (
     Context,
     Step,
     extent,
+    flag,
     gradient_of,
     integer,
     vector_step,
@@ -35,10 +36,30 @@ def softmax_forward(op: Operator, ctx: Context) -> Step:
 
 
 def softmax_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
-    """y (dy - sum(y dy)): multiply-add, subtract, multiply."""
+    """y (dy - sum(y dy)): multiply-add, subtract, multiply; eager, y dy is a tensor of its own."""
     elements = ctx.elements(op.outputs[0])
+    if flag(op, "eager"):
+        return _softmax_backward_eager(op, ctx, gradients)
     rows = elements // ctx.shape(op.outputs[0])[integer(op, "axis", -1)]
     return _unary_backward(op, ctx, gradients, cycles=3.0 * elements, kept=op.outputs[:1], rows=rows)
+
+
+def _softmax_backward_eager(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
+    """The product of the weights and their gradient, then its share of each row; both stream."""
+    x, y = op.inputs[0], op.outputs[0]
+    size, cycles = ctx.bytes(y), float(ctx.elements(y))
+    product, kept = f"{op.name}.product", ctx.activations((y,))
+    reads = {gradients[y]: size} | kept
+    return (
+        vector_step(f"{op.name}.dP", OpKind.ELEMENTWISE, cycles, reads, {product: size}),
+        vector_step(
+            f"{op.name}.dX",
+            OpKind.ELEMENTWISE,
+            2 * cycles,
+            {product: size} | kept,
+            {gradient_of(op, x): size},
+        ),
+    )
 
 
 def norm_forward(op: Operator, ctx: Context) -> Step:
@@ -69,7 +90,10 @@ def _statistics(function: str, shape: tuple[int, ...]) -> int:
 
 
 def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:
-    """Input, scale and shift gradients in one step; row statistics are worked out again, not kept."""
+    """Input, scale and shift gradients in one step; row statistics are worked out again, not kept.
+
+    Eager, scale and shift get theirs in a second step, which reads everything again.
+    """
     function, x = word(op, "function"), op.inputs[0]
     # LRN: power and window sum again, window sum of dy y / d, three to combine.
     lrn = 2.0 * integer(op, "size", 5) + ROOT + DIV + 7
@@ -80,7 +104,11 @@ def norm_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> t
     extra = 2.0 * GRADIENT_BYTES * trained + again
     rows = _statistics(function, ctx.shape(x)) if function in _ROW_NORMS else 0
     cycles = per_element * ctx.elements(x)
-    return _unary_backward(op, ctx, gradients, cycles=cycles, kept=(x,), extra_bytes=extra, rows=rows)
+    (step,) = _unary_backward(op, ctx, gradients, cycles=cycles, kept=(x,), extra_bytes=extra, rows=rows)
+    if not (trained and flag(op, "eager")):
+        return (step,)
+    second = vector_step(f"{op.name}.dW", OpKind.REDUCE, 2.0 * ctx.elements(x), step.reads, {})
+    return step, second
 
 
 def _lookup(op: Operator, table: Mapping[str, float]) -> float:

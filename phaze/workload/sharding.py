@@ -6,7 +6,9 @@ What becomes of an operator with a role is in `parallel/tensor.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from phaze.workload.ir import Operator, OpKind
 
@@ -53,6 +55,16 @@ def needs_whole_inputs(op: Operator) -> bool:
 def in_expert(op: Operator) -> bool:
     """Whether the operator stands between a DISPATCH and its COMBINE."""
     return "experts" in op.attributes
+
+
+def among_experts(op: Operator) -> bool:
+    """Whether the operator stands between a DISPATCH and its COMBINE, or is one of them."""
+    return in_expert(op) or op.kind in (OpKind.DISPATCH, OpKind.COMBINE)
+
+
+def undivided(op: Operator) -> Operator:
+    """The operator without a role in tensor parallelism."""
+    return replace(op, attributes=MappingProxyType({**op.attributes, "shard": Shard.NONE}))
 
 
 def local_size(parts: Iterable[tuple[int, int]], width: int) -> int:

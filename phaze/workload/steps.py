@@ -12,7 +12,7 @@ from math import prod
 
 from phaze.workload.degrees import Sharding
 from phaze.workload.ir import Operator, OpKind, Tensor
-from phaze.workload.work import Unit, Work
+from phaze.workload.work import Format, Unit, Work
 
 # Parameter gradients are accumulated in fp32 (definitions: training numerics): each of m microbatches reads
 # and writes them, 2 m passes. Overwriting them at first takes 2 m - 1, setting them to zero before 2 m + 1.
@@ -24,7 +24,8 @@ class Step:
     """One operator of a pass.
 
     `reads`, `writes`: bytes of each tensor that passes between steps (parameters and their gradients are
-    not among them). `hosts`: can take an epilogue; `epilogue`: can become one.
+    not among them). `hosts`: can take an epilogue; `epilogue`: can become one; `bias`: adds a parameter; `scales`:
+    multiplies all by one number.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Step:
     writes: Mapping[str, float]
     hosts: bool = False
     epilogue: bool = False
+    bias: bool = False
+    scales: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Context:
 
     `parameters`: names of parameters and views of parameters. `differentiable`: tensors (parameters
     included) through which a gradient flows; empty for a forward-only workload. `sharding`: the degrees by
-    which the tensors are divided already.
+    which the tensors are divided already. `operands`: format of the products' operands; None, the tensor cores' own.
     """
 
     tensors: Mapping[str, Tensor]
@@ -50,6 +53,7 @@ class Context:
     differentiable: Set[str]
     training: bool
     sharding: Sharding = field(default_factory=Sharding)
+    operands: Format | None = None
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of a tensor."""
@@ -93,11 +97,13 @@ def vector_step(
     rows: int = 0,
     hosts: bool = False,
     epilogue: bool = False,
+    bias: bool = False,
+    scales: bool = False,
 ) -> Step:
     """Build a vector-core step; HBM traffic is every read and write once plus `extra_bytes`."""
     stream = sum(reads.values()) + sum(writes.values()) + extra_bytes
     work = Work(name, kind.value, Unit.VECTOR, vector_cycles=cycles, stream_bytes=stream, rows=rows)
-    return Step(name, kind, work, reads, writes, hosts, epilogue)
+    return Step(name, kind, work, reads, writes, hosts, epilogue, bias, scales)
 
 
 def integer(op: Operator, key: str, default: int) -> int:

@@ -35,6 +35,7 @@ class Format(StrEnum):
     """Format of the operands of a product; accumulation in fp32 (int32 for int8)."""
 
     INT8 = "int8"
+    FP4 = "fp4"
     FP8 = "fp8"
     BF16 = "bf16"
     FP16 = "fp16"
@@ -57,12 +58,14 @@ class Link:
     """A collective: the buffer of one rank (nccl-tests convention) and who takes part.
 
     `payload_bytes`: the vector of an all-reduce, the input of a reduce-scatter, the output of an
-    all-gather, the input (and output) of an all-to-all.
+    all-gather, the input (and output) of an all-to-all. `copies`: how many rows of an all-to-all are the same, for
+    different members (a token and the experts it is sent to).
     """
 
     collective: Collective
     payload_bytes: float
     group: Group
+    copies: int = 1
 
 
 class Role(StrEnum):
@@ -163,6 +166,11 @@ class Work:
         return sum(g.macs for g in self.gemms)
 
     @property
+    def makes_weight_gradient(self) -> bool:
+        """Whether nothing but a parameter's gradient comes of it, which no other operator waits for."""
+        return all(part.endswith(".dW") for part in self.name.split("+"))
+
+    @property
     def moved_bytes(self) -> float:
         """HBM bytes if every operand of its products is moved once."""
         tiled = (g for g in self.gemms if g.traffic is Traffic.TILED)
@@ -185,7 +193,8 @@ class Pass:
 class Layer:
     """The operators between two cuts of the model.
 
-    `parameters`: elements on one device. `saved_bytes`: what forward keeps for backward.
+    `parameters`: elements on one device, `expert_parameters` those of them that belong to
+    experts. `saved_bytes`: what forward keeps for backward.
     `working_bytes`: the largest set of activations alive while the layer runs (beyond what is saved).
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
@@ -203,6 +212,7 @@ class Layer:
     output_bytes: float
     model_flops: float
     cache_bytes: float = 0.0
+    expert_parameters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

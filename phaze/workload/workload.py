@@ -10,7 +10,7 @@ from typing import Protocol
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.ir import OperatorGraph
-from phaze.workload.work import LayerChain
+from phaze.workload.work import Format, LayerChain
 
 
 class Mode(StrEnum):
@@ -22,10 +22,15 @@ class Mode(StrEnum):
 
 
 class Attention(StrEnum):
-    """Flash keeps no score tensor; unfused writes scores, softmax and its dropout out."""
+    """Flash keeps no score tensor; unfused writes scores, softmax and its dropout out.
+
+    Eager does as well, by the kernels of a framework that launches operators one by one: heads are copied, scores
+    scaled and then masked; gradients of softmax, dropout and norms take several kernels.
+    """
 
     FLASH = "flash"
     UNFUSED = "unfused"
+    EAGER = "eager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,14 @@ class Numerics:
     `state_bytes`: device memory per parameter (18 = 2 weight + 4 gradient + 4 master + 4 + 4 moments for
     mixed-precision Adam; 2 forward only). `gradient_bytes`: what data-parallel ranks reduce.
     `optimizer_traffic_bytes`, `optimizer_vector_cycles`: HBM bytes moved and fp32-ALU cycles of one step.
+    `weight_bytes`: the weight that products read; with the gradient it is a part of the state.
     """
 
     state_bytes: float
     gradient_bytes: float
     optimizer_traffic_bytes: float
     optimizer_vector_cycles: float
+    weight_bytes: float = 2.0
 
 
 class Workload(Protocol):
@@ -85,13 +92,25 @@ class Workload(Protocol):
         """
 
     @property
+    def operands(self) -> Format | None:
+        """Format in which products take their operands; None: the tensor cores' own."""
+
+    @property
     def expert_plan(self) -> tuple[int, int, int] | None:
         """A published hand-made plan for 1024 devices: (pipeline, tensor, data) degrees, if one is known."""
 
-    def chain(self, microbatch: int, sharding: int | Sharding, *, selective: bool = False) -> LayerChain:
+    def chain(
+        self,
+        microbatch: int,
+        sharding: int | Sharding,
+        *,
+        selective: bool = False,
+        keeps_products: bool = False,
+    ) -> LayerChain:
         """The model as a chain of layers at one microbatch size (cached); a number is a tensor-parallel width.
 
         `selective`: attention keeps nothing between its inputs and its result, and runs again in backward.
+        `keeps_products`: then all runs again but attention and every second product.
         """
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:

@@ -55,7 +55,7 @@ class WorkloadSpec(Strict, Generic[D]):
     global_batch: Annotated[
         Count | None, Field(description="samples of one iteration (default: 32 per device)")
     ] = None
-    precision: Annotated[Precision, Field(description="bf16, fp16 or fp32")] = Precision.BF16
+    precision: Annotated[Precision, Field(description="bf16, fp16, tf32 or fp32")] = Precision.BF16
     optimizer: Annotated[
         Optimizer, Field(description="adam (18 bytes per parameter), momentum (14) or sgd (10)")
     ] = Optimizer.ADAM

@@ -6,8 +6,10 @@ import pytest
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload
+from phaze.workload.load import load_workload, workload_of
 from phaze.workload.numerics import Optimizer, Precision, numerics
+from phaze.workload.options import LoadOptions
+from phaze.workload.work import Format
 from phaze.workload.workload import Attention, Mode, Numerics
 from phaze.workload.workload_file import read_spec
 
@@ -55,7 +57,7 @@ def test_every_microbatch_adds_to_fp32_gradients(name):
                 assert work.stream_bytes == gradient.c_bytes
 
 
-FP32_ADAM = Numerics(16, 4, 12 + 16, numerics(Optimizer.ADAM, Mode.TRAINING).optimizer_vector_cycles - 1)
+FP32_ADAM = Numerics(16, 4, 12 + 16, numerics(Optimizer.ADAM, Mode.TRAINING).optimizer_vector_cycles - 1, 4)
 
 
 def test_optimizers_in_mixed_precision_and_in_fp32():
@@ -65,8 +67,8 @@ def test_optimizers_in_mixed_precision_and_in_fp32():
     traffic = [mixed[o].optimizer_traffic_bytes for o in (Optimizer.ADAM, Optimizer.MOMENTUM, Optimizer.SGD)]
     assert traffic == [16 + 14, 12 + 10, 8 + 6]
     assert numerics(Optimizer.ADAM, Mode.TRAINING, Precision.FP32) == FP32_ADAM
-    assert numerics(Optimizer.SGD, Mode.TRAINING, Precision.FP32) == Numerics(8, 4, 8 + 4, 1)
-    assert numerics(Optimizer.ADAM, Mode.PREFILL, Precision.FP32) == Numerics(4, 0, 0, 0)
+    assert numerics(Optimizer.SGD, Mode.TRAINING, Precision.FP32) == Numerics(8, 4, 8 + 4, 1, 4)
+    assert numerics(Optimizer.ADAM, Mode.PREFILL, Precision.FP32) == Numerics(4, 0, 0, 0, 4)
 
 
 @pytest.fixture
@@ -113,3 +115,27 @@ def test_training_in_fp32(path):
         for before, after in zip(one.backward.works, other.backward.works, strict=True):
             if after.name.endswith(".dW"):
                 assert [g.c_bytes for g in after.gemms] == [g.c_bytes for g in before.gemms]
+
+
+def test_precision_decides_bytes_and_the_format_of_products():
+    def products(precision):
+        content = {
+            "schema_version": 1,
+            "name": "small",
+            "family": "decoder",
+            "source": {"dimensions": "test"},
+            "dimensions": {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 64, "max_positions": 16},
+            "sequence_length": 16,
+            "precision": precision,
+        }
+        workload = workload_of(content, "small", LoadOptions(attention=Attention.UNFUSED))
+        layers = workload.chain(1, 1).layers
+        passes = [p for layer in layers for p in (layer.forward, layer.backward)]
+        return [gemm for p in passes for work in p.works for gemm in work.gemms]
+
+    half, tf32, fp32 = (products(name) for name in ("bf16", "tf32", "fp32"))
+    assert {gemm.operands for gemm in half} == {None}
+    assert {gemm.operands for gemm in tf32} == {Format.TF32}
+    assert {gemm.operands for gemm in fp32} == {Format.FP32}
+    assert [2 * gemm.a_bytes for gemm in half] == [gemm.a_bytes for gemm in fp32]
+    assert [gemm.a_bytes for gemm in tf32] == [gemm.a_bytes for gemm in fp32]

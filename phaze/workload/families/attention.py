@@ -63,7 +63,10 @@ def flash(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mas
 
 
 def unfused(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mask: Mask) -> str:
-    """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each."""
+    """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each.
+
+    Eager, heads are copied to where products find them, and the mask is added after the scale.
+    """
     role = {"shard": Shard.HEADS, "shard_axis": 1, "shard_parts": ((heads.queries, 1),)}
     q, k, v = (
         p.operator(
@@ -75,15 +78,19 @@ def unfused(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, m
         )
         for letter, tensor, size in zip("qkv", qkv, (heads.size, heads.size, heads.value_size), strict=True)
     )
+    if p.eager:
+        q, k, v = (p.pointwise(f"{x}.copy", "copy", (x,), **role) for x in (q, k, v))
     rows = p.g.shape(q)[:3]
     square = (*rows, p.g.shape(k)[2])
     scores = p.operator(f"{name}.scores", OpKind.MATMUL, (q, k), square, transpose_b=True, **role)
     # one multiply-add per score: times 1 / sqrt(head size), plus the causal mask where there is one
     scaled = p.pointwise(f"{name}.scale", "scale", (scores,), **role)
+    scaled = p.pointwise(f"{name}.mask", "mask", (scaled,), **role) if p.eager else scaled
     scaled = _add_distances(p, name, scaled, heads, mask, role)
     weights = p.operator(f"{name}.softmax", OpKind.SOFTMAX, (scaled,), square, axis=-1, **role)
     weights = p.dropout(f"{name}.softmax_dropout", weights, p.d.attention_dropout, **role)
     mixed = p.operator(f"{name}.mix", OpKind.MATMUL, (weights, v), (*rows, heads.value_size), **role)
+    mixed = p.pointwise(f"{name}.mix_copy", "copy", (mixed,), **role) if p.eager else mixed
     flat = (rows[0], rows[2], heads.queries * heads.value_size)
     parts = ((heads.queries, heads.value_size),)
     return p.operator(f"{name}.join", OpKind.VIEW, (mixed,), flat, shard=Shard.HEADS, shard_parts=parts)

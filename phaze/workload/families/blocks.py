@@ -30,7 +30,7 @@ class Transformer(Primitives):
         scope: str = "",
     ) -> None:
         """Grow on `graph`, for `extent.batch` sequences of `extent.tokens` tokens."""
-        super().__init__(graph, dimensions)
+        super().__init__(graph, dimensions, eager=attention is Attention.EAGER)
         self.batch = extent.batch
         self.sequence = extent.tokens
         self.context = extent.context
@@ -59,11 +59,19 @@ class Transformer(Primitives):
         return (d.heads, d.head), (d.kv, d.head), (d.kv, d.head)
 
     def attention(self, name: str, x: str, *, causal: bool) -> str:
-        """Self-attention: one product makes queries, keys and values, one puts the heads together."""
+        """Self-attention: one product, or three, make queries, keys and values, one puts the heads together."""
         parts = self.head_parts
         width = sum(units * size for units, size in parts)
-        joint = self.linear(f"{name}.qkv", x, width, Shard.COLUMN, parts=parts, bias=self.d.query_bias)
-        q, k, v = self.split(f"{name}.split", joint, parts, self.letters(name), Shard.HEADS)
+        if self.d.joint_products:
+            joint = self.linear(f"{name}.qkv", x, width, Shard.COLUMN, parts=parts, bias=self.d.query_bias)
+            q, k, v = self.split(f"{name}.split", joint, parts, self.letters(name), Shard.HEADS)
+        else:
+            q, k, v = (
+                self.linear(
+                    letter, x, units * size, Shard.COLUMN, parts=((units, size),), bias=self.d.query_bias
+                )
+                for letter, (units, size) in zip(self.letters(name), parts, strict=True)
+            )
         mixed = self.self_mix(name, (q, k, v), causal=causal)
         return self.linear(f"{name}.projection", mixed, self.d.hidden, Shard.ROW)
 

@@ -10,14 +10,15 @@ class Activation(StrEnum):
 
     GELU = "gelu"
     GELU_TANH = "gelu_tanh"
+    GELU_NEW = "gelu_new"  # the same, written out operator by operator (Hugging Face)
     RELU = "relu"
     SILU = "silu"
 
     @property
     def gate(self) -> str:
         """Element-wise function of a gated half: activation of the gate, times the other product."""
-        names = {Activation.GELU: "geglu", Activation.GELU_TANH: "geglu_tanh", Activation.RELU: "reglu"}
-        return names.get(self, "swiglu")
+        names = {Activation.GELU: "geglu", Activation.RELU: "reglu", Activation.SILU: "swiglu"}
+        return names.get(self, "geglu_tanh")
 
 
 class NormKind(StrEnum):

@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from phaze.workload.families.blocks import Transformer
 from phaze.workload.families.choices import NormPlace, Positions
 from phaze.workload.families.experts import Experts, mixture
-from phaze.workload.families.family import Extent
+from phaze.workload.families.family import CountOrNone, Extent
 from phaze.workload.families.latent import Latent, latent_attention
 from phaze.workload.families.parallel_block import parallel_block
-from phaze.workload.families.tokens import embed, logits
+from phaze.workload.families.tokens import embed, logits, look_up
 from phaze.workload.families.transformer import TransformerDimensions
-from phaze.workload.ir import GraphBuilder, OperatorGraph
+from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.sharding import Shard
 from phaze.workload.workload import Attention
 
@@ -33,6 +33,10 @@ class Decoder(TransformerDimensions):
     latent: Annotated[
         Latent | None, Field(description="multi-head latent attention (DeepSeek) in place of kv_heads")
     ] = None
+
+    ahead: Annotated[
+        CountOrNone, Field(description="modules that each predict one token more (DeepSeek-V3)")
+    ] = 0
 
     @property
     def autoregressive(self) -> bool:
@@ -56,6 +60,9 @@ class Decoder(TransformerDimensions):
         if self.parallel and (self.experts or self.latent or post or self.qkv_bias is not None):
             msg = "parallel goes with none of experts, latent, qkv_bias and norm_place: post"
             raise ValueError(msg)
+        if self.ahead and self.embedding != self.hidden:
+            msg = "ahead needs embeddings as wide as the blocks"
+            raise ValueError(msg)
         if self.latent and (self.kv_heads or self.head_size or self.qk_norm):
             msg = "latent has sizes and norms of its own: leave out kv_heads, head_size and qk_norm"
             raise ValueError(msg)
@@ -73,15 +80,37 @@ class Decoder(TransformerDimensions):
         x = t.dropout("embedding.dropout", embed(t, self, t.batch, t.sequence), self.dropout)
         for number in range(self.layers):
             x = self._block(t, number, x)
-        if self.final_norm and self.norm_place is NormPlace.PRE:
-            x = t.norm("head.norm", x)
-        if self.embedding != self.hidden:
-            x = t.linear("head.project", x, self.embedding, Shard.NONE, bias=False)
-        return t.g.build((logits(t, self, x, bias=False),))
+        further = self._further(t, x)
+        return t.g.build((self._scores(t, "head", x), *(self._scores(t, f"head{k}", y) for k, y in further)))
 
-    def _block(self, t: Transformer, number: int, x: str) -> str:
+    def _further(self, t: Transformer, x: str) -> list[tuple[int, str]]:
+        """Multi-token prediction (arXiv 2412.19437, section 2.2): what every module makes of the one before.
+
+        A block each, on that joined with the embedding of one token further.
+        """
+        found = []
+        for k in range(1, self.ahead + 1):
+            name = f"ahead{k}"
+            ids = t.g.input(f"{name}.token_ids", t.g.shape(x)[:-1], 8)
+            token = t.norm(f"{name}.token_norm", look_up(t, self, f"{name}.token", ids))
+            joint = (*t.g.shape(x)[:-1], 2 * self.hidden)
+            pair = t.operator(f"{name}.join", OpKind.VIEW, (t.norm(f"{name}.norm", x), token), joint)
+            x = t.linear(f"{name}.project", pair, self.hidden, Shard.NONE, bias=False)
+            x = self._block(t, self.layers, x, name)
+            found.append((k, x))
+        return found
+
+    def _scores(self, t: Transformer, name: str, x: str) -> str:
+        """From the last block to scores of the vocabulary."""
+        if self.final_norm and self.norm_place is NormPlace.PRE:
+            x = t.norm(f"{name}.norm", x)
+        if self.embedding != self.hidden:
+            x = t.linear(f"{name}.project", x, self.embedding, Shard.NONE, bias=False)
+        return logits(t, self, x, bias=False, name=name)
+
+    def _block(self, t: Transformer, number: int, x: str, scope: str = "") -> str:
         """One block in the form that the dimensions choose."""
-        name = f"block{number}"
+        name = scope or f"block{number}"
         if self.parallel:
             return parallel_block(t, name, x)
         x = t.half(f"{name}.attention", x, partial(self._attention, t))

@@ -51,7 +51,7 @@ def mixture(p: Primitives, e: Experts, name: str, x: str) -> str:
 
 def _routes(p: Primitives, e: Experts, name: str, x: str) -> str:
     """The router: a product, weights of the experts, and the largest few (batch, tokens, chosen)."""
-    found = p.linear(f"{name}.router", x, e.number, Shard.NONE, bias=False)
+    found = p.linear(f"{name}.router", x, e.number, Shard.NONE, bias=False, exact=True)
     if e.scores is Scores.SOFTMAX:
         weights = p.operator(f"{name}.scores", OpKind.SOFTMAX, (found,), p.g.shape(found), axis=-1)
     else:

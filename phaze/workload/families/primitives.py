@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phaze.workload.families.choices import NormKind
+from phaze.workload.families.choices import Activation, NormKind
 from phaze.workload.families.stack import StackDimensions
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.sharding import Shard
@@ -18,15 +18,18 @@ Parts = tuple[tuple[int, int], ...]
 class Primitives:
     """Appends operators to a graph; activations are (batch, sequence, width), results tensor names."""
 
-    def __init__(self, graph: GraphBuilder, dimensions: StackDimensions) -> None:
-        """Append to `graph` what `dimensions` describe."""
+    def __init__(self, graph: GraphBuilder, dimensions: StackDimensions, *, eager: bool = False) -> None:
+        """Append to `graph` what `dimensions` describe; `eager`: for a framework without fused gradients."""
         self.g = graph
         self.d = dimensions
+        self.eager = eager
 
     def operator(
         self, name: str, kind: OpKind, inputs: tuple[str, ...], shape: tuple[int, ...], **attributes: object
     ) -> str:
         """Append an operator with a 16-bit result."""
+        if self.eager:
+            attributes["eager"] = True
         return self.g.add(name, kind, inputs, shape, ACTIVATION_BYTES, **attributes)
 
     def linear(
@@ -38,13 +41,19 @@ class Primitives:
         *,
         bias: bool | None = None,
         parts: Parts | None = None,
+        exact: bool = False,
     ) -> str:
-        """x W, plus a bias where the model has biases (after the sum of a row-parallel product)."""
+        """x W, plus a bias where the model has biases (after the sum of a row-parallel product).
+
+        `exact`: not in fewer bits where other linear layers are.
+        """
         shape = self.g.shape(x)
         weight = self.g.parameter(f"{name}.weight", (shape[-1], width))
         roles: dict[str, object] = {"shard": shard}
         if parts is not None:
             roles["shard_parts"] = parts
+        if exact:
+            roles["exact"] = True
         y = self.operator(name, OpKind.MATMUL, (x, weight), (*shape[:-1], width), **roles)
         if not (self.d.bias if bias is None else bias):
             return y
@@ -82,15 +91,37 @@ class Primitives:
     def activate(self, name: str, x: str, **attributes: object) -> str:
         """Activation function between the products of a feed-forward half; a gated one halves the width."""
         d = self.d
+        if not d.gated and d.activation is Activation.GELU_NEW:
+            return self._gelu_new(f"{name}.gelu_new", x, **attributes)
         if not d.gated:
             return self.pointwise(f"{name}.{d.activation}", d.activation.value, (x,), **attributes)
         gate, shape = d.activation.gate, self.g.shape(x)
         half = (*shape[:-1], shape[-1] // 2)
         return self.operator(f"{name}.{gate}", OpKind.ELEMENTWISE, (x,), half, function=gate, **attributes)
 
+    def _gelu_new(self, name: str, x: str, **attributes: object) -> str:
+        """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), an operator each."""
+
+        def step(function: str, *inputs: str, called: str) -> str:
+            return self.pointwise(f"{name}.{called}", function, inputs, **attributes)
+
+        cube = step("scale", step("pow", x, called="cube"), called="times_cube")
+        argument = step("scale", step("add", x, cube, called="sum"), called="argument")
+        curve = step("scale", step("tanh", argument, called="tanh"), called="plus_one")
+        return step("mul", step("scale", x, called="half"), curve, called="product")
+
+    def _gated_apart(self, name: str, x: str, ffn: int) -> str:
+        """A gated half with a product of its own for the gate."""
+        gate, up = (self.linear(f"{name}.{half}", x, ffn, Shard.COLUMN) for half in ("gate", "up"))
+        function = self.d.activation.gate
+        y = self.pointwise(f"{name}.{function}", function, (gate, up), shard=Shard.COLUMN)
+        return self.linear(f"{name}.down", y, self.d.hidden, Shard.ROW)
+
     def feed_forward(self, name: str, x: str, width: int | None = None) -> str:
         """Product, activation, product; `width` between them is the model's unless given."""
         ffn = width or self.d.ffn
+        if self.d.gated and not self.d.joint_products:
+            return self._gated_apart(name, x, ffn)
         if self.d.gated:
             y = self.linear(f"{name}.gate_up", x, 2 * ffn, Shard.COLUMN, parts=((ffn, 1), (ffn, 1)))
         else:

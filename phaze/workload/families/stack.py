@@ -35,7 +35,15 @@ class StackDimensions(FamilyDimensions):
     gated: Annotated[
         bool, Field(description="a second product gates the activation (SwiGLU, GeGLU, ReGLU)")
     ] = False
-    activation: Annotated[Activation, Field(description="gelu, gelu_tanh, relu or silu")] = Activation.GELU
+    activation: Annotated[Activation, Field(description="gelu, gelu_tanh, gelu_new, relu or silu")] = (
+        Activation.GELU
+    )
+    joint_products: Annotated[
+        bool,
+        Field(
+            description="one product makes queries, keys and values, and one both halves of a gated feed-forward"
+        ),
+    ] = True
     norm: Annotated[NormKind, Field(description="layer or rms")] = NormKind.LAYER
     norm_shift: Annotated[bool, Field(description="layer norms have a shift beside their scale")] = True
     norm_place: Annotated[

@@ -14,10 +14,7 @@ TABLE = "embedding.table"
 def embed(p: Primitives, d: TransformerDimensions, batch: int, tokens: int) -> str:
     """Token, position and segment tables, as far as the model has them; (batch, tokens, hidden)."""
     g = p.g
-    ids = g.input("token_ids", (batch, tokens), 8)
-    table = g.parameter(TABLE, (d.vocabulary, d.embedding))
-    shape = (batch, tokens, d.embedding)
-    x = p.operator("embedding.tokens", OpKind.EMBEDDING, (ids, table), shape, shard=Shard.VOCAB)
+    x = look_up(p, d, "embedding.tokens", g.input("token_ids", (batch, tokens), 8))
     if d.embedding != d.hidden:
         x = p.linear("embedding.project", x, d.hidden, Shard.NONE, bias=False)
     if d.positions is Positions.LEARNED:
@@ -32,6 +29,13 @@ def embed(p: Primitives, d: TransformerDimensions, batch: int, tokens: int) -> s
     return x
 
 
+def look_up(p: Primitives, d: TransformerDimensions, name: str, ids: str) -> str:
+    """Rows of the token table, (batch, tokens, embedding)."""
+    table = p.g.parameter(TABLE, (d.vocabulary, d.embedding))
+    shape = (*p.g.shape(ids), d.embedding)
+    return p.operator(name, OpKind.EMBEDDING, (ids, table), shape, shard=Shard.VOCAB)
+
+
 def add_positions(p: Primitives, x: str, rows: int) -> str:
     """Add the first rows of a learned table, one per element of the sequence."""
     places = p.g.parameter("embedding.position_table", (rows, p.d.hidden))
@@ -39,12 +43,14 @@ def add_positions(p: Primitives, x: str, rows: int) -> str:
     return p.pointwise("embedding.add_positions", "add", (x, used))
 
 
-def logits(p: Primitives, d: TransformerDimensions, x: str, *, bias: bool) -> str:
-    """Scores of the vocabulary, by the token table or a matrix of their own."""
+def logits(p: Primitives, d: TransformerDimensions, x: str, *, bias: bool, name: str = "head") -> str:
+    """Scores of the vocabulary, by the token table or a matrix of their own, which all heads share."""
     g = p.g
     table = g.parameter(TABLE if d.tied_embeddings else "head.table", (d.vocabulary, d.embedding))
     shape = (*g.shape(x)[:-1], d.vocabulary)
-    y = p.operator("head.logits", OpKind.MATMUL, (x, table), shape, transpose_b=True, shard=Shard.VOCAB)
+    y = p.operator(
+        f"{name}.logits", OpKind.MATMUL, (x, table), shape, transpose_b=True, shard=Shard.VOCAB, exact=True
+    )
     if not bias:
         return y
     offset = g.parameter("head.logits.bias", (d.vocabulary,))

@@ -15,6 +15,7 @@ from phaze.workload.parallel.expert import ExpertParallel, expert_tensors
 from phaze.workload.parallel.part import Part
 from phaze.workload.parallel.tensor import TensorParallel
 from phaze.workload.parallel.tokens import token_axes
+from phaze.workload.sharding import among_experts, undivided
 from phaze.workload.steps import Context
 
 
@@ -91,8 +92,11 @@ class Whole:
         names |= set(segment.passing)
         entering = (*segment.inputs, *segment.passing)
         places = sorted({self.makers[t] for t in entering if t in self.makers})
+        operators = segment.operators
+        if sharding.folded:
+            operators = tuple(undivided(op) if among_experts(op) else op for op in operators)
         return Part(
-            operators=segment.operators,
+            operators=operators,
             tensors={t: self.graph.tensors[t] for t in names},
             tokens={t: self.tokens[t] for t in names if t in self.tokens} if sharding.divides_tokens else {},
             experts={t for t in names if t in self.experts},

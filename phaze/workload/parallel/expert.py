@@ -42,13 +42,19 @@ class ExpertParallel(Rewriter):
         if op.kind is OpKind.DISPATCH:
             sorted_rows = self._undivided(op.outputs[0], f"{op.outputs[0]}.sorted")
             self.operators.append(replace(op, outputs=(sorted_rows,)))
-            self.collective(f"{op.name}.exchange", Role.EXCHANGE, sorted_rows, op.outputs[0])
+            copies = self._copies(op)
+            self.collective(f"{op.name}.exchange", Role.EXCHANGE, sorted_rows, op.outputs[0], copies=copies)
         elif op.kind is OpKind.COMBINE:
             returned = self._undivided(op.inputs[0], f"{op.inputs[0]}.returned")
-            self.collective(f"{op.name}.exchange", Role.EXCHANGE, op.inputs[0], returned)
+            copies = self._copies(op)
+            self.collective(f"{op.name}.exchange", Role.EXCHANGE, op.inputs[0], returned, copies=copies)
             self.operators.append(replace(op, inputs=(returned, *op.inputs[1:])))
         else:
             self.operators.append(op)
+
+    def _copies(self, op: Operator) -> int:
+        """Experts that a token is sent to."""
+        return self.part.size(op.inputs[1], -1)
 
     def _undivided(self, tensor: str, name: str) -> str:
         """Declare the tensor as it was before the division; returns its name."""

@@ -44,20 +44,20 @@ class Rewriter(ABC):
         """Whether a device holds only its own tokens of a tensor."""
         return tensor in self._whole_tokens
 
-    def collective(self, name: str, role: Role, source: str, target: str) -> None:
-        """Append a collective between two declared tensors."""
-        attributes = MappingProxyType({"role": role, "group": self.group.parallel})
+    def collective(self, name: str, role: Role, source: str, target: str, **more: object) -> None:
+        """Append a collective between two declared tensors, with more attributes."""
+        attributes = MappingProxyType({"role": role, "group": self.group.parallel, **more})
         self.operators.append(Operator(name, OpKind.COLLECTIVE, (source,), (target,), attributes))
 
-    def gathered(self, tensor: str) -> str:
-        """The tensor with all its tokens; one gather serves all readers."""
+    def gathered(self, tensor: str, **more: object) -> str:
+        """The tensor with all its tokens; one gather, with more attributes, serves all readers."""
         if not self.has_own_tokens(tensor):
             return tensor
         name = f"{tensor}.gather_{self.group.parallel}"
         if name not in self.part.tensors:
             whole = self.part.twin(name, tensor)
             self.part.resize(whole, self.part.tokens[tensor], self._whole_tokens[tensor])
-            self.collective(name, Role.GATHER, tensor, whole)
+            self.collective(name, Role.GATHER, tensor, whole, **more)
         return name
 
     def own_tokens(self, op: Operator) -> tuple[str, ...]:

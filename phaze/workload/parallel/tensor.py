@@ -58,7 +58,7 @@ class TensorParallel(Rewriter):
             return
         self.operators.append(replace(local, outputs=(partial,)))
         what = Role.SCATTER if self.has_own_tokens(op.outputs[0]) else Role.REDUCE
-        self.collective(f"{op.name}.{what}", what, partial, op.outputs[0])
+        self.collective(f"{op.name}.{what}", what, partial, op.outputs[0], **_scaled(op))
 
     def _check(self, op: Operator, role: Shard) -> None:
         """A divided tensor may only enter an operator that says what to do with it."""
@@ -70,17 +70,17 @@ class TensorParallel(Rewriter):
     def _inputs(self, op: Operator, role: Shard) -> tuple[str, ...]:
         """Operands as the divided operator needs them."""
         if needs_whole_inputs(op):
-            return tuple(self._entering(t) for t in op.inputs)
+            return tuple(self._entering(t, **_scaled(op)) for t in op.inputs)
         if role is Shard.NONE and self.has_own_tokens(op.outputs[0]):
             return self.own_tokens(op)
         return tuple(self.gathered(t) for t in op.inputs)
 
-    def _entering(self, tensor: str) -> str:
+    def _entering(self, tensor: str, **more: object) -> str:
         """Megatron's f at the way into a divided region: once per tensor."""
         if tensor in self._divided or tensor in self.part.constants or tensor in self.part.experts:
             return tensor
         if self.has_own_tokens(tensor):
-            return self.gathered(tensor)
+            return self.gathered(tensor, **more)
         name = f"{tensor}.copy"
         if name not in self.part.tensors:
             self.collective(name, Role.COPY, tensor, self.part.twin(name, tensor))
@@ -110,8 +110,11 @@ class TensorParallel(Rewriter):
                 self.divide_tokens(name)
 
     def _attributes(self, op: Operator) -> MappingProxyType[str, object]:
-        """Attention counts the heads of one device."""
+        """Attention counts the heads of one device; a product knows which of its tensors the group exchanges."""
         attributes = dict(op.attributes)
+        if op.kind is OpKind.MATMUL:
+            exchanged = {"gathers_input": op.inputs[0], "scatters_result": op.outputs[0]}
+            attributes |= {name: True for name, tensor in exchanged.items() if self.has_own_tokens(tensor)}
         if op.kind is OpKind.ATTENTION and shard_of(op) is Shard.HEADS:
             for heads in ("heads", "kv_heads"):
                 attributes[heads] = -(-integer(op, heads, 1) // self.group.size)
@@ -134,6 +137,11 @@ class TensorParallel(Rewriter):
             for name in op.inputs:
                 if part.tensors[name].is_parameter and part.size(name, -1) > 1:
                     part.resize(name, -1, part.size(op.outputs[0], -1))
+
+
+def _scaled(op: Operator) -> dict[str, object]:
+    """Gathers of what a product in few bits reads move it scaled already."""
+    return {key: value for key, value in op.attributes.items() if key == "recipe"}
 
 
 def _parts(op: Operator, output: int, size: int) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,55 @@
+"""Models cut into layers by a few of their blocks, against the same models cut as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from phaze.workload.degrees import Sharding
+from phaze.workload.families.family import Extent
+from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.library import builtin_names, builtin_spec
+from phaze.workload.load import FamilyModel, load_workload
+from phaze.workload.shortened import Repeats, repeats_of
+from phaze.workload.workload import Attention, Mode
+
+SHORT = [name for name in builtin_names() if repeats_of(builtin_spec(name).dimensions)]
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_few_blocks_stand_for_all(name):
+    spec = builtin_spec(name)
+    extent = Extent(1, spec.sequence_length or 1)
+    whole = GraphWorkload(
+        FamilyModel(spec.name, spec, extent, Attention.FLASH), Mode.TRAINING, precision=spec.precision
+    )
+    assert load_workload(name).chain(1, 1) == whole.chain(1, 1)
+
+
+def test_most_families_of_blocks_are_short():
+    assert len(SHORT) > 40
+
+
+def test_sharded_layers_are_the_same():
+    spec = builtin_spec("gpt3")
+    whole = GraphWorkload(FamilyModel("gpt3", spec, Extent(1, 2048), Attention.FLASH), Mode.TRAINING)
+    for sharding in (Sharding(8, sequence=True), Sharding(2, context=2)):
+        assert load_workload("gpt3").chain(2, sharding) == whole.chain(2, sharding)
+
+
+def test_blocks_are_numbered_on():
+    index, names = (
+        (0, 1, 2, 1, 2, 1, 2, 3),
+        (
+            "embedding",
+            *(f"block{i}.{half}" for i in range(3) for half in ("attention", "mlp")),
+            "head",
+        ),
+    )
+    found = Repeats(3, 5).extended(index, names)
+    assert found is not None
+    assert found[0] == (0, *(1, 2) * 5, 3)
+    assert found[1][7:] == ("block3.attention", "block3.mlp", "block4.attention", "block4.mlp", "head")
+
+
+def test_names_without_blocks_tell_nothing():
+    assert Repeats(3, 5).extended((0, 1, 2), ("a", "b", "c")) is None
