@@ -65,10 +65,11 @@ def sweeps(collective: Collective) -> int:
     return 2 if collective is Collective.ALL_REDUCE else 1
 
 
-def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int) -> Terms:
+def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: int = 1) -> Terms:
     """One level of a group of `size`; the algorithm runs through all levels at once.
 
-    Every device of a domain has a part of what the domain sends beyond it.
+    Every device of a domain has a part of what the domain sends beyond it. Of `copies` rows of an all-to-all that
+    are the same, for members chosen by chance, a domain is sent one.
     """
     if collective is Collective.SEND_RECV:
         return Terms(1, 1.0, 0.0, 0.0, 1)
@@ -80,7 +81,9 @@ def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int)
         return Terms(steps, 1 / level.below, 0.0, 0.0, 1)
     copied = 1 / size
     if collective is Collective.ALL_TO_ALL:
-        beyond = (size - level.below) / size
+        others = size / level.below - 1
+        reached = 1 - (others / (others + 1)) ** copies
+        beyond = others * reached / copies
         senders = size - level.below if algorithm is Algorithm.DIRECT else 1
         return Terms(steps, beyond, 0.0, copied, senders)
     part = (size - 1) / size

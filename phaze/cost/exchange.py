@@ -24,10 +24,13 @@ def algorithms_s(
     link_bandwidth_bytes_per_s: ArrayLike,
     size: int,
     stride: int = 1,
+    copies: int = 1,
 ) -> dict[Algorithm, Floats]:
     """Seconds of every algorithm that the library has and the network runs, by `LinkLaw`.
 
     Payloads are broadcast against the bandwidths of the chips' own links; nobody to exchange with takes no time.
+    `copies`: rows of an all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437,
+    section 3.2.2).
     """
     payload, links = np.broadcast_arrays(
         np.asarray(payload_bytes, dtype=np.float64), np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
@@ -35,7 +38,7 @@ def algorithms_s(
     group = levels(network, size, stride)
     if not group:
         return {runs(collective)[0]: np.zeros(payload.shape)}
-    exchange = _Exchange(collective, payload, links, group, size, network.algorithms)
+    exchange = _Exchange(collective, payload, links, group, size, network.algorithms, copies)
     return {algorithm: exchange.seconds(algorithm) for algorithm in exchange.algorithms()}
 
 
@@ -46,9 +49,10 @@ def fastest_s(
     link_bandwidth_bytes_per_s: ArrayLike,
     size: int,
     stride: int = 1,
+    copies: int = 1,
 ) -> Floats:
     """Seconds of the fastest algorithm, for each payload and bandwidth."""
-    found = algorithms_s(collective, payload_bytes, network, link_bandwidth_bytes_per_s, size, stride)
+    found = algorithms_s(collective, payload_bytes, network, link_bandwidth_bytes_per_s, size, stride, copies)
     seconds: Floats = np.min(list(found.values()), axis=0)
     return seconds
 
@@ -76,6 +80,7 @@ class _Exchange:
     group: tuple[Level, ...]
     size: int
     menu: tuple[Algorithm, ...]
+    copies: int = 1
 
     def algorithms(self) -> list[Algorithm]:
         """Those that the library has, and that run on all tiers and serve the size of the group."""
@@ -104,7 +109,7 @@ class _Exchange:
         straight = self.collective is Collective.SEND_RECV  # into the receiver's buffer, not chunk by chunk
         reducing = algorithm is Algorithm.IN_NETWORK
         for position, level in enumerate(self.group):
-            law, work = level.tier.law, terms(self.collective, algorithm, level, self.size)
+            law, work = level.tier.law, terms(self.collective, algorithm, level, self.size, self.copies)
             moved = work.sent * (1 + law.epsilon * max(work.senders - law.fan_in, 0.0))
             if position == 0:  # a device reduces and copies once, whatever the tiers
                 moved += law.gamma * work.reduced + law.delta * work.copied

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.cost.rung import Rung
 from phaze.cost.simt import SimtSide
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes_per_group
 from phaze.hardware.table import ArchitectureTable, factor
@@ -154,13 +155,13 @@ class Factors:
         )
 
 
-def factor_table(table: ArchitectureTable) -> Factors:
+def factor_table(table: ArchitectureTable, rung: Rung) -> Factors:
     """Factor a table of architectures into its sides."""
     full = _full(table)
     (tensor, tensor_of), (vector, vector_of), (memory, memory_of) = (_side(full, f) for f in _FIELDS)
     cycle_s = 1.0 / np.asarray(table["clock_hz"], dtype=np.float64)
     levels, level_of = _levels(cycle_s)
-    simt, simt_of = SimtSide.of(table)
+    simt, simt_of = SimtSide.of(table, rung)
     return Factors(
         TensorSide(*tensor),
         VectorSide(*vector),

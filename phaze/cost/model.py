@@ -88,7 +88,7 @@ class CostModel:
         """
         self.network = network
         self.rung, self.own = rung, own
-        self.factors = factor_table(table)
+        self.factors = factor_table(table, rung)
         self._gemms = GemmTables(self.factors)
         self._simt = SimtTimes(self.factors.simt, network, rung, own)
 

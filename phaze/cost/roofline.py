@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phaze.cost.collective import least_link_s
 from phaze.cost.tiling import compulsory_bytes
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, product_flops_per_s, vector_alus
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Pass, Traffic, Work
@@ -37,10 +37,21 @@ def least_s(work: Work, table: ArchitectureTable) -> Floats:
     """Lower bound in s on the latency of an operator but for its link, (A,); masked scores cost nothing."""
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
     visible = 1.0 if work.flash is None else work.flash.visible
-    tensor = visible * work.macs / (macs(table) * clock)
+    tensor = visible * _least_product_s(work, table)
     vector = visible * work.vector_cycles / (vector_alus(table) * clock)
     moved = np.where(stays_cached(work, table), 0.0, _least_bytes(work)) / hbm_bandwidth_bytes_per_s(table)
     return np.asarray(np.maximum(np.maximum(tensor, vector), moved))
+
+
+def _least_product_s(work: Work, table: ArchitectureTable) -> Floats:
+    """Seconds of the products, (A,): at the sustained clock, on SIMT chips in a given format at its peak."""
+    own = macs(table) * np.asarray(table["clock_hz"], dtype=np.float64)
+    total = np.zeros(len(table))
+    for gemm in work.gemms:
+        given = gemm.operands is not None
+        rate = np.where(table["simt"], product_flops_per_s(table, gemm.operands) / 2, own) if given else own
+        total += gemm.macs / rate
+    return total
 
 
 def stays_cached(work: Work, table: ArchitectureTable) -> NDArray[np.bool_]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from phaze.cost.kernels.fitted import GENERIC
+from phaze.cost.kernels.program import is_measured
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture
 
@@ -20,7 +22,8 @@ def check_rung(rung: Rung, chip: Architecture) -> None:
     """Raise InputError where whole models cannot be costed on a chip at a rung."""
     if rung is Rung.ROOFLINE:
         raise InputError("rung roofline bounds operators, not whole models; take analytic or calibrated")
-    if rung is Rung.CALIBRATED and not (chip.value("simt") and chip.value("family") != "generic"):
+    family = str(chip.value("family"))
+    if rung is Rung.CALIBRATED and not (family != GENERIC if chip.value("simt") else is_measured(family)):
         raise InputError(
-            f"{chip.name}: whole models have a calibrated rung on GPUs of a measured family only; take analytic"
+            f"{chip.name}: whole models have a calibrated rung on chips of a measured family only; take analytic"
         )

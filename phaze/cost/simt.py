@@ -1,8 +1,12 @@
-"""SIMT chips in a table of architectures, and operators on them: one kernel after the other, each on all cores.
+"""Chips in a table of architectures that run one kernel after the other, each on all cores: SIMT chips.
 
 A kernel takes the whole chip: the hardware deals its blocks to every multiprocessor, so that kernels side by
 side share cores instead of finding idle ones. An operator therefore has one mode that pays, all cores; the
 other one is offered to the scheduler at no less than the whole pass.
+
+So do chips of few systolic arrays whose compiler makes one program of a model, on the calibrated rung and where
+their family is measured (`phaze.cost.kernels.program`). On the analytic rung they are architectures as the search
+composes them, whose operators are scheduled on their cores.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.kernels.fitted import NO_OWN, Own
-from phaze.cost.kernels.kernel import kernels_s
+from phaze.cost.kernels.kernel import in_models_s
+from phaze.cost.kernels.program import measured
 from phaze.cost.roofline import roofline_s
 from phaze.cost.rung import Rung
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
@@ -26,33 +31,34 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 NONE = -1
-"""Number of an architecture that is not SIMT."""
+"""Number of an architecture that does not run kernels."""
 
 
 @dataclass(frozen=True)
 class SimtSide:
-    """Distinct SIMT architectures, (S,); `numbers` finds one by the bytes of its row."""
+    """Distinct architectures that run kernels, (S,); `numbers` finds one by the bytes of its row."""
 
     table: ArchitectureTable
     numbers: Mapping[bytes, int]
+    rung: Rung
 
     @classmethod
-    def of(cls, table: ArchitectureTable) -> tuple[SimtSide, Rows]:
+    def of(cls, table: ArchitectureTable, rung: Rung) -> tuple[SimtSide, Rows]:
         """The distinct ones of a table, and the number of each of its architectures, (A,)."""
-        rows = np.flatnonzero(table["simt"])
+        rows = np.flatnonzero(runs_kernels(table, rung))
         numbers: dict[bytes, int] = {}
         kept: list[int] = []
         for row, key in zip(rows, _keys(table, rows), strict=True):
             if numbers.setdefault(key, len(numbers)) == len(kept):
                 kept.append(int(row))
-        side = cls(table.take(np.array(kept, dtype=np.intp)), numbers)
+        side = cls(table.take(np.array(kept, dtype=np.intp)), numbers, rung)
         found = side.find(table)
         return side, found if found is not None else np.full(len(table), NONE)
 
     def find(self, table: ArchitectureTable) -> Rows | None:
-        """The number of each architecture, (A,); None where a SIMT one is not known."""
+        """The number of each architecture, (A,); None where one that runs kernels is not known."""
         number = np.full(len(table), NONE, dtype=np.intp)
-        rows = np.flatnonzero(table["simt"])
+        rows = np.flatnonzero(runs_kernels(table, self.rung))
         for row, key in zip(rows, _keys(table, rows), strict=True):
             if key not in self.numbers:
                 return None
@@ -66,7 +72,7 @@ class SimtSide:
 
 @dataclass(frozen=True)
 class SimtTimes:
-    """Seconds of operators on the SIMT architectures of a side; equal operators are costed once."""
+    """Seconds of operators on the architectures of a side; equal operators are costed once."""
 
     side: SimtSide
     network: Network
@@ -78,7 +84,7 @@ class SimtTimes:
         """Each operator on all cores, (S, O), none a collective: its kernel, and never less than the roofline."""
         new = [w for w in dict.fromkeys(works) if w not in self._known]
         if new:
-            kernels = kernels_s(new, self.side.table, self.rung, self.own)
+            kernels = in_models_s(new, self.side.table, self.rung, self.own)
             least = self.least_s(new)
             self._known.update(zip(new, np.fmax(kernels, least).T, strict=True))
         return np.array([self._known[w] for w in works]).reshape(len(works), len(self.side)).T
@@ -97,6 +103,12 @@ class SimtTimes:
         computing = [w for w in works if w.unit is not Unit.LINK]
         total: Floats = self.least_s(computing).sum(axis=1, keepdims=True)
         return total
+
+
+def runs_kernels(table: ArchitectureTable, rung: Rung) -> NDArray[np.bool_]:
+    """Which architectures run one kernel after the other, (A,)."""
+    simt = np.asarray(table["simt"], dtype=np.bool_)
+    return simt if rung is Rung.ANALYTIC else simt | measured(table)
 
 
 def _keys(table: ArchitectureTable, rows: Rows) -> list[bytes]:

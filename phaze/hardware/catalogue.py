@@ -18,6 +18,7 @@ class Catalogue(StrEnum):
     ARCHITECTURE = "."
     SPACE = "spaces"
     NETWORK = "networks"
+    FRAMEWORK = "frameworks"
 
 
 def packaged(catalogue: Catalogue) -> dict[str, Path]:

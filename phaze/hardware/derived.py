@@ -10,6 +10,7 @@ from phaze.hardware.fields import code, given_or
 from phaze.hardware.table import ArchitectureTable
 
 Figures = NDArray[np.float64]
+_STAND_INS = {"tf32": "fp32", "fp4": "fp8"}  # at whose rate formats run that a chip lacks
 GIB = 2.0**30
 MIB = 2.0**20
 KIB = 2.0**10
@@ -31,6 +32,12 @@ def peak_clock_hz(table: ArchitectureTable) -> Figures:
     return given_or(table, "peak_clock_hz", table["clock_hz"])
 
 
+def under_load(table: ArchitectureTable) -> ArchitectureTable:
+    """The architectures at the clocks that whole models leave them."""
+    clock = np.asarray(table["clock_hz"], dtype=np.float64)
+    return table.replace(clock_hz=np.minimum(clock, given_or(table, "loaded_clock_hz", clock)))
+
+
 def peak_flops_per_s(table: ArchitectureTable) -> Figures:
     """Peak rate of the tensor cores, dense, in their own precision, at the peak clock."""
     return 2.0 * macs(table) * peak_clock_hz(table)
@@ -45,8 +52,9 @@ def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Figur
     if operands is None:
         return own
     vector = 2.0 * vector_alus(table) * peak_clock_hz(table)
-    if operands == "tf32":
-        return given_or(table, "tf32_rate", product_flops_per_s(table, "fp32") / own) * own
+    if operands in _STAND_INS:
+        wider = product_flops_per_s(table, _STAND_INS[operands])
+        return given_or(table, f"{operands}_rate", wider / own) * own
     is_own = table["precision"] == code("precision", operands)
     lacking = vector / own if operands == "fp32" else np.ones(len(table))
     return given_or(table, f"{operands}_rate", np.where(is_own, 1.0, lacking)) * own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -120,6 +121,17 @@ def test_pairwise_exchange(devices):
     assert (found.steps, found.sent * devices) == (devices - 1, messages[0])
     at_once = terms(Collective.ALL_TO_ALL, Algorithm.DIRECT, level, devices)
     assert (at_once.steps, at_once.sent, at_once.senders) == (1, found.sent, devices - 1)
+
+
+@pytest.mark.parametrize(("domains", "below", "copies"), [(2, 1, 1), (4, 1, 3), (3, 2, 2), (2, 4, 3)])
+def test_equal_rows_are_sent_once_to_every_domain(domains, below, copies):
+    """Every choice of receivers there is, from the point of view of a device of the first domain."""
+    network = two_tiers(below, 1e9, 1e-6, 1e9, 1e-6) if below > 1 else SWITCH
+    level = levels(network, domains * below)[-1]
+    choices = list(product(range(domains * below), repeat=copies))
+    sent = sum(len({d // below for d in chosen} - {0}) for chosen in choices)
+    found = terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains * below, copies)
+    assert found.sent == pytest.approx(sent / len(choices) / copies)
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 7, 8])

@@ -21,7 +21,7 @@ from phaze.validation.operators import attention, product
 from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context
-from phaze.workload.work import Pass
+from phaze.workload.work import Format, Pass
 
 CHIPS = {name: to_table([load_architecture(name)]) for name in ("a100-80gb", "h200", "b200", "l40s", "mi210")}
 NETWORK = load_network("default")
@@ -164,3 +164,17 @@ def test_attention_on_other_chips_and_other_operators_have_no_law():
 )
 def test_families_with_constants_are_choices_of_the_field(kind, file):
     assert set(fitted(kind, file)) <= set(field_table()["family"].choices)
+
+
+def test_fp32_runs_at_the_rate_of_fp32():
+    """A long sequence, bound by its products: 16 times slower on the A100, in tf32 twice."""
+    work = attention(1, 8192, 8192, 16, 16, 128, causal=False)
+
+    def of(operands):
+        return replace(work, gemms=tuple(replace(gemm, operands=operands) for gemm in work.gemms))
+
+    half, tf32, fp32 = (seconds(of(operands)) for operands in (None, Format.TF32, Format.FP32))
+    assert 10 * half < fp32 < 18 * half
+    assert 1.5 * half < tf32 < 2.1 * half
+    both = kernels_s([of(Format.FP32), work], CHIPS["a100-80gb"], Rung.ANALYTIC)[0]
+    assert both == pytest.approx([fp32, half])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cost_cases import NETWORK, exchange, product, tensor, vector
@@ -14,7 +16,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.scheduling.passes import Effort, TimedPass
 from phaze.workload.degrees import Group, Parallel
-from phaze.workload.work import Collective, Pass
+from phaze.workload.work import Collective, Format, Pass
 
 WORKS = (
     tensor("wide", product(4096, 512, 8192)),
@@ -82,7 +84,27 @@ def test_attribution_sums_to_the_latency(model):
 def test_rungs_for_whole_models():
     check_rung(Rung.ANALYTIC, load_architecture("tpuv4"))
     check_rung(Rung.CALIBRATED, load_architecture("h100"))
+    check_rung(Rung.CALIBRATED, load_architecture("tpuv4"))
     with pytest.raises(InputError, match="bounds operators"):
         check_rung(Rung.ROOFLINE, load_architecture("h100"))
     with pytest.raises(InputError, match="measured family"):
-        check_rung(Rung.CALIBRATED, load_architecture("tpuv4"))
+        check_rung(Rung.CALIBRATED, load_architecture("trainium1"))
+
+
+def in_format(operands):
+    gemm = replace(product(4096, 4096, 4096), operands=operands)
+    return Pass((tensor("formatted", gemm),), ())
+
+
+def test_products_bound_and_run_at_the_rate_of_their_format():
+    """On GPUs 67 TFLOP/s in fp32 and 494 in tf32 (H200); a TPU's arrays take both at their own rate."""
+    flop = 2.0 * 4096**3
+    least = {f: roofline_s(in_format(f), TABLE, NETWORK)[:, 0] for f in (None, Format.TF32, Format.FP32)}
+    assert least[Format.FP32][0] == pytest.approx(flop / 66.9e12, rel=0.01)
+    assert least[Format.TF32][0] == pytest.approx(flop / 494e12, rel=0.01)
+    assert least[Format.FP32][1] == least[None][1]
+    times = {f: CostModel(TABLE, NETWORK).costs(in_format(f)).latencies(ROWS).parallel_s[:, 0] for f in least}
+    assert (times[Format.FP32][SIMT] > 5 * times[None][SIMT]).all()
+    assert (times[None][SIMT] < times[Format.TF32][SIMT]).all()
+    assert (times[Format.TF32][SIMT] < times[Format.FP32][SIMT]).all()
+    assert times[Format.FP32][1] == times[None][1]

@@ -5,7 +5,7 @@ import pytest
 
 from phaze.hardware.architecture import list_architectures, load_architecture, to_table
 from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.derived import macs, peak_flops_per_s, product_flops_per_s, vector_alus
+from phaze.hardware.derived import macs, peak_flops_per_s, product_flops_per_s, under_load, vector_alus
 from phaze.hardware.power import energy_constants, power_parts_w
 
 # Data sheets and whitepapers of the vendors; GeForce cards with fp32 sums.
@@ -38,10 +38,12 @@ PUBLISHED = {
     "h100": {"fp32": 66.9, "tf32": 494.7, "bf16": 989.4, "fp8": 1978.9, "int8": 1978.9},
     "h100-pcie": {"fp32": 51.2, "tf32": 378, "bf16": 756, "fp8": 1513, "int8": 1513},
     "h200": {"fp32": 66.9, "tf32": 494.7, "bf16": 989.4, "fp8": 1978.9, "int8": 1978.9},
-    "h800": {"bf16": 989.4, "fp8": 1978.9},
+    "h800": {"bf16": 989.4, "fp4": 1978.9, "fp8": 1978.9},  # fp4 at the rate of fp8 where there is none
     "gh200": {"fp32": 66.9, "bf16": 989.4, "fp8": 1978.9},
-    "b200": {"fp32": 80, "tf32": 1125, "bf16": 2250, "fp8": 4500, "int8": 4500},
-    "gb200": {"fp32": 80, "tf32": 1250, "bf16": 2500, "fp8": 5000, "int8": 5000},
+    "b200": {"fp32": 80, "tf32": 1125, "bf16": 2250, "fp4": 9000, "fp8": 4500, "int8": 4500},
+    "gb200": {"fp32": 80, "tf32": 1250, "bf16": 2500, "fp4": 10000, "fp8": 5000, "int8": 5000},
+    "b300": {"bf16": 2250, "fp4": 13500, "fp8": 4500},
+    "gb300": {"bf16": 2500, "fp4": 15000, "fp8": 5000},
     "rtx-pro-6000": {"fp32": 120},
     "mi25": {"fp32": 12.3, "fp16": 24.6},
     "vega-fe": {"fp32": 13.1, "fp16": 26.2},
@@ -74,6 +76,14 @@ def test_published_peaks(name):
     table = to_table([load_architecture(name)])
     peaks = {f: float(product_flops_per_s(table, f)[0]) / 1e12 for f in PUBLISHED[name]}
     assert peaks == pytest.approx(PUBLISHED[name], rel=0.02)
+
+
+def test_clock_under_load_is_never_above_the_sustained_one():
+    table = to_table([load_architecture(name) for name in ("h100", "gb200", "gb300")])
+    slow = table.replace(clock_hz=np.full(3, 1e9))
+    assert (under_load(table)["clock_hz"] == [1.5e9, 1.3e9, 1.65e9]).all()
+    assert (under_load(slow)["clock_hz"] == 1e9).all()
+    assert (peak_flops_per_s(under_load(table)) == peak_flops_per_s(table)).all()
 
 
 @pytest.mark.parametrize("name", OF_VECTOR_ALUS)

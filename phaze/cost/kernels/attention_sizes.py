@@ -17,7 +17,7 @@ from phaze.hardware.derived import (
     vector_alus,
 )
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Flash, Work
+from phaze.workload.work import Flash, Format, Work
 
 Floats = NDArray[np.float64]
 
@@ -122,13 +122,13 @@ def _flash(work: Work) -> Flash:
     return work.flash
 
 
-def attention_chip(chip: ArchitectureTable) -> AttentionChip:
-    """The fields of a chip, a table of one, that the laws need."""
+def attention_chip(chip: ArchitectureTable, operands: Format | None = None) -> AttentionChip:
+    """The fields of a chip, a table of one, that the laws need; products on operands of a format."""
     multiprocessors = float(chip["vector_cores"][0])
     return AttentionChip(
         multiprocessors=multiprocessors,
         clock_hz=float(peak_clock_hz(chip)[0]),
-        product_flop_per_s=float(product_flops_per_s(chip, None)[0]),
+        product_flop_per_s=float(product_flops_per_s(chip, operands)[0]),
         alus=float(vector_alus(chip)[0]) / multiprocessors,
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -15,11 +16,18 @@ from numpy.typing import NDArray
 
 from phaze.cost.kernels.attention_decode import DecodeLaw, decode_s
 from phaze.cost.kernels.attention_prefill import PrefillLaw, prefill_s
-from phaze.cost.kernels.attention_sizes import attention_chip, attention_sizes, decodes
+from phaze.cost.kernels.attention_sizes import (
+    AttentionChip,
+    AttentionSizes,
+    attention_chip,
+    attention_sizes,
+    decodes,
+)
 from phaze.cost.kernels.convolution import ConvolutionLaw, convolution_chip, convolutions_s
 from phaze.cost.kernels.fitted import GENERIC, NO_OWN, Constants, Own
 from phaze.cost.kernels.links import switched_s
 from phaze.cost.kernels.products import simt_products_s
+from phaze.cost.kernels.program import program_s
 from phaze.cost.kernels.quantise import PER_BLOCK, PER_TENSOR, QuantiseLaw, quantise_s
 from phaze.cost.kernels.serial import SerialLaw, systolic_products_s
 from phaze.cost.kernels.simt_law import simt_law
@@ -30,7 +38,7 @@ from phaze.cost.rung import Rung
 from phaze.hardware.fields import field_table
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.ir import OpKind
-from phaze.workload.work import Gemm, Traffic, Unit, Work
+from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
 
 Floats = NDArray[np.float64]
 
@@ -57,12 +65,32 @@ def kernels_s(works: Sequence[Work], table: ArchitectureTable, rung: Rung, own: 
 
     `own`: constants that the calibrated rung takes before the family's.
     """
+    return _each(alone_s, works, table, rung, own)
+
+
+def in_models_s(works: Sequence[Work], table: ArchitectureTable, rung: Rung, own: Own = NO_OWN) -> Floats:
+    """The same in whole models, where a compiler makes one program of the operators of a systolic chip."""
+
+    def seconds(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+        return (alone_s if chip["simt"][0] else program_s)(works, chip, constants)
+
+    return _each(seconds, works, table, rung, own)
+
+
+def _each(
+    law: Callable[[Sequence[Work], ArchitectureTable, Constants], Floats],
+    works: Sequence[Work],
+    table: ArchitectureTable,
+    rung: Rung,
+    own: Own,
+) -> Floats:
+    """Seconds on each chip of a table by the constants of its rung, (A, O)."""
     seconds = np.empty((len(table), len(works)))
     for row in range(len(table)):
         chip = table.take([row])
         family = str(field_table()["family"].decode(chip["family"][0]))
         constants = Constants(GENERIC) if rung is Rung.ANALYTIC else Constants(family, own)
-        seconds[row] = alone_s(works, chip, constants)
+        seconds[row] = law(works, chip, constants)
     return seconds
 
 
@@ -152,13 +180,23 @@ def _epilogues_s(works: Sequence[Work], chip: ArchitectureTable, constants: Cons
 
 def _tiled_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constants) -> Floats:
     """Products by tiles, each format by the constants of its kernels."""
-    seconds = np.full(len(gemms), np.nan)
-    formats = [gemm.operands for gemm in gemms]
-    for operands in set(formats):
+
+    def cost(where: Sequence[int], operands: Format | None) -> Floats | None:
         law = simt_law(operands, constants)
-        where = [g for g, found in enumerate(formats) if found is operands]
-        if law is not None:
-            seconds[where] = simt_products_s([gemms[g] for g in where], chip, law)
+        return None if law is None else simt_products_s([gemms[g] for g in where], chip, law)
+
+    return _by_format([gemm.operands for gemm in gemms], cost)
+
+
+def _by_format(
+    formats: Sequence[Format | None], cost: Callable[[Sequence[int], Format | None], Floats | None]
+) -> Floats:
+    """What a cost says of the positions of each format; NaN where it says nothing."""
+    seconds = np.full(len(formats), np.nan)
+    for operands in set(formats):
+        where = [o for o, found in enumerate(formats) if found is operands]
+        costed = cost(where, operands)
+        seconds[where] = np.nan if costed is None else costed
     return seconds
 
 
@@ -177,19 +215,27 @@ def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constant
 def _prefill_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Flash attention over whole sequences, on many multiprocessors."""
     law = constants.law(PrefillLaw, "attention_prefill.yaml") if chip["simt"][0] else None
-    if law is None:
-        return None
-    return _bounded(
-        prefill_s(attention_sizes(works, chip), attention_chip(chip), law), works, chip, constants
-    )
+    return None if law is None else _flash_s(works, chip, constants, partial(prefill_s, law=law))
 
 
 def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Flash attention of one query per sequence, on many multiprocessors."""
     law = constants.law(DecodeLaw, "attention_decode.yaml") if chip["simt"][0] else None
-    if law is None:
-        return None
-    return _bounded(decode_s(attention_sizes(works, chip), attention_chip(chip), law), works, chip, constants)
+    return None if law is None else _flash_s(works, chip, constants, partial(decode_s, law=law))
+
+
+def _flash_s(
+    works: Sequence[Work],
+    chip: ArchitectureTable,
+    constants: Constants,
+    law: Callable[[AttentionSizes, AttentionChip], Floats],
+) -> Floats:
+    """Flash attention by a law of it, at the rate of each one's format."""
+
+    def cost(where: Sequence[int], operands: Format | None) -> Floats:
+        return law(attention_sizes([works[o] for o in where], chip), attention_chip(chip, operands))
+
+    return _bounded(_by_format([work.gemms[0].operands for work in works], cost), works, chip, constants)
 
 
 def _bounded(seconds: Floats, works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:

@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 
 _PARTIAL_BYTES = 2 * 4  # an fp32 partial sum is written and read
 _TOGETHER = 128  # products costed at once, so that the arrays of all choices stay small and are reused
-_NARROW = (Format.FP8, Format.INT8)
-_SUMMED = (None, Format.FP8, Format.FP16, Format.BF16, Format.TF32)  # in fp32, by tensor cores
+_NARROW = (Format.FP4, Format.FP8, Format.INT8)
+_SUMMED = (None, Format.FP4, Format.FP8, Format.FP16, Format.BF16, Format.TF32)  # in fp32, by tensor cores
 
 
 @dataclass(frozen=True, slots=True)

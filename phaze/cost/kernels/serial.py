@@ -70,7 +70,7 @@ class SerialProducts:
 
 def serial_products_s(products: SerialProducts, chip: SerialChip, law: SerialLaw) -> Floats:
     """Seconds of each product on an otherwise idle chip, launch included."""
-    compute = _padded_flops(products, chip) / (law.efficiency * products.peak_flop_per_s)
+    compute = padded_flops(products, chip) / (law.efficiency * products.peak_flop_per_s)
     load = products.load_bytes / (law.load_efficiency * chip.memory_bytes_per_s)
     memory = load + products.store_bytes / (law.store_efficiency * chip.memory_bytes_per_s)
     exposed = np.minimum(1.0, chip.kernel_bytes / (products.load_bytes + products.store_bytes))
@@ -78,7 +78,8 @@ def serial_products_s(products: SerialProducts, chip: SerialChip, law: SerialLaw
     return law.launch_s + seconds
 
 
-def _padded_flops(products: SerialProducts, chip: SerialChip) -> Floats:
+def padded_flops(products: SerialProducts | Gemm, chip: SerialChip) -> Floats:
+    """Operations with the edge tiles of the arrays as whole ones."""
     m = np.ceil(products.m / _SUBLANES) * _SUBLANES
     k = np.ceil(products.k / chip.rows) * chip.rows
     n = np.ceil(products.n / chip.columns) * chip.columns
@@ -86,7 +87,7 @@ def _padded_flops(products: SerialProducts, chip: SerialChip) -> Floats:
     return flops
 
 
-def _load_bytes(gemm: Gemm, chip: SerialChip) -> float:
+def load_bytes(gemm: Gemm, chip: SerialChip) -> float:
     """Bytes of operands read; each once where one of them stays on the chip."""
     if min(gemm.a_bytes, gemm.b_bytes) <= _RESIDENT * chip.on_chip_bytes * gemm.groups:
         return gemm.a_bytes + gemm.b_bytes
@@ -107,7 +108,7 @@ def systolic_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: Ser
     """Seconds of each product on a chip, a table of one, (G,)."""
     groups, m, k, n = np.array([(g.groups, g.m, g.k, g.n) for g in gemms], dtype=np.float64).T
     one = serial_chip(chip)
-    load, store = np.array([(_load_bytes(g, one), g.c_bytes) for g in gemms]).T
+    load, store = np.array([(load_bytes(g, one), g.c_bytes) for g in gemms]).T
     peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
     rates = np.array([peak[g.operands] for g in gemms])
     return serial_products_s(SerialProducts(groups, m, k, n, load, store, rates), one, law)
