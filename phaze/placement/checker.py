@@ -99,7 +99,7 @@ def _check_stage(plan: Plan, premises: Premises, stage: StagePlan, depth: int) -
     cache_bytes = caches * sum(layer.cache_bytes for layer in layers)
     kept = cache_bytes + _peak_bytes(premises, layers, in_flight, recompute=False)
     everywhere = premises.fixed.recompute is Recompute.FULL
-    if plan.recompute is Recompute.NONE or depth > 1 or everywhere:
+    if plan.recompute is not Recompute.FULL or depth > 1 or everywhere:
         expected = plan.recompute is Recompute.FULL
     else:  # the last stage never recomputes unless it must; at the very limit rounding may decide
         expected = stage.recompute if isclose(kept, limit, rel_tol=TOLERANCE) else kept > limit

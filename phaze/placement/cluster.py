@@ -14,6 +14,7 @@ class Recompute(StrEnum):
 
     NONE = "none"
     FULL = "full"  # only the input of every layer is kept
+    SELECTIVE = "selective"  # attention keeps nothing between its inputs and its result
 
 
 @dataclass(frozen=True, slots=True)

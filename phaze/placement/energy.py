@@ -30,13 +30,15 @@ class Drivers:
     """What of a plan its energy depends on, for (A,) architectures; one value serves all.
 
     `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
-    `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,).
+    `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,). `gathers`: how often weights that
+    ranks divide are put together in an iteration.
     """
 
     recomputed: FloatArray
     data_parallel: FloatArray
     cut_bytes: FloatArray
     iteration_s: FloatArray
+    gathers: float = 0.0
 
 
 def drivers(plans: Sequence[Plan], chain: LayerChain) -> Drivers:
@@ -67,7 +69,7 @@ class ChainEnergy:
     def energy_j(self, rows: Rows, plans: Drivers) -> FloatArray:
         """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
         chain, table = self.timed.chain, self.timed.table.take(rows)
-        groups = self.cluster.global_batch / chain.microbatch * chain.tensor_parallel
+        groups = self.cluster.global_batch / chain.microbatch * _ranks(chain)
         work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans)
         standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
         return dynamic_j(work, table) + standing_j
@@ -91,9 +93,16 @@ class ChainEnergy:
         chain = self.timed.chain
         width, d = chain.tensor_parallel, plans.data_parallel
         ways = 2 if any(layer.backward is not None for layer in chain.layers) else 1
-        gathered = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
+        shares = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
         microbatches = self.cluster.global_batch / chain.microbatch
-        sent = microbatches * ways * (plans.cut_bytes + gathered)
+        sent = microbatches * ways * (plans.cut_bytes + shares)
         reduced = wire_bytes(Collective.ALL_REDUCE, chain.parameters * self.numerics.gradient_bytes, d)
-        step = optimizer_events(chain.parameters, self.numerics) + Events(link_bytes=2 * reduced)
-        return step * (width * d) + Events(link_bytes=2 * sent)
+        gathered = wire_bytes(Collective.ALL_GATHER, chain.parameters * self.numerics.weight_bytes, d)
+        exchanged = Events(link_bytes=2 * (reduced + plans.gathers * gathered))
+        step = optimizer_events(chain.parameters, self.numerics) + exchanged
+        return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
+
+
+def _ranks(chain: LayerChain) -> int:
+    """Devices that work on one microbatch in one stage."""
+    return chain.sharding.tensor * chain.sharding.context

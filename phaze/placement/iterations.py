@@ -190,7 +190,7 @@ class Iterations:
         return Plan(
             microbatch=basis.chain.microbatch,
             tensor_parallel=basis.chain.tensor_parallel,
-            recompute=Recompute.FULL if any(s.recompute for s in stages) else Recompute.NONE,
+            recompute=_told(basis.recompute, stages),
             data_parallel=int(o.data_parallel[option]),
             microbatches=int(o.microbatches[option]),
             stages=stages,
@@ -198,6 +198,13 @@ class Iterations:
             optimizer_s=step,
             iteration_s=slowest * slots + reduction + step,
         )
+
+
+def _told(asked: Recompute, stages: Sequence[StagePlan]) -> Recompute:
+    """What the plan recomputes: full only if some stage does."""
+    if asked is not Recompute.FULL:
+        return asked
+    return Recompute.FULL if any(s.recompute for s in stages) else Recompute.NONE
 
 
 def stage_plans(

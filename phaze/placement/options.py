@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from phaze.cost.collective import tier
 from phaze.placement.cluster import Cluster, FixedDegrees, data_degrees
+from phaze.scheduling.passes import NEVER_S
 from phaze.workload.work import LayerChain
+
+__all__ = ["NEVER_S", "SCALE_UP", "Options", "in_order", "options", "tier_of"]
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 SCALE_UP = 0  # the innermost tier
-NEVER_S = 1e30  # stands for infinitely long (a transfer of a chip without links) where sums must stay finite
 
 
 @dataclass(frozen=True, slots=True)

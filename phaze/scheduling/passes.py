@@ -24,6 +24,8 @@ from phaze.workload.work import Pass, Unit
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+NEVER_S = 1e30
+"""Stands for infinitely long where sums must stay finite."""
 UNITS_OF = {
     Unit.TENSOR: ("TC",),
     Unit.VECTOR: ("VC",),
@@ -136,12 +138,12 @@ class TimedPass:
 def schedule_problem(
     work: Pass, latencies: OperatorLatencies, position: int, capacity: dict[str, int]
 ) -> ScheduleProblem:
-    """The scheduling problem of one architecture of some latencies."""
+    """The scheduling problem of one architecture of some latencies; a collective without links takes `NEVER_S`."""
     operators = tuple(
         Operator(
             id=str(i),
             units=UNITS_OF[w.unit],
-            latency_s=float(latencies.single_s[position, i]),
+            latency_s=min(float(latencies.single_s[position, i]), NEVER_S),
             parallel_latency_s=None if w.unit is Unit.LINK else float(latencies.parallel_s[position, i]),
         )
         for i, w in enumerate(work.works)

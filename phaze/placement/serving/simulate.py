@@ -1,0 +1,209 @@
+"""Requests one by one through the engines of a replica: the check of the steady state, and percentiles.
+
+Discrete events at the granularity of passes: whenever an engine (one per pipeline stage) is back from its pass and the
+first stage is free, it forms the next from what has arrived, and the pass goes from stage to stage behind the
+others. Passes cost what `Replica.pass_costs` says; nothing else is shared with the formulas of `steady`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.serving.replica import Chunk, Replica
+
+Floats = NDArray[np.float64]
+Seconds = Callable[[int, int, int | None], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What one replica does: prompts in `chunks` (none: they come prefilled), beside decode (`mixed`) or alone.
+
+    `places`: sequences of one engine at once, those with half a prompt included. `one_queue`: whichever engine is
+    free takes the next request, as where nothing decodes; otherwise each has the requests that it was dealt.
+    """
+
+    replica: Replica
+    chunks: tuple[Chunk, ...]
+    mixed: bool
+    places: int
+    one_queue: bool = False
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Arrivals in s, ascending, and output tokens, (N,) each."""
+
+    arrivals_s: Floats
+    outputs: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What happened to requests, (N,) seconds each: when they were let in, had their first token, and their last.
+
+    `busy_places`: sequences that decoded in a pass with decode, on average over such passes.
+    """
+
+    arrivals_s: Floats
+    admitted_s: Floats
+    first_s: Floats
+    last_s: Floats
+    outputs: NDArray[np.int64]
+    busy_places: float
+
+    @property
+    def ttft_s(self) -> Floats:
+        """Time to first token of every request, from arrival."""
+        return self.first_s - self.arrivals_s
+
+    @property
+    def tpot_s(self) -> Floats:
+        """Time per output token after the first of every request that has more than one."""
+        several = self.outputs > 1
+        return (self.last_s - self.first_s)[several] / (self.outputs[several] - 1)
+
+
+def poisson(rate_per_s: float, count: int, output_tokens: int, seed: int) -> Requests:
+    """A Poisson stream of equal requests."""
+    gaps = np.random.default_rng(seed).exponential(1 / rate_per_s, count)
+    return Requests(np.cumsum(gaps), np.full(count, output_tokens))
+
+
+def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) -> Simulated:
+    """Run all requests to their end; they are dealt to the engines of the replica at random.
+
+    `context`: tokens of a prompt in the cache when decode begins.
+    """
+    stages, costs = engine.replica.stages, _seconds(engine)
+    loops = [_Loop(engine, requests, costs, queue, context) for queue in _queues(engine, requests, seed)]
+    free_s, ready = [0.0] * stages, [(0.0, e) for e in range(stages)]
+    while ready:
+        at, number = heapq.heappop(ready)
+        now = loops[number].next_start(max(at, free_s[0]))
+        if now is None:
+            continue
+        if ready and now > max(ready[0][0], free_s[0]):  # another engine begins before this one has work
+            heapq.heappush(ready, (now, number))
+            continue
+        now = max(now, free_s[0])
+        end = now
+        for stage, seconds in enumerate(loops[number].form(now)):
+            end = free_s[stage] = max(end, free_s[stage]) + seconds
+        loops[number].finish(end)
+        heapq.heappush(ready, (end, number))
+    return _gathered(requests, loops)
+
+
+def _seconds(engine: Engine) -> Seconds:
+    """What a pass takes on every stage: decoding sequences, mean context in whole tokens, number of the chunk."""
+
+    @cache
+    def seconds(count: int, context: int, piece: int | None) -> tuple[float, ...]:
+        chunk = None if piece is None else engine.chunks[piece]
+        return tuple(engine.replica.pass_costs(float(count), float(context), chunk)[:, 0].tolist())
+
+    return seconds
+
+
+@dataclass
+class _Loop:
+    """The scheduler of one engine."""
+
+    engine: Engine
+    requests: Requests
+    seconds: Seconds
+    waiting: deque[int]
+    context: int
+    admitted: dict[int, float] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+    last: dict[int, float] = field(default_factory=dict)
+    decodes: int = 0  # passes with decode so far
+    decoded: int = 0  # sequences in them
+    ends: list[tuple[int, int]] = field(default_factory=list)  # (pass of the last token, request)
+    cached: int = 0  # tokens of the decoding sequences in the cache
+    filling: tuple[int, int] | None = None  # request and its next chunk
+    running: tuple[bool, bool] = (False, False)  # whether this pass decodes, and whether it has a chunk
+
+    def next_start(self, now: float) -> float | None:
+        """When the next pass may begin, at `now` or later; None where nothing is left to do."""
+        if self.ends or self.filling is not None:
+            return now
+        return max(now, float(self.requests.arrivals_s[self.waiting[0]])) if self.waiting else None
+
+    def form(self, now: float) -> tuple[float, ...]:
+        """Choose what the pass holds; its seconds on every stage."""
+        self._admit(now)
+        piece = None if self.filling is None else self.filling[1]
+        decodes = bool(self.ends) and (self.engine.mixed or piece is None)
+        self.running = decodes, piece is not None
+        count = len(self.ends) if decodes else 0
+        return self.seconds(count, round(self.cached / count) if count else self.context, piece)
+
+    def finish(self, end: float) -> None:
+        """Hand out the tokens of the pass."""
+        decodes, chunk = self.running
+        if decodes:
+            self._count_tokens(end)
+        if chunk and self.filling is not None:
+            request, piece = self.filling
+            whole = piece + 1 == len(self.engine.chunks)
+            self.filling = None if whole else (request, piece + 1)
+            if whole:
+                self._begin(request, end)
+
+    def _admit(self, now: float) -> None:
+        while self.waiting and self.filling is None and len(self.ends) < self.engine.places:
+            if self.requests.arrivals_s[self.waiting[0]] > now:
+                return
+            request = self.waiting.popleft()
+            self.admitted[request] = now
+            if self.engine.chunks:
+                self.filling = request, 0
+            else:
+                self._begin(request, float(self.requests.arrivals_s[request]))
+
+    def _begin(self, request: int, at: float) -> None:
+        """A request has its first token."""
+        self.first[request] = at
+        left = int(self.requests.outputs[request]) - 1
+        if left == 0:
+            self.last[request] = at
+            return
+        heapq.heappush(self.ends, (self.decodes + left, request))
+        self.cached += self.context
+
+    def _count_tokens(self, end: float) -> None:
+        self.decodes += 1
+        self.decoded += len(self.ends)
+        self.cached += len(self.ends)
+        while self.ends and self.ends[0][0] <= self.decodes:
+            _, request = heapq.heappop(self.ends)
+            self.last[request] = end
+            self.cached -= self.context + int(self.requests.outputs[request]) - 1
+
+
+def _queues(engine: Engine, requests: Requests, seed: int) -> list[deque[int]]:
+    """The queue that each engine takes its requests from."""
+    stages, count = engine.replica.stages, len(requests.outputs)
+    if engine.one_queue:
+        return [deque(range(count))] * stages
+    dealt = np.random.default_rng(seed).integers(stages, size=count)
+    return [deque(np.flatnonzero(dealt == e).tolist()) for e in range(stages)]
+
+
+def _gathered(requests: Requests, loops: list[_Loop]) -> Simulated:
+    times = []
+    for figure in ("admitted", "first", "last"):
+        found = {request: at for loop in loops for request, at in getattr(loop, figure).items()}
+        times.append(np.array([found[i] for i in range(len(requests.outputs))]))
+    passes = sum(loop.decodes for loop in loops)
+    places = sum(loop.decoded for loop in loops) / max(passes, 1)
+    return Simulated(requests.arrivals_s, times[0], times[1], times[2], requests.outputs, places)

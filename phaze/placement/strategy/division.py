@@ -1,0 +1,109 @@
+"""A chain cut into the chunks of a pipeline, in whole groups of layers such as transformer blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, groupby
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phaze.errors import InputError
+from phaze.workload.work import LayerChain
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Division:
+    """`groups`: (first, last) positions in the chain of every group, inclusive; `body`: which of them repeat.
+
+    `chunks`: (first, last) group of every chunk, in model order.
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    body: tuple[bool, ...]
+    chunks: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def first_groups(self) -> Counts:
+        """First group of every chunk, (C,)."""
+        return np.array([first for first, _ in self.chunks])
+
+    @cached_property
+    def first_layers(self) -> Counts:
+        """First position in the chain of every chunk, (C,)."""
+        return np.array([self.groups[first][0] for first in self.first_groups])
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """Layers of every group, (G,)."""
+        return np.array([last + 1 - first for first, last in self.groups])
+
+    @cached_property
+    def blocks(self) -> Counts:
+        """Repeated groups of every chunk, (C,)."""
+        return np.add.reduceat(np.array(self.body, dtype=np.int64), self.first_groups)
+
+    def first_blocks(self, counts: ArrayLike) -> NDArray[np.bool_]:
+        """Groups (G,) that are among the first so many repeated ones of their chunk, (C,)."""
+        body = np.array(self.body)
+        spans = np.diff(np.append(self.first_groups, len(self.groups)))
+        before = np.cumsum(body) - body
+        rank = before - np.repeat(before[self.first_groups], spans)
+        found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans))
+        return found
+
+    def layers(self, chunk: int) -> slice:
+        """Positions in the chain of a chunk's layers."""
+        first, last = self.chunks[chunk]
+        return slice(self.groups[first][0], self.groups[last][1] + 1)
+
+
+def divide(chain: LayerChain, parts: int, stages: tuple[int, ...] = ()) -> Division:
+    """Cut into so many parts, evenly, or with `stages` repeated groups in each.
+
+    What comes before the repeated groups (embeddings) belongs to the first part, what comes after (the head) to
+    the last. Raises InputError where there are fewer groups than parts, or `stages` do not add up.
+    """
+    groups = groups_of(chain)
+    kinds = [tuple(chain.index[first : last + 1]) for first, last in groups]
+    body = _body(kinds)
+    count = sum(body)
+    if parts > count:
+        raise InputError(f"{chain.workload}: {count} blocks do not make {parts} parts of a pipeline")
+    sizes = stages or tuple(count // parts + (1 if part < count % parts else 0) for part in range(parts))
+    if len(sizes) != parts or sum(sizes) != count or min(sizes) < 1:
+        raise InputError(
+            f"{chain.workload}: stages of {list(sizes)} blocks are not {count} blocks in {parts} parts"
+        )
+    first = body.index(True)
+    ends = [first + n - 1 for n in accumulate(sizes)]
+    starts = [first, *(end + 1 for end in ends[:-1])]
+    starts[0], ends[-1] = 0, len(groups) - 1
+    return Division(groups, body, tuple(zip(starts, ends, strict=True)))
+
+
+def blocks(chain: LayerChain) -> int:
+    """How many repeated groups there are: the most parts that the chain can be cut into."""
+    return sum(_body([tuple(chain.index[first : last + 1]) for first, last in groups_of(chain)]))
+
+
+def groups_of(chain: LayerChain) -> tuple[tuple[int, int], ...]:
+    """Runs of layers whose names have the same first part: `block7.attention` and `block7.mlp`."""
+    found = []
+    for _, run in groupby(range(len(chain.names)), key=lambda i: chain.names[i].split(".")[0]):
+        positions = list(run)
+        found.append((positions[0], positions[-1]))
+    return tuple(found)
+
+
+def _body(kinds: list[tuple[int, ...]]) -> tuple[bool, ...]:
+    """From the first to the last group whose layers are found more than once; all, where none are."""
+    counts = Counter(kinds)
+    repeated = [i for i, kind in enumerate(kinds) if counts[kind] > 1]
+    if not repeated:
+        return (True,) * len(kinds)
+    return tuple(repeated[0] <= i <= repeated[-1] for i in range(len(kinds)))

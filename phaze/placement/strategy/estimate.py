@@ -1,0 +1,191 @@
+"""From a strategy to the time and memory of an iteration, on one architecture of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from phaze.cost.kernels.fitted import NO_OWN, Own
+from phaze.cost.model import CostModel
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.cost.rung import Rung
+from phaze.hardware.derived import under_load
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import Cluster, Recompute
+from phaze.placement.energy import ChainEnergy, Drivers
+from phaze.placement.pipelines.chunks import Chunks
+from phaze.placement.pipelines.held import held_peak
+from phaze.placement.pipelines.layout import chunks_of
+from phaze.placement.pipelines.simulation import pipeline_s
+from phaze.placement.strategy.admissible import check
+from phaze.placement.strategy.breakdown import breakdown
+from phaze.placement.strategy.division import Division, divide
+from phaze.placement.strategy.exchange import Exchanges
+from phaze.placement.strategy.figures import LayerFigures, layer_figures
+from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown
+from phaze.placement.strategy.load import Loads, loads
+from phaze.placement.strategy.memory import ChunkNeeds, GroupNeeds, StrategyMemory, recomputed
+from phaze.placement.strategy.offload import Host, Traffic
+from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.placement.strategy.tail import TailRates, tail
+from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.passes import Effort
+from phaze.workload.workload import Workload
+
+STATES = 1e5  # of one search for a schedule on cores, which starts from those of all layers together
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
+
+    What strategies share is kept.
+    """
+
+    workload: Workload
+    table: ArchitectureTable
+    cluster: Cluster
+    framework: Framework
+    rung: Rung = Rung.ANALYTIC
+    own: Own = field(default_factory=lambda: NO_OWN)
+    effort: Effort = field(default_factory=lambda: Effort(lambda: inf, states=STATES))
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    @cached_property
+    def loaded(self) -> ArchitectureTable:
+        """The architecture at the clock that training leaves it."""
+        return under_load(self.table)
+
+    @cached_property
+    def model(self) -> CostModel:
+        """Operator costs on the architecture."""
+        return CostModel(self.loaded, self.cluster.network, self.rung, self.own)
+
+    @cached_property
+    def rates(self) -> TailRates:
+        """Bytes on the wire, and the speed of the optimizer."""
+        said, numerics = self.framework, self.workload.numerics
+        gathered = numerics.weight_bytes if said.gathered_bytes is None else said.gathered_bytes
+        reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
+        return TailRates(gathered, reduced, float(optimizer_s_per_parameter(self.table, numerics)[0]))
+
+    def figures(self, strategy: Strategy) -> LayerFigures:
+        """What the layers take: the same for all strategies that agree in microbatch and sharding."""
+        selective = strategy.recompute is Recompute.SELECTIVE
+        spared = strategy.kept | strategy.offloaded
+        key = (strategy.microbatch, strategy.sharding, selective, spared)
+        if key not in self._kept:
+            chain = self.workload.chain(
+                strategy.microbatch,
+                strategy.sharding,
+                selective=selective,
+                keeps_products=self.framework.keeps_products,
+            )
+            self._kept[key] = layer_figures(
+                chain, self.model, self.loaded, self.framework, self.effort, spared
+            )
+        found: LayerFigures = self._kept[key]
+        return found
+
+    def division(self, strategy: Strategy) -> Division:
+        """The chunks of the model. Raises InputError where it has too few blocks."""
+        chain = self.figures(strategy).chain
+        key = (chain.index, strategy.parts, strategy.stages)
+        if key not in self._kept:
+            self._kept[key] = divide(chain, strategy.parts, strategy.stages)
+        found: Division = self._kept[key]
+        return found
+
+    def microbatches(self, strategy: Strategy) -> int:
+        """Microbatches that each pipeline runs."""
+        return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
+
+    def loads(self, strategy: Strategy) -> Loads:
+        """Seconds of one microbatch in every chunk."""
+        wire = (self.rates.gathered_bytes, self.rates.reduced_bytes)
+        figures, division = self.figures(strategy), self.division(strategy)
+        return loads(
+            figures, division, self._exchanges(strategy), self.framework, wire, self._traffic(strategy)
+        )
+
+    def _traffic(self, strategy: Strategy) -> Traffic | None:
+        """With the host, where the strategy leaves something to it."""
+        if not strategy.offload:
+            return None
+        host, wire = Host.of(self.table, strategy), (self.rates.gathered_bytes, self.rates.reduced_bytes)
+        needs, division = self._needs(strategy), self.division(strategy)
+        return Traffic.of(host, needs, division, strategy, wire, hides=self.framework.hides_offload)
+
+    def _needs(self, strategy: Strategy) -> GroupNeeds:
+        s = strategy
+        key = (s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.kept, s.offloaded)
+        if key not in self._kept:
+            self._kept[key] = GroupNeeds.of(self.figures(s).chain, self.division(s), s.kept, s.offloaded)
+        found: GroupNeeds = self._kept[key]
+        return found
+
+    def memory(self, strategy: Strategy) -> tuple[MemoryBreakdown, ...]:
+        """Bytes on every device of a pipeline."""
+        s, division = strategy, self.division(strategy)
+        needs = ChunkNeeds.of(self._needs(s), division, recomputed(division, s))
+        memory = StrategyMemory(needs, s, self.framework, self.workload.numerics)
+        pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
+        return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), held_peak(*pipeline))
+
+    def iteration(self, strategy: Strategy) -> Iteration:
+        """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
+        s, microbatches = strategy, self.microbatches(strategy)
+        check(s, self.cluster, microbatches)
+        chain, found = self.figures(s).chain, self.loads(s)
+        busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
+        placed: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
+        rest = (found, self._exchanges(s), self.framework, self._tail_rates(s), microbatches)
+        last = max((tail(chain, self.division(s), own, *rest) for own in placed), key=lambda t: t.total_s)
+        return Iteration(
+            iteration_s=busy_s + last.total_s + self.framework.iteration_s,
+            time=breakdown(found, placed, busy_s, last, microbatches, self.framework),
+            memory=self.memory(s),
+            microbatches=microbatches,
+            model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
+        )
+
+    def energy_j(self, strategy: Strategy, iteration: Iteration) -> float:
+        """Joules of one iteration on all devices of the cluster."""
+        s, chain = strategy, self.figures(strategy).chain
+        division, index = self.division(s), np.array(chain.index)
+        again = index[np.repeat(recomputed(division, s), division.sizes)]
+        outputs = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
+        energy = ChainEnergy(TimedChain(chain, self.model, self.table), self.cluster, self.workload.numerics)
+        spent = Drivers(
+            np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
+            np.array([float(s.data_parallel)]),
+            np.array([float(sum(outputs))]),
+            np.array([iteration.iteration_s]),
+            gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
+        )
+        return float(energy.energy_j(np.array([0]), spent)[0])
+
+    def _tail_rates(self, strategy: Strategy) -> TailRates:
+        if not strategy.offload:
+            return self.rates
+        return Host.of(self.table, strategy).rates(self.rates, strategy, self.workload.numerics)
+
+    def _exchanges(self, strategy: Strategy) -> Exchanges:
+        links = float(self.table["link_bandwidth_bytes_per_s"][0])
+        return Exchanges(self.cluster.network, links, strategy, self._kept)
+
+    def _chunks(self, found: Loads) -> Chunks:
+        weight = np.minimum(found.backward.weight_s, found.turned_s)
+        return Chunks(
+            forward_s=found.forward.pass_s,
+            input_gradient_s=found.turned_s - weight,
+            weight_gradient_s=weight,
+            transfer_s=found.transfer_s,
+            blocking=not self.framework.hides_transfers,
+        )

@@ -1,0 +1,133 @@
+"""What every unique layer of a chain takes on one architecture, in the parts that strategies put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.model import CostModel
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.strategy.experts import row_bytes
+from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.operators import Operators, costed, recomputing
+from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.passes import Effort
+from phaze.workload.degrees import Parallel
+from phaze.workload.work import LayerChain, Pass, Unit
+
+Floats = NDArray[np.float64]
+_ONE = np.array([0])
+_FAST = 1e18  # bytes/s of a link on which nothing takes time
+
+
+@dataclass(frozen=True)
+class PassFigures:
+    """Seconds of one microbatch in one direction, (U,) each, by unique layer.
+
+    `kernels_s`: computation, `vector_s` the part of it on vector units. `weight_s`: the part of it that makes
+    parameters' gradients, which nothing else waits for. `exposed_s`: collectives that nothing hides, by what their
+    groups divide; `hidden_s`: those beside computation. `launches`: operators that the host starts.
+    """
+
+    kernels_s: Floats
+    vector_s: Floats
+    weight_s: Floats
+    exposed_s: dict[Parallel, Floats]
+    hidden_s: Floats
+    launches: Floats
+
+    @cached_property
+    def stacked(self) -> Floats:
+        """All of it, (5 + groups, U): kernels, vector, weight, hidden, launches, then what is exposed."""
+        parts = (self.kernels_s, self.vector_s, self.weight_s, self.hidden_s, self.launches)
+        return np.array([*parts, *self.exposed_s.values()])
+
+
+@dataclass(frozen=True)
+class LayerFigures:
+    """A chain, and what its passes take on one architecture.
+
+    `again`: forward as full recompute runs it, `ending` in the last layer of what is recomputed together.
+    """
+
+    chain: LayerChain
+    forward: PassFigures
+    backward: PassFigures
+    again: PassFigures
+    ending: PassFigures
+
+
+def layer_figures(
+    chain: LayerChain,
+    model: CostModel,
+    table: ArchitectureTable,
+    framework: Framework,
+    effort: Effort,
+    kept: Set[str] = frozenset(),
+) -> LayerFigures:
+    """Cost a chain on the one architecture of a table; `kept`: names of operators that full recompute spares.
+
+    Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside.
+    """
+    links = float(table["link_bandwidth_bytes_per_s"][0])
+
+    def operators(passes: Sequence[Pass]) -> list[Operators]:
+        pairs = zip(chain.layers, passes, strict=True)
+        return [costed(p, model, framework, links, experts=layer.expert_parameters > 0) for layer, p in pairs]
+
+    forward = operators([layer.forward for layer in chain.layers])
+    backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
+    ahead, behind = [o.total_s for o in forward], [o.total_s for o in backward]
+    if model.factors.simt_of[0] < 0:
+        times = _unlinked(chain, model, table, effort)
+        ahead = [s * o.longer for s, o in zip(times.forward_s[0].tolist(), forward, strict=True)]
+        behind = [s * o.longer for s, o in zip(times.backward_s[0].tolist(), backward, strict=True)]
+    row_s = framework.expert_passes / float(hbm_bandwidth_bytes_per_s(table)[0])
+    ahead_s, behind_s = (
+        np.array([s + row_s * row_bytes(o.pass_) for s, o in zip(seconds, some, strict=True)])
+        for seconds, some in ((ahead, forward), (behind, backward))
+    )
+    both = list(zip(forward, backward, strict=True))
+    share = ahead_s / np.maximum([o.total_s for o in forward], np.finfo(np.float64).tiny)
+    again, ending = (
+        [recomputing(f, b, framework, kept, ends=ends) for f, b in both] for ends in (False, True)
+    )
+    return LayerFigures(
+        chain,
+        _figures(forward, ahead_s, framework),
+        _figures(backward, behind_s, framework),
+        *(_figures(some, share * [o.total_s for o in some], framework) for some in (again, ending)),
+    )
+
+
+def _unlinked(chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: Effort) -> LayerTimes:
+    """Times of layers whose collectives take none."""
+    ideal = table.replace(link_bandwidth_bytes_per_s=np.full(1, _FAST))
+    costs = CostModel(ideal, model.network.ideal(), model.rung, model.own)
+    return TimedChain(chain, costs, ideal).exact(_ONE, effort)[1]
+
+
+def _figures(layers: Sequence[Operators], scheduled_s: Floats, framework: Framework) -> PassFigures:
+    alone = np.array([o.total_s for o in layers])
+    scale = np.divide(scheduled_s, alone, out=np.ones_like(alone), where=alone > 0)
+    exposed = {parallel: np.zeros(len(layers)) for parallel in Parallel}
+    hidden = np.zeros(len(layers))
+    for i, o in enumerate(layers):
+        for at, work in enumerate(o.works):
+            if work.link is not None:
+                hides = o.hidden_s(at, framework)
+                exposed[work.link.group.parallel][i] += float(o.link_s[at]) - hides
+                hidden[i] += hides
+    return PassFigures(
+        kernels_s=scheduled_s,
+        vector_s=scale * [o.sum_s([w.unit is Unit.VECTOR for w in o.works]) for o in layers],
+        weight_s=scale * [o.sum_s([w.makes_weight_gradient for w in o.works]) for o in layers],
+        exposed_s=exposed,
+        hidden_s=hidden,
+        launches=np.array([float(len(o.works)) for o in layers]),
+    )

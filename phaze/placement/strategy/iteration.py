@@ -1,0 +1,67 @@
+"""What an iteration under a strategy comes to: seconds by cause, bytes by what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBreakdown:
+    """Seconds of one iteration on the device that sets the pace; they sum to the iteration.
+
+    `host_s`: what the host makes the device wait; exposed exchanges by what they are for; `hidden_s` is no part of
+    the sum: exchanges beside computation.
+    """
+
+    product_s: float
+    vector_s: float
+    recompute_s: float
+    tensor_s: float
+    context_s: float
+    expert_s: float
+    transfer_s: float
+    gather_s: float
+    reduction_s: float
+    bubble_s: float
+    optimizer_s: float
+    host_s: float
+    hidden_s: float
+
+    @property
+    def total_s(self) -> float:
+        """The iteration."""
+        return float(sum(getattr(self, f.name) for f in fields(self) if f.name != "hidden_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBreakdown:
+    """Bytes on the device that needs most."""
+
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    working_bytes: float
+    buffers_bytes: float
+    reserved_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """All of it."""
+        return float(sum(getattr(self, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One training iteration; `memory` of every device of a pipeline, in stage order."""
+
+    iteration_s: float
+    time: TimeBreakdown
+    memory: tuple[MemoryBreakdown, ...]
+    microbatches: int
+    model_flops: float
+
+    @property
+    def memory_bytes(self) -> float:
+        """Largest need of one device."""
+        return max(part.total_bytes for part in self.memory)

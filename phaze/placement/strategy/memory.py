@@ -1,0 +1,211 @@
+"""Bytes that a device of each stage needs under a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.again import named
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.iteration import MemoryBreakdown
+from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.workload.ir import OpKind
+from phaze.workload.work import Layer, LayerChain
+from phaze.workload.workload import Numerics
+
+Floats = NDArray[np.float64]
+INPUT = "input"
+"""Name of the tensor that a group of layers starts from, among those that lie in the memory of the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes per parameter."""
+
+    weight: float
+    gradient: float
+    optimizer: float
+
+    @classmethod
+    def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
+        """As the workload's numerics have it, where the framework does not say otherwise."""
+        rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
+        said = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
+        known = numerics.weight_bytes, numerics.gradient_bytes, rest
+        return cls(*(k if s is None else s for s, k in zip(said, known, strict=True)))
+
+
+@dataclass(frozen=True)
+class GroupNeeds:
+    """What every group of layers holds on a device, (G,) each.
+
+    `shared`, `experts`: parameters. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept
+    instead where the group recomputes. `working_bytes`: alive only while a layer runs. `scores_bytes`: what
+    the loss reads.
+    """
+
+    shared: Floats
+    experts: Floats
+    saved_bytes: Floats
+    spared_bytes: Floats
+    working_bytes: Floats
+    scores_bytes: Floats
+
+    @classmethod
+    def of(
+        cls,
+        chain: LayerChain,
+        division: Division,
+        kept: Set[str] = frozenset(),
+        offloaded: Set[str] = frozenset(),
+    ) -> GroupNeeds:
+        """Needs of the groups of a division; with sequence parallelism a device keeps its own part of an input.
+
+        `kept`, `offloaded`: as of a strategy.
+        """
+        groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
+        divided = chain.sharding.tensor if chain.sharding.sequence else 1
+        experts = _sums(groups, "expert_parameters")
+        losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
+        return cls(
+            shared=_sums(groups, "parameters") - experts,
+            experts=experts,
+            saved_bytes=_sums(groups, "saved_bytes"),
+            spared_bytes=np.array(
+                [
+                    (INPUT not in offloaded) * layers[0].input_bytes / divided + _results_bytes(layers, kept)
+                    for layers in groups
+                ]
+            ),
+            working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
+            scores_bytes=_sums(losses, "saved_bytes"),
+        )
+
+
+def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
+    """Results of the products of a group that have the names."""
+    works = (work for layer in layers for work in layer.forward.works if named(work, kept))
+    return sum(work.gemms[-1].c_bytes for work in works if work.gemms)
+
+
+def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
+    return np.array([sum(getattr(layer, field) for layer in layers) for layers in groups], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ChunkNeeds:
+    """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
+
+    `kept_bytes`: of a microbatch, for backward. `working_bytes` has what a group keeps where it recomputes. `largest`:
+    parameters of the largest group that repeats, `ends` those of all that do not (embeddings, head). `widest_bytes`:
+    what one group keeps, at most.
+    """
+
+    shared: Floats
+    experts: Floats
+    kept_bytes: Floats
+    working_bytes: Floats
+    largest: Floats
+    ends: Floats
+    scores_bytes: Floats
+    widest_bytes: Floats
+
+    @classmethod
+    def of(cls, groups: GroupNeeds, division: Division, again: NDArray[np.bool_]) -> ChunkNeeds:
+        """Needs of the chunks of a division whose groups recompute or not, (G,)."""
+        first, g, body = division.first_groups, groups, np.array(division.body)
+        return cls(
+            shared=np.add.reduceat(g.shared, first),
+            experts=np.add.reduceat(g.experts, first),
+            kept_bytes=np.add.reduceat(np.where(again, g.spared_bytes, g.saved_bytes), first),
+            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first),
+            largest=np.maximum.reduceat(body * (g.shared + g.experts), first),
+            ends=np.add.reduceat(~body * (g.shared + g.experts), first),
+            scores_bytes=np.add.reduceat(g.scores_bytes, first),
+            widest_bytes=np.maximum.reduceat(np.where(again, g.spared_bytes, g.saved_bytes), first),
+        )
+
+
+@dataclass(frozen=True)
+class StrategyMemory:
+    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy."""
+
+    needs: ChunkNeeds
+    strategy: Strategy
+    framework: Framework
+    numerics: Numerics
+
+    def devices(self, chunks: ArrayLike, held: ArrayLike) -> tuple[MemoryBreakdown, ...]:
+        """Needs of every device: its `chunks` (p, slots), and microbatches in flight for each (p, K, slots).
+
+        Of K combinations of microbatches in flight the one that needs most counts.
+        """
+        own, s, n = np.asarray(chunks), self.strategy, self.needs
+        state = StateBytes.of(self.numerics, self.framework)
+        shared, experts = n.shared[own].sum(axis=1), n.experts[own].sum(axis=1)
+        divided = shared / (s.shard_group or s.replicas) + experts / s.expert_replicas
+        whole = shared + experts
+        lost, always = 1 + self.framework.fragmentation, self.framework.reduces_every_microbatch
+        kept = (np.asarray(held) * n.kept_bytes[own][:, None]).sum(axis=2).max(axis=1)
+        if Offload.ACTIVATIONS in s.offload:
+            kept = 2 * n.widest_bytes[own].max(axis=1)
+        working = n.working_bytes[own].max(axis=1) + self.framework.score_copies * n.scores_bytes[own].sum(
+            axis=1
+        )
+        none = np.zeros(len(own))
+        columns = (
+            none
+            if Offload.WEIGHTS in s.offload
+            else state.weight * (divided if s.zero >= Zero.WEIGHTS else whole),
+            none
+            if Offload.OPTIMIZER in s.offload
+            else state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole),
+            none
+            if Offload.OPTIMIZER in s.offload
+            else state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole),
+            lost * kept,
+            lost * working,
+            self._passing(own, state),
+            none + self.framework.reserved_bytes,
+        )
+        return tuple(MemoryBreakdown(*row) for row in np.array(columns).T.tolist())
+
+    def _passing(self, own: NDArray[np.int64], state: StateBytes) -> Floats:
+        """Weights gathered or fetched, and gradients of two groups on their way to the host."""
+        s, found = self.strategy, np.zeros(len(own))
+        if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
+            found = found + self._gathered(own)
+        if Offload.OPTIMIZER in s.offload:
+            ranks = (s.shard_group or s.replicas) if s.zero >= Zero.GRADIENTS else 1
+            found = found + 2 * state.gradient * self.needs.largest[own].max(axis=1) / ranks
+        return found
+
+    def _gathered(self, own: NDArray[np.int64]) -> Floats:
+        """Weights that are whole (ZeRO 3): of the group that runs, of the one gathered ahead, of embeddings and head.
+
+        The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
+        """
+        said = self.framework.gathered_bytes
+        each = self.numerics.weight_bytes if said is None else said
+        ends = self.needs.ends[own].sum(axis=1)
+        waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
+        if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
+            whole: Floats = each * (self.needs.shared + self.needs.experts)[own].sum(axis=1) + waiting
+            return whole
+        found: Floats = each * (2 * self.needs.largest[own].max(axis=1) + ends) + waiting
+        return found
+
+
+def recomputed(division: Division, strategy: Strategy) -> NDArray[np.bool_]:
+    """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
+    if strategy.recompute is not Recompute.FULL:
+        return np.zeros(len(division.groups), dtype=bool)
+    said = strategy.recomputed
+    return division.first_blocks(
+        division.blocks if said is None else np.broadcast_to(said, len(division.chunks))
+    )

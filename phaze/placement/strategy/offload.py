@@ -1,0 +1,137 @@
+"""What a device keeps in the memory of its host, and what moving it over their link adds to an iteration.
+
+Weights come in for every pass, one group of layers ahead, and activations leave behind forward and come back ahead of
+backward (ZeRO-Infinity, arXiv 2104.07857, section 5.2.2); gradients leave behind backward, and the host steps the
+optimizer with the bandwidth of its own memory, after which new weights come in (ZeRO-Offload, arXiv 2101.06840, section
+3.2). The two directions of the link do not disturb each other. The room that the host needs is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.errors import InputError
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.load import Side
+from phaze.placement.strategy.memory import GroupNeeds, recomputed
+from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.placement.strategy.tail import TailRates
+from phaze.workload.workload import Numerics
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What one device has of its host: the link per direction, and its share of the memory's bandwidth, bytes/s."""
+
+    link_bytes_per_s: float
+    memory_bytes_per_s: float
+
+    @classmethod
+    def of(cls, table: ArchitectureTable, strategy: Strategy) -> Host:
+        """The host of the one architecture of a table. Raises InputError where it does not say what is needed."""
+        fields = ["host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s"]
+        found = [float(table[field][0]) for field in fields]
+        needed = fields if Offload.OPTIMIZER in strategy.offload else fields[:1]
+        for field, value in zip(needed, found, strict=False):
+            if np.isnan(value):
+                raise InputError(f"offload needs the architecture's {field}")
+        return cls(*found)
+
+    def rates(self, rates: TailRates, strategy: Strategy, numerics: Numerics) -> TailRates:
+        """Those of the tail, with what a step takes where states or weights are the host's, per parameter."""
+        link_s, step_s = 1 / self.link_bytes_per_s, rates.optimizer_s
+        if Offload.OPTIMIZER in strategy.offload:
+            step_s = numerics.optimizer_traffic_bytes / self.memory_bytes_per_s
+        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & strategy.offload) == 1:  # on different sides
+            step_s += rates.gathered_bytes * link_s
+        return replace(rates, optimizer_s=step_s)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that every group of layers moves in a pass of one microbatch, (G,) each, with the host of a device."""
+
+    host: Host
+    division: Division
+    weights: Floats
+    activations: Floats
+    gradients: Floats
+    hides: bool
+
+    @classmethod
+    def of(
+        cls,
+        host: Host,
+        needs: GroupNeeds,
+        division: Division,
+        strategy: Strategy,
+        wire_bytes: tuple[float, float],
+        *,
+        hides: bool,
+    ) -> Traffic:
+        """What a strategy leaves to the host; `wire_bytes`: of one weight and one gradient.
+
+        `hides`: whether computation goes on meanwhile.
+        """
+        s = strategy
+        divided = needs.shared / (s.shard_group or s.replicas) + needs.experts / s.expert_replicas
+        whole, (weight, gradient) = needs.shared + needs.experts, wire_bytes
+        kept = np.where(recomputed(division, s), needs.spared_bytes, needs.saved_bytes)
+
+        def moved(what: Offload, each_bytes: Floats) -> Floats:
+            return each_bytes if what in s.offload else np.zeros(len(whole))
+
+        return cls(
+            host,
+            division,
+            moved(Offload.WEIGHTS, weight * (divided if s.zero >= Zero.WEIGHTS else whole)),
+            moved(Offload.ACTIVATIONS, kept),
+            moved(Offload.OPTIMIZER, gradient * (divided if s.zero >= Zero.GRADIENTS else whole)),
+            hides,
+        )
+
+    def forward(self, side: Side, compute_s: Floats) -> Side:
+        """Forward with what it waits for the link; `compute_s` (G,)."""
+        return self._added(side, compute_s, self.weights, self.activations, turned=False)
+
+    def backward(self, side: Side, compute_s: Floats) -> Side:
+        """Backward, from the last group to the first."""
+        return self._added(side, compute_s, self.weights + self.activations, self.gradients, turned=True)
+
+    def _added(self, side: Side, compute_s: Floats, inward: Floats, outward: Floats, *, turned: bool) -> Side:
+        """Exchanges among devices run beside those with the host: the longer wait counts."""
+        link, first_groups = self.host.link_bytes_per_s, self.division.first_groups
+        if not self.hides:
+            return replace(side, zero_s=side.zero_s + np.add.reduceat(inward + outward, first_groups) / link)
+        waits = np.zeros(len(side.zero_s))
+        for chunk, (first, last) in enumerate(self.division.chunks):
+            groups = slice(first, last + 1)
+            columns = [x[groups].tolist() for x in (compute_s, inward / link, outward / link)]
+            ordered = [column[::-1] if turned else column for column in columns]
+            waits[chunk] = beside_s(*ordered, drains=turned) - sum(columns[0])
+        return replace(side, zero_s=np.maximum(side.zero_s, waits))
+
+
+def beside_s(
+    compute_s: Sequence[float], inward_s: Sequence[float], outward_s: Sequence[float], *, drains: bool
+) -> float:
+    """Seconds of groups one after the other, with transfers of each before and after it, two groups at most in transit.
+
+    `drains`: until the last has left; otherwise until the last has computed.
+    """
+    arrived = time = left = 0.0
+    done, gone = [0.0, 0.0], [0.0, 0.0]
+    for compute, inward, outward in zip(compute_s, inward_s, outward_s, strict=True):
+        arrived = max(arrived, done[-2]) + inward
+        time = max(time, arrived, gone[-2]) + compute
+        left = max(left, time) + outward
+        done.append(time)
+        gone.append(left)
+    return max(time, left) if drains else time

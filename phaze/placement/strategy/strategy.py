@@ -1,0 +1,116 @@
+"""A strategy: everything that is decided about spreading one model's training over a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.workload.degrees import Sharding
+
+
+class Zero(IntEnum):
+    """What data-parallel ranks divide instead of keeping a copy each (ZeRO, arXiv 1910.02054; 3 is FSDP)."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    WEIGHTS = 3
+
+
+class Offload(StrEnum):
+    """What lies in the memory of the host instead of the device's."""
+
+    WEIGHTS = "weights"
+    ACTIVATIONS = "activations"  # what backward needs of forward
+    OPTIMIZER = "optimizer"  # gradients and states; the host steps them
+
+
+class Order(StrEnum):
+    """Which groups are neighbours, from the inside out; those inside have the faster tiers to themselves."""
+
+    DATA_INNER = "tensor-context-data-pipeline"  # Megatron-LM's default
+    PIPELINE_INNER = "tensor-context-pipeline-data"
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Degrees, schedule, and what is recomputed and divided.
+
+    `data_parallel`: replicas of the model; an expert group lies among them. `chunks`: parts of the model on each
+    device, one after the other in the pipeline (interleaving). `stages`: groups of layers in each of the
+    `pipeline_parallel x chunks` parts, in model order; empty, as even as can be. `recomputed`: groups of layers in
+    each part that full recompute applies to, one number for all parts or one each; None, all. `kept`, `offloaded`:
+    operators whose results it spares, on the device or in the memory of the host (there, too, the `input` of a
+    group). `shard_group`: ranks that ZeRO divides over (hybrid sharding); None, all replicas. `reshards`: whether
+    weights are dropped after forward and gathered again (ZeRO 3). `offload`: what lies in the host's memory.
+    """
+
+    microbatch: int
+    data_parallel: int = 1
+    pipeline_parallel: int = 1
+    sharding: Sharding = field(default_factory=Sharding)
+    schedule: Schedule = Schedule.ONE_F_ONE_B
+    chunks: int = 1
+    recompute: Recompute = Recompute.NONE
+    recomputed: int | tuple[int, ...] | None = None
+    kept: frozenset[str] = frozenset()
+    offloaded: frozenset[str] = frozenset()
+    zero: Zero = Zero.NONE
+    shard_group: int | None = None
+    reshards: bool = True
+    order: Order = Order.DATA_INNER
+    offload: frozenset[Offload] = frozenset()
+    stages: tuple[int, ...] = ()
+
+    @property
+    def stays_whole(self) -> bool:
+        """Whether weights that ranks divide are gathered once per iteration, for all microbatches of a pipeline."""
+        return self.zero is Zero.WEIGHTS and not self.reshards and self.pipeline_parallel > 1
+
+    @property
+    def width(self) -> int:
+        """Devices of one stage of one replica."""
+        return self.sharding.tensor * self.sharding.context
+
+    @property
+    def devices(self) -> int:
+        """Devices that hold a part of the model."""
+        return self.width * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def parts(self) -> int:
+        """Chunks of the model, all devices of a pipeline together."""
+        return self.pipeline_parallel * self.chunks
+
+    @property
+    def replicas(self) -> int:
+        """Devices with the same weights, but for those of experts: data and context ranks."""
+        return self.data_parallel * self.sharding.context
+
+    @property
+    def expert_replicas(self) -> int:
+        """Devices with the same experts."""
+        return self.expert_ranks // self.sharding.expert
+
+    @property
+    def expert_ranks(self) -> int:
+        """Devices of a stage that experts are divided among, and their replicas."""
+        return self.replicas * (self.sharding.tensor if self.sharding.folded else 1)
+
+    @property
+    def expert_stride(self) -> int:
+        """Device numbers between neighbours of those with the same experts."""
+        inside = self.width if self.sharding.folded else 1
+        return self.data_stride // inside * self.sharding.expert
+
+    @property
+    def data_stride(self) -> int:
+        """Device numbers between neighbours of a data-parallel group."""
+        return self.width * (1 if self.order is Order.DATA_INNER else self.pipeline_parallel)
+
+    @property
+    def pipeline_stride(self) -> int:
+        """Device numbers between neighbours of a pipeline."""
+        return self.width * (self.data_parallel if self.order is Order.DATA_INNER else 1)

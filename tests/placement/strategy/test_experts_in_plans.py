@@ -1,0 +1,61 @@
+"""What frameworks do with the exchanges and rows of experts, and where their replicas lie."""
+
+import pytest
+from strategy_cases import estimator, framework
+
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
+from phaze.placement.strategy.strategy import Order, Strategy, Zero
+from phaze.workload.degrees import Sharding
+from phaze.workload.load import load_workload
+
+SPREAD = Strategy(1, data_parallel=8, sharding=Sharding(expert=8))
+MODEL = load_workload("mixtral-8x7b", sequence_length=1024)
+
+
+def iteration(strategy=SPREAD, **changes):
+    return estimator(software=framework(**changes), workload=MODEL).iteration(strategy)
+
+
+def test_equal_rows_take_less_of_the_links():
+    plain, merged = iteration(), iteration(merges_copies=True)
+    # two of eight experts: a token has a chance of 1 in 16 of two in the other domain of four, once is enough
+    assert 0.7 * plain.time.expert_s < merged.time.expert_s < 0.95 * plain.time.expert_s
+    assert merged.time.product_s == plain.time.product_s
+
+
+def test_hidden_exchanges_of_experts():
+    plain, hidden = iteration(), iteration(hides_experts=0.75)
+    assert hidden.time.expert_s == pytest.approx(plain.time.expert_s / 4)
+    assert hidden.iteration_s == pytest.approx(plain.iteration_s - 0.75 * plain.time.expert_s)
+
+
+def test_rows_of_experts_pass_through_memory():
+    plain, moved = iteration(), iteration(expert_passes=3)
+    rate = float(hbm_bandwidth_bytes_per_s(to_table([load_architecture("a100")]))[0])
+    rows, hidden, inside, microbatches = 2 * 1024, 4096, 14336, 2
+    widths = (hidden + 2 * inside) + (
+        inside + hidden
+    )  # of both products, forward and for their inputs' gradients
+    assert moved.iteration_s - plain.iteration_s == pytest.approx(
+        3 * 2 * 2 * 32 * rows * widths * microbatches / rate, rel=1e-3
+    )
+
+
+def test_folded_experts_have_all_devices_of_a_stage():
+    inner = Sharding(2, sequence=True, context=2, expert=8, folded=True)
+    one = Strategy(1, data_parallel=4, pipeline_parallel=2, sharding=inner)
+    assert (one.expert_ranks, one.expert_replicas, one.expert_stride) == (16, 2, 8)
+    apart = Strategy(1, data_parallel=4, sharding=Sharding(2, True, 1, 2))
+    assert (apart.expert_ranks, apart.expert_replicas, apart.expert_stride) == (4, 2, 4)
+    spread = Strategy(1, 4, 2, Sharding(2, True, 1, 8, folded=True), order=Order.PIPELINE_INNER)
+    assert spread.expert_stride == 2 * 8
+
+
+def test_whole_experts_take_the_memory_of_divided_ones():
+    """Four tensor ranks with two experts each, or eight quarters: the same parameters, the same states."""
+    whole = Strategy(1, 2, sharding=Sharding(4, True, 1, 8, folded=True), zero=Zero.OPTIMIZER)
+    parts = Strategy(1, 2, sharding=Sharding(4, True, 1, 2), zero=Zero.OPTIMIZER)
+    first, second = (iteration(s).memory[0] for s in (whole, parts))
+    assert first.weights_bytes == pytest.approx(second.weights_bytes, rel=1e-3)
+    assert first.optimizer_bytes == pytest.approx(second.optimizer_bytes, rel=1e-3)
