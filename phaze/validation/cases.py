@@ -37,13 +37,14 @@ class Judged:
     """Kept rows of a set: measured values (rows,) and, per rung, predicted ones; excluded rows by reason.
 
     A prediction is NaN where a rung has nothing to say of a row. `rows`: what was measured, for sets of
-    operators.
+    operators. `assumed`: rows whose source leaves something out that was chosen for the best.
     """
 
     measured: Floats
     predicted: Mapping[Rung, Floats]
     excluded: Mapping[str, int]
     rows: tuple[Row, ...] = ()
+    assumed: int = 0
 
 
 @dataclass

@@ -21,6 +21,10 @@ class Comparison(Record):
     rows: int = Field(description="Rows compared.")
     excluded: int = Field(description="Rows of the file left out; with `rows` all of them.")
     excluded_reasons: dict[str, int] = Field(description="Rows left out, by reason.")
+    assumed: int = Field(
+        default=0,
+        description="Rows of `rows` that leave some of a training plan open; the fastest that fits counts.",
+    )
     mape_pct: float | None = Field(description="Mean absolute percentage error.")
     median_ape_pct: float | None = Field(description="Median absolute percentage error.")
     p90_ape_pct: float | None = Field(description="90th percentile of absolute percentage errors.")

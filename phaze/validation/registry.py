@@ -10,22 +10,40 @@ from phaze.validation.cases import Judged
 from phaze.validation.columns import Columns
 from phaze.validation.sets import (
     attention,
+    bridge,
     collectives,
     convolution,
+    distributed,
+    fsdp,
     in_model,
     layers,
+    literature,
+    maxtext,
+    megatron,
+    megatron_tables,
     memory,
+    mlperf,
+    mlperf_gpt3,
+    models,
     products,
     profiles,
+    sailor,
     silicon,
     systolic,
+    torchtitan,
     tpu,
+    tpu_recipes,
+    trainium,
     vector,
+    vtrain,
 )
 
 
 class Metric(StrEnum):
-    """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`."""
+    """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`.
+
+    `time` is that of whole iterations.
+    """
 
     LATENCY = "latency"
     LATENCY_BACKWARD = "latency_backward"
@@ -33,6 +51,7 @@ class Metric(StrEnum):
     AREA = "area"
     POWER = "power"
     MEMORY = "memory"
+    TIME = "time"
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,26 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("chip_specs", Metric.POWER, silicon.powers),
     *(DataSet(name, Metric.LATENCY, collectives.large) for name in _COLLECTIVES),
     *(DataSet(name, Metric.LATENCY_SMALL, collectives.small) for name in _COLLECTIVES),
+    DataSet("e2e_llmfoundry_fsdp", Metric.TIME, fsdp.llm_foundry),
+    DataSet("e2e_megatron_bridge", Metric.TIME, bridge.training),
+    DataSet("e2e_mlperf_gpt3_175b", Metric.TIME, mlperf_gpt3.training),
+    DataSet("e2e_mlperf_bert_resnet", Metric.TIME, mlperf.throughput),
+    DataSet("e2e_neusight_distributed", Metric.TIME, distributed.neusight),
+    DataSet("e2e_neusight_models_fp32", Metric.TIME, models.neusight),
+    DataSet("e2e_torchtitan", Metric.TIME, torchtitan.times),
+    DataSet("e2e_torchtitan", Metric.MEMORY, torchtitan.memory),
+    DataSet("e2e_sailor", Metric.TIME, sailor.times),
+    DataSet("e2e_sailor", Metric.MEMORY, sailor.memory),
+    DataSet("e2e_vtrain_multi_node", Metric.TIME, vtrain.multi_node),
+    DataSet("e2e_vtrain_single_node", Metric.TIME, vtrain.single_node),
+    DataSet("e2e_korthikanti_times", Metric.TIME, megatron.iterations),
+    DataSet("e2e_korthikanti_times", Metric.LATENCY, megatron.forward),
+    DataSet("e2e_korthikanti_times", Metric.LATENCY_BACKWARD, megatron.backward),
+    DataSet("e2e_literature", Metric.TIME, literature.iterations),
+    DataSet("e2e_megatron", Metric.TIME, megatron_tables.iterations),
+    DataSet("e2e_maxtext_tpu", Metric.TIME, maxtext.training),
+    DataSet("e2e_tpu_recipes", Metric.TIME, tpu_recipes.training),
+    DataSet("e2e_trainium", Metric.TIME, trainium.training),
     DataSet("mem_korthikanti", Metric.MEMORY, memory.megatron),
     DataSet("op_attention_context_aiconfigurator", Metric.LATENCY, attention.aiconfigurator_context),
     DataSet("op_attention_generation_aiconfigurator", Metric.LATENCY, attention.aiconfigurator_generation),

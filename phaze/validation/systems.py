@@ -52,11 +52,11 @@ def system_of(name: str) -> System | None:
         if re.search(pattern.name, name):
             memory = None if pattern.memory is None else parse_rate(pattern.memory)
             host_s = 0.0 if pattern.host is None else parse_time(pattern.host)
-            return System(_network(pattern.network), pattern.family, host_s, memory)
+            return System(network_of(pattern.network), pattern.family, host_s, memory)
     return None
 
 
-def _network(name: str) -> Network:
+def network_of(name: str) -> Network:
     """A packaged network, or one of those that only measurements were taken on."""
     if name in list_networks():
         return load_network(name)

@@ -98,6 +98,7 @@ def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
         rows=len(judged.measured),
         excluded=sum(judged.excluded.values()),
         excluded_reasons=dict(judged.excluded),
+        assumed=judged.assumed,
         **figures,
         roofline_mape_pct=roofline.mape_pct if roofline else None,
         threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
@@ -108,7 +109,8 @@ def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
 
 def _fitted(data_set: DataSet, rung: Rung) -> bool:
     """Whether a rung has fitted constants for what a set measures."""
-    return rung is not Rung.ROOFLINE and data_set.metric in (Metric.LATENCY, Metric.LATENCY_BACKWARD)
+    fitted = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.TIME)
+    return rung is not Rung.ROOFLINE and data_set.metric in fitted
 
 
 def _said(judged: Judged, rung: Rung) -> Judged:
@@ -120,7 +122,7 @@ def _said(judged: Judged, rung: Rung) -> Judged:
         reasons[f"nothing {rung} for this chip and operator"] = int((~kept).sum())
     predicted = {name: values[kept] for name, values in judged.predicted.items()}
     rows = tuple(row for row, keep in zip(judged.rows, kept, strict=False) if keep)
-    return Judged(judged.measured[kept], predicted, reasons, rows)
+    return Judged(judged.measured[kept], predicted, reasons, rows, judged.assumed)
 
 
 def _score(judged: Judged, rung: Rung) -> Score | None:

@@ -1,0 +1,129 @@
+"""Iterations of Megatron-DeepSpeed on 4-byte tensors, on GH200 and on mixed consumer GPUs, as Sailor measured them.
+
+Where devices of several kinds work together, all count as the one with the slowest memory: it sets the pace.
+Source: github eth-easl/sailor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.rung import Rung
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
+from phaze.hardware.network import Network
+from phaze.hardware.tiers import Medium
+from phaze.placement.cluster import Cluster
+from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.strategy import Strategy
+from phaze.validation.cases import Judged
+from phaze.validation.chips import chip_of
+from phaze.validation.columns import Columns
+from phaze.validation.models import gpt
+from phaze.validation.sets.products import NO_TEMPLATE
+from phaze.validation.systems import network_of
+from phaze.validation.training import Run, Runs
+from phaze.workload.degrees import Sharding
+from phaze.workload.workload import Workload
+
+_FRAMEWORK = "megatron-deepspeed-fp32"
+_NETWORKS = {"GH200": "gh200-quad"}
+_OTHERS = "mit-ethernet"
+_FLAGGED = "flagged as doubtful by the file"
+_SIZES = ("layers", "hidden", "heads", "vocab", "seq_len")
+
+
+def times(columns: Columns) -> Judged:
+    """Seconds of an iteration."""
+    return _judge(columns, "iteration_s", lambda iteration: iteration.iteration_s)
+
+
+def memory(columns: Columns) -> Judged:
+    """Peak bytes on a device, of which a roofline says nothing."""
+    judged = _judge(columns, "peak_mem_bytes", lambda iteration: iteration.memory_bytes)
+    predicted: dict[Rung, NDArray[np.float64]] = dict(judged.predicted)
+    del predicted[Rung.ROOFLINE]
+    return replace(judged, predicted=predicted)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row by column name, under a framework."""
+
+    columns: Columns
+    row: int
+    framework: Framework
+
+    def text(self, name: str) -> str:
+        return self.columns[name][self.row]
+
+    def number(self, name: str) -> int:
+        return int(self.text(name))
+
+    @property
+    def chip(self) -> Architecture | None:
+        """The slowest of its devices; None where one has no template."""
+        found = [chip_of(name) for name in re.split(r"[;+]", self.text("gpu_per_stage_replica"))]
+        known = [chip for chip in found if chip is not None]
+        slowest = min(known, key=_memory_bytes_per_s, default=None)
+        return slowest if len(known) == len(found) else None
+
+    @property
+    def strategy(self) -> Strategy:
+        """Degrees and stages; the file counts the embedding and the head as layers of the outer ones."""
+        stages = [int(layers) for layers in self.text("layers_per_stage").split(";")]
+        stages[0] -= 1
+        stages[-1] -= 1
+        return Strategy(
+            microbatch=self.number("micro_batch"),
+            data_parallel=self.number("dp"),
+            pipeline_parallel=self.number("pp"),
+            sharding=Sharding(self.number("tp")),
+            stages=tuple(stages),
+        )
+
+    @property
+    def workload(self) -> Workload:
+        layers, hidden, heads, vocabulary, tokens = (self.number(name) for name in _SIZES)
+        said = self.framework
+        return gpt(
+            layers, hidden, heads, vocabulary, tokens, said.attention, said.fusion, "tf32", dropout=0.0
+        )
+
+    @property
+    def cluster(self) -> Cluster:
+        name = _NETWORKS.get(self.text("gpu_per_stage_replica"), _OTHERS)
+        network = _nodes_of(network_of(name), self.number("gpus_per_node"))
+        return Cluster(self.number("n_gpus"), self.number("global_batch"), network)
+
+
+def _judge(columns: Columns, measured: str, figure: Callable[[Iteration], float]) -> Judged:
+    runs, framework, values = Runs(), load_framework(_FRAMEWORK), columns.numbers(measured)
+    for number in range(columns.rows):
+        row = _Row(columns, number, framework)
+        chip = row.chip
+        if row.text("flag") or chip is None:
+            runs.drop(_FLAGGED if row.text("flag") else NO_TEMPLATE)
+            continue
+        value = float(values[number])
+        runs.keep(Run(chip, row.workload, row.cluster, framework, row.strategy, value, figure))
+    return runs.judge()
+
+
+def _memory_bytes_per_s(chip: Architecture) -> float:
+    return float(hbm_bandwidth_bytes_per_s(to_table([chip]))[0])
+
+
+def _nodes_of(network: Network, devices: int) -> Network:
+    """The network with so many devices in each node, which share the node's adapter."""
+    inside = [tier for tier in network.tiers if tier.medium is not Medium.ADAPTER]
+    kept = [tier for tier in inside if (tier.devices or devices) <= devices]
+    whole, outer = inside[-1].devices or devices, network.tiers[-1]
+    shared = outer.changed(bandwidth_bytes_per_s=(outer.bandwidth_bytes_per_s or 0.0) * whole / devices)
+    return network.model_copy(update={"tiers": (*kept, shared)})
