@@ -1,0 +1,149 @@
+"""Look for architectures: `phaze.explore` with a proof, `phaze.sweep` by samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from phaze.api.explored import Explored, Swept
+from phaze.api.words import options, speaks_python
+from phaze.quantity import Quantity
+
+if TYPE_CHECKING:
+    from phaze.explore.progress import Progress
+    from phaze.hardware.network import Network
+    from phaze.hardware.space import DesignSpace
+    from phaze.inputs.task import Source
+
+
+@speaks_python
+def explore(
+    workload: Source | Sequence[Source],
+    *,
+    power: Quantity | None = None,
+    area: Quantity | None = None,
+    power_density: Quantity | None = None,
+    devices: int | None = None,
+    global_batch: int | None = None,
+    objective: str = "throughput",
+    axes: str | Sequence[str] | None = None,
+    strategy: str = "certified",
+    evaluations: int | None = None,
+    designs: str | None = None,
+    top_k: int | None = None,
+    robust: bool = False,
+    combine: str = "geomean",
+    weight: Mapping[str, float] | Sequence[str] | None = None,
+    min_throughput: float | None = None,
+    max_latency: Quantity | None = None,
+    cluster_power: Quantity | None = None,
+    cluster_cost: float | None = None,
+    cluster_overhead: float = 1.0,
+    tokens: float | None = None,
+    samples: float | None = None,
+    electricity_price: float | None = None,
+    pue: float | None = None,
+    space: str | Path | DesignSpace = "default",
+    network: str | Path | Network = "default",
+    node: str | None = None,
+    clock: Quantity | None = None,
+    fix: Mapping[str, object] | Sequence[str] | None = None,
+    dvfs: bool = False,
+    tdp_margin: float = 1.0,
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str = "flash",
+    fusion: str = "all",
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    time_limit: Quantity = "60s",
+    gap: float = 0.0,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Explored:
+    """Find the best architecture and placement of a design space, with a proof, as `dse run` does.
+
+    `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
+    such as `power` and `area` are texts with units or SI numbers (areas in mm2). `out`: keep a run directory
+    there; without it nothing is written. `progress` is told what is done.
+
+    Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
+    memory, OutOfTimeError where the time limit passes before anything is known.
+    """
+    asked = options(locals())
+    from phaze.explore.api import explore as searched
+    from phaze.inputs.files import input_files, with_inputs
+    from phaze.inputs.request import make_request
+    from phaze.runs.directory import run_directory, write_run
+
+    request = make_request(asked)
+    files = input_files(asked["workload"], network, space)
+    with run_directory(Path(out), resume=resume) if out is not None else nullcontext() as folder:
+        answer = searched(request, progress)
+        document = with_inputs(answer.document, files, command=())
+        if folder is not None:
+            write_run(folder, document, answer.designs)
+    return Explored(document, answer, folder)
+
+
+@speaks_python
+def sweep(
+    workload: Source,
+    *,
+    power: Quantity | None = None,
+    area: Quantity | None = None,
+    power_density: Quantity | None = None,
+    trials: int = 100,
+    sampler: str = "tpe",
+    objectives: str | Sequence[str] = ("throughput", "tdp"),
+    devices: int = 1024,
+    global_batch: int | None = None,
+    space: str | Path | DesignSpace = "default",
+    network: str | Path | Network = "default",
+    node: str | None = None,
+    clock: Quantity | None = None,
+    fix: Mapping[str, object] | Sequence[str] | None = None,
+    dvfs: bool = False,
+    tdp_margin: float = 1.0,
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str = "flash",
+    fusion: str = "all",
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    workers: int = 1,
+    storage: str | None = None,
+    study: str = "sweep",
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Swept:
+    """Sample the design space with Optuna, as `dse sweep` does.
+
+    The study lasts where `out` names a run directory or `storage` a database; otherwise it is kept in memory.
+
+    Raises InputError where an argument is no good or the study cannot be opened, InfeasibleError where nothing
+    keeps the budgets or no trial was feasible.
+    """
+    asked = options(locals())
+    from phaze.explore.progress import Silent
+    from phaze.explore.sweep import Sweep
+    from phaze.inputs.files import input_files
+    from phaze.inputs.sweep import JOURNAL, make_plan
+    from phaze.runs.directory import run_directory
+    from phaze.runs.sweep import write_sweep
+
+    started = datetime.now(UTC)
+    plan = make_plan(asked, storage or (Path(out) / JOURNAL if out is not None else None))
+    with run_directory(Path(out), resume=resume) if out is not None else nullcontext() as folder:
+        result = Sweep(plan, progress or Silent()).run()
+        if folder is not None:
+            files = input_files(asked["workload"], network, space)
+            write_sweep(folder, result, plan.seed, files, started)
+    return Swept(result, plan, folder)

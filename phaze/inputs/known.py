@@ -1,0 +1,77 @@
+"""Architectures that are given: one evaluated, or several side by side, from what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.errors import InfeasibleError
+from phaze.inputs.architecture import find_architecture
+from phaze.inputs.choice import choose
+from phaze.inputs.task import make_task, name_of, one_workload
+
+if TYPE_CHECKING:
+    from phaze.explore.document import Design, ResultDocument
+    from phaze.hardware.architecture import Architecture
+    from phaze.inputs.task import Source
+
+
+def evaluated(
+    arch: str | Path | Architecture,
+    workload: Sequence[Source],
+    *,
+    data_parallel: int | None,
+    tensor_parallel: int | None,
+    pipeline_parallel: int | None,
+    microbatch: int | None,
+    recompute: str | None,
+    **task: Any,  # noqa: ANN401 - the arguments of make_task
+) -> ResultDocument:
+    """One architecture under its best placement, within the degrees that are given.
+
+    Raises InputError, and InfeasibleError where the workload does not fit.
+    """
+    from phaze.explore.api import evaluate_document
+    from phaze.placement.cluster import FixedDegrees, Recompute
+
+    fixed = FixedDegrees(
+        data_parallel,
+        tensor_parallel,
+        pipeline_parallel,
+        microbatch,
+        choose(Recompute, recompute, "--recompute") if recompute else None,
+    )
+    return evaluate_document(make_task(workload, fixed=fixed, **task), find_architecture(arch))
+
+
+def compared(
+    archs: Sequence[str | Path | Architecture],
+    workload: Sequence[Source],
+    **task: Any,  # noqa: ANN401 - the arguments of make_task
+) -> Mapping[str, Design | str]:
+    """Architectures, each under its own best placement, by what they were asked as; or why one cannot run it.
+
+    Raises InputError; whether any of them can is for `check_some_can` to say.
+    """
+    from phaze.explore.api import evaluate
+
+    made = make_task(workload, **task)
+    chips = {_name(arch): find_architecture(arch) for arch in archs}
+    rows: dict[str, Design | str] = {}
+    for name, chip in chips.items():
+        try:
+            rows[name] = evaluate(made, chip)
+        except InfeasibleError as error:
+            rows[name] = str(error)
+    return rows
+
+
+def check_some_can(rows: Mapping[str, Design | str], workload: Sequence[Source]) -> None:
+    """Raises InfeasibleError where none of the architectures can run the workload."""
+    if all(isinstance(row, str) for row in rows.values()):
+        raise InfeasibleError(f"none of {', '.join(rows)} can run {name_of(one_workload(workload))}")
+
+
+def _name(arch: str | Path | Architecture) -> str:
+    return str(arch) if isinstance(arch, str | Path) else arch.name

@@ -1,0 +1,78 @@
+"""The best training plan, or one that is fixed, from what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phaze.explore.planning.document import PlanDocument
+    from phaze.hardware.architecture import Architecture
+    from phaze.inputs.task import Source
+    from phaze.placement.strategy.framework import Framework
+
+
+def held(
+    *,
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+) -> dict[str, tuple[Any, ...]]:
+    """The choices of a plan space that options fix. Raises InputError for words that are not known."""
+    from phaze.inputs.choice import choose
+    from phaze.placement.cluster import Recompute
+    from phaze.placement.pipelines.schedule import Schedule
+    from phaze.placement.strategy.strategy import Order, Zero
+
+    found = {
+        "data": data_parallel,
+        "tensor": tensor_parallel,
+        "pipeline": pipeline_parallel,
+        "context": context_parallel,
+        "expert": expert_parallel,
+        "sequence": sequence_parallel,
+        "microbatches": microbatch,
+        "schedules": choose(Schedule, schedule, "--schedule") if schedule else None,
+        "chunks": chunks,
+        "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
+        "zeros": Zero(zero) if zero is not None else None,
+        "orders": choose(Order, order, "--order") if order else None,
+    }
+    return {name: (value,) for name, value in found.items() if value is not None}
+
+
+HELD = tuple(signature(held).parameters)
+"""What `held` takes."""
+
+
+def planned(
+    arch: str | Path | Architecture,
+    workload: Sequence[Source],
+    framework: str | Path | Framework,
+    choices: dict[str, tuple[Any, ...]],
+    **task: Any,  # noqa: ANN401 - the arguments of make_task
+) -> PlanDocument:
+    """Find the best plan within the choices; the framework says how the workload is built unless options do."""
+    from phaze.explore.planning.plan import PlanRequest, plan
+    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.task import make_task, one_workload
+    from phaze.placement.strategy.framework import Framework, load_framework
+    from phaze.workload.fusion_rules import describe_fusion
+
+    software = framework if isinstance(framework, Framework) else load_framework(framework)
+    loading = {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
+    if isinstance(one_workload(workload), str | Path):
+        task |= {name: task.get(name) or value for name, value in loading.items()}
+    asked = {name: value for name, value in task.items() if name not in loading or value is not None}
+    return plan(PlanRequest(make_task(workload, **asked), software, choices), find_architecture(arch))

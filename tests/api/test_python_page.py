@@ -1,0 +1,46 @@
+"""The reference of the Python functions is what they are, and the guide's code runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import phaze
+from phaze.cli.python_reference import reference
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_is_up_to_date():
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    assert page == reference(), "run: python -m phaze.cli.python_reference > docs/reference/python.md"
+
+
+@pytest.mark.parametrize("name", [name for name in phaze.__all__ if name != "__version__"])
+def test_every_public_name_and_argument_is_on_it(name):
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    public = getattr(phaze, name)
+    title = name if inspect.isclass(public) else f"phaze.{name}"
+    section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    assert section
+    if not inspect.isclass(public):
+        for argument in inspect.signature(public).parameters:
+            assert f"| `{argument}` |" in section
+
+
+def test_the_guide_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "how-to" / "python.md").read_text(encoding="utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(code, names)
+    assert names["cheapest"].tdp_w <= names["found"].best.tdp_w <= 200
+    assert names["fastest"] in ("a100", "v100")
+    assert names["by_cores"].max() == names["frame"]["throughput_samples_per_s"].max()
+    assert 1 < names["gain"] <= 1.6 / 1.41
+    assert names["needed_bytes"] > 16 * 2**30
+    assert "model FLOPs utilisation" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
