@@ -12,12 +12,16 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from pint import UnitRegistry
+
+Quantity = str | float
+"""A number with its unit, or a bare one in SI units (areas in mm2)."""
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _NUMBER_AND_UNIT = re.compile(
@@ -65,48 +69,48 @@ FREQUENCY = Kind("frequency", "hertz", "1.05GHz", "[A-Za-z]*(Hz|hertz)")
 TIME = Kind("duration", "second", "10s, 2min or a bare number of seconds", bare_number=True)
 
 
-def parse_power(text: str, name: str = "power") -> float:
+def parse_power(text: Quantity, name: str = "power") -> float:
     """Watts; `name` is what the error calls the value, for instance `--power`."""
     return parse(text, POWER, name)
 
 
-def parse_area(text: str, name: str = "area") -> float:
+def parse_area(text: Quantity, name: str = "area") -> float:
     """Square millimetres."""
     return parse(text, AREA, name)
 
 
-def parse_power_density(text: str, name: str = "power density") -> float:
+def parse_power_density(text: Quantity, name: str = "power density") -> float:
     """Watts per square millimetre."""
     return parse(text, POWER_DENSITY, name)
 
 
-def parse_size(text: str, name: str = "size") -> float:
+def parse_size(text: Quantity, name: str = "size") -> float:
     """Bytes."""
     return parse(text, SIZE, name)
 
 
-def parse_rate(text: str, name: str = "rate") -> float:
+def parse_rate(text: Quantity, name: str = "rate") -> float:
     """Bytes per second."""
     return parse(text, RATE, name)
 
 
-def parse_frequency(text: str, name: str = "frequency") -> float:
+def parse_frequency(text: Quantity, name: str = "frequency") -> float:
     """Hertz."""
     return parse(text, FREQUENCY, name)
 
 
-def parse_time(text: str, name: str = "time") -> float:
+def parse_time(text: Quantity, name: str = "time") -> float:
     """Seconds; a bare number is seconds."""
     return parse(text, TIME, name)
 
 
-def parse(text: str, kind: Kind, name: str) -> float:
-    """A finite positive quantity in the unit of `kind`.
+def parse(text: Quantity, kind: Kind, name: str) -> float:
+    """A finite positive quantity in the unit of `kind`, in which a number (no text) is taken to be.
 
     Raises InputError that names the value and says what would be right.
     """
-    number, unit = _split(text)
-    value = _value(number, unit, kind)
+    number, unit = _split(text) if isinstance(text, str) else (None, "")
+    value = _value(number, unit, kind) if isinstance(text, str) else _number(text)
     if value is None:
         bare = number is not None and not unit
         raise _error(text, kind, name, "has no unit" if bare else f"is not a {kind.name}")
@@ -144,6 +148,11 @@ def _field_number(value: object, unit: str) -> float | None:
         return None if number is None else float(number)
     kind = _OF_FIELD.get(unit)
     return _value(number, given, kind) if kind else None
+
+
+def _number(value: object) -> float | None:
+    """A number that is not a truth value as a float; None where it is none."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
 def _split(text: str) -> tuple[str | None, str]:
@@ -198,5 +207,5 @@ def _registry() -> UnitRegistry[Any]:
     return pint.UnitRegistry()
 
 
-def _error(text: str, kind: Kind, name: str, problem: str) -> InputError:
+def _error(text: Quantity, kind: Kind, name: str, problem: str) -> InputError:
     return InputError(f"{name} {text!r} {problem}; write for example {kind.examples}")

@@ -10,11 +10,12 @@ import pytest
 import typer
 
 from phaze.cli.main import app
-from phaze.cli.request import make_request
 from phaze.explore.sampling.samplers import Sampler
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space, new_space_text
+from phaze.inputs.request import make_request
+from phaze.workload.fusion_rules import Fusion
 from phaze.workload.load import load_workload
 
 PAGES = Path(__file__).parents[1] / "docs" / "how-to"
@@ -174,7 +175,7 @@ def test_the_commands_on_inference_and_fusion(page):
         if verb == "run":
             workload = make_request(asked).task.workload
             assert workload.context == (2048 if page == "inference" else 0)
-            assert len(workload.fusion) == (5 if page == "inference" else 2)
+            assert len(workload.fusion) == (len(Fusion) if page == "inference" else 2)
         assert asked["mode"] == ("decode" if page == "inference" else "training")
 
 
@@ -199,6 +200,17 @@ def test_the_commands_on_measurements_and_runs(page):
         assert commands[verb].make_context(verb, list(words)).params
 
 
+def test_the_commands_that_plan():
+    text = (PAGES / "plan.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    asked = [shlex.split(line.partition(" > ")[0])[1:] for line in lines]
+    assert {verb for verb, *_ in asked} == {"plan", "evaluate", "whatif"}
+    for path, first, *words in asked:
+        command, export = typer.main.get_command(app).commands[path], first == "export"
+        chosen = command.commands["export"] if export else command
+        assert chosen.make_context(path, words if export else [first, *words]).params
+
+
 def test_every_page_has_its_test():
     assert {page.stem for page in PAGES.glob("*.md")} == {
         "workload",
@@ -209,6 +221,9 @@ def test_every_page_has_its_test():
         "architecture",
         "space",
         "network",
+        "plan",
+        "python",
+        "serving",
         "solve",
         "frontier",
         "several-workloads",

@@ -13,7 +13,7 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from phaze.cli.task import find_architecture
+    from phaze.inputs.architecture import find_architecture
     from phaze.report.architecture import architecture_text
 
     return architecture_text(find_architecture(name))

@@ -22,7 +22,7 @@ def command(
     Example: dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
     """
     from phaze.cli.output import console, print_json, print_rows, say
-    from phaze.cli.task import find_architecture
+    from phaze.inputs.architecture import find_architecture
     from phaze.runs.files import check_writable, write_atomically
     from phaze.validation.calibrate import Calibrator, rows_of
 

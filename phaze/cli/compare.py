@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from phaze.cli import options as opt
-
-if TYPE_CHECKING:
-    from phaze.explore.document import Design
 
 
 def command(
@@ -35,12 +32,11 @@ def command(
     Example: dse compare --arch a100 h100 tpuv4 --workload gpt3
     """
     from phaze.cli.output import console, print_json
-    from phaze.cli.task import find_architecture, make_task
-    from phaze.errors import InfeasibleError
-    from phaze.explore.api import evaluate
+    from phaze.inputs.known import check_some_can, compared
     from phaze.report.compare import print_comparison
 
-    task = make_task(
+    rows = compared(
+        (*arch, *(more or ())),
         workload,
         mode=mode,
         attention=attention,
@@ -53,13 +49,6 @@ def command(
         fusion=fusion,
         rung=rung,
     )
-    chips = {name: find_architecture(name) for name in (*arch, *(more or ()))}
-    rows: dict[str, Design | str] = {}
-    for name, chip in chips.items():
-        try:
-            rows[name] = evaluate(task, chip)
-        except InfeasibleError as error:
-            rows[name] = str(error)
     if json:
         print_json(
             {
@@ -69,5 +58,4 @@ def command(
         )
     else:
         print_comparison(rows, console())
-    if all(isinstance(row, str) for row in rows.values()):
-        raise InfeasibleError(f"none of {', '.join(rows)} can run {task.workload.name}")
+    check_some_can(rows, workload)

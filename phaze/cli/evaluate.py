@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
 from phaze.cli import options as opt
-
-Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).")]
+from phaze.cli import plan_options as own
 
 
 def command(
@@ -18,16 +18,24 @@ def command(
     workload: opt.Workload,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
-    data_parallel: Degree = None,
-    tensor_parallel: Degree = None,
-    pipeline_parallel: Degree = None,
-    microbatch: Degree = None,
-    recompute: Annotated[str | None, typer.Option(help="none or full (default: the best).")] = None,
+    data_parallel: own.Degree = None,
+    tensor_parallel: own.Degree = None,
+    pipeline_parallel: own.Degree = None,
+    microbatch: own.Degree = None,
+    recompute: own.Recompute = None,
+    context_parallel: own.Degree = None,
+    expert_parallel: own.Degree = None,
+    sequence_parallel: own.Sequence = None,
+    schedule: own.Schedule = None,
+    chunks: own.Chunks = None,
+    zero: own.Zero = None,
+    order: own.Order = None,
+    framework: own.Framework = "ideal",
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
-    attention: opt.Attention = "flash",
-    fusion: opt.Fusion = "all",
+    attention: own.Attention = None,
+    fusion: own.Fusion = None,
     bind: opt.Bind = None,
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
@@ -36,38 +44,62 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
+    With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order or a framework: as a training plan,
+    see dse plan.
+
     Example: dse evaluate --arch a100 --workload gpt3 --devices 1024
     """
-    from phaze.cli.output import choose, console, print_json
-    from phaze.cli.task import find_architecture, input_files, make_task, with_inputs
-    from phaze.explore.api import evaluate_document
-    from phaze.placement.cluster import FixedDegrees, Recompute
+    from phaze.cli.output import console, print_json
+    from phaze.inputs.files import input_files, with_inputs
+    from phaze.inputs.known import evaluated
+    from phaze.inputs.plan import held, planned
     from phaze.report.design import print_design
+    from phaze.report.plan import print_plan
 
-    fixed = FixedDegrees(
-        data_parallel,
-        tensor_parallel,
-        pipeline_parallel,
-        microbatch,
-        choose(Recompute, recompute, "--recompute") if recompute else None,
+    cluster: dict[str, Any] = {
+        "devices": devices,
+        "global_batch": global_batch,
+        "network": network,
+        "bind": bind or (),
+    }
+    costs: dict[str, Any] = {
+        "attention": attention,
+        "fusion": fusion,
+        "rung": rung,
+        "calibration": calibration,
+    }
+    beyond = held(
+        context_parallel=context_parallel,
+        expert_parallel=expert_parallel,
+        sequence_parallel=sequence_parallel,
+        schedule=schedule,
+        chunks=chunks,
+        zero=zero,
+        order=order,
     )
-    task = make_task(
+    placement: dict[str, Any] = {
+        "data_parallel": data_parallel,
+        "tensor_parallel": tensor_parallel,
+        "pipeline_parallel": pipeline_parallel,
+        "microbatch": microbatch,
+        "recompute": recompute,
+    }
+    if beyond or framework != "ideal":
+        choices = {**held(**placement), **beyond}
+        plan = planned(arch, workload, framework, choices, mode=mode, **cluster, **costs)
+        print_json(plan) if json else print_plan(plan, console())
+        return
+    document = evaluated(
+        arch,
         workload,
         mode=mode,
-        attention=attention,
-        devices=devices,
-        global_batch=global_batch,
-        network=network,
-        bind=bind or (),
         context=context,
         kv_cache=kv_cache,
-        fusion=fusion,
-        rung=rung,
-        calibration=calibration,
-        fixed=fixed,
+        **placement,
+        **cluster,
+        **costs | {"attention": attention or "flash", "fusion": fusion or "all"},
     )
-    document = evaluate_document(task, find_architecture(arch))
     if json:
-        print_json(with_inputs(document, input_files(workload, network)))
+        print_json(with_inputs(document, input_files(workload, network), ["dse", *sys.argv[1:]]))
     else:
         print_design(document.best, console())

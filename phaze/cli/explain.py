@@ -58,8 +58,9 @@ def _run(run: Path, *, budgets: bool, time_limit: str, json: bool, quiet: bool) 
 def _name(name: str, *, json: bool) -> None:
     from dataclasses import asdict
 
-    from phaze.cli.output import nearest, print_json
+    from phaze.cli.output import print_json
     from phaze.errors import InputError
+    from phaze.inputs.choice import nearest
     from phaze.report.glossary import entries, explain
 
     found = explain(name)

@@ -44,8 +44,8 @@ def command(
 
     Example: dse graph resnet50 --layer bottleneck1 --format mermaid
     """
-    from phaze.cli.output import choose
-    from phaze.cli.task import open_workload
+    from phaze.inputs.choice import choose
+    from phaze.inputs.task import open_workload
     from phaze.report.drawing import draw_layer, draw_model
 
     wanted = choose(Format, format, "--format")

@@ -21,9 +21,11 @@ from phaze.cli import (
     diff,
     evaluate,
     explain,
+    frameworks,
     graph,
     networks,
     pareto,
+    plan,
     replay,
     report,
     run,
@@ -34,6 +36,7 @@ from phaze.cli import (
     sweep,
     trace,
     validate,
+    whatif,
     workloads,
 )
 from phaze.cli.interrupt import INTERRUPTED
@@ -71,12 +74,12 @@ def _root(
 
 
 _VERBS = (
-    *(run, evaluate, compare, sweep, pareto, report, trace, certify, explain),
+    *(run, evaluate, whatif, compare, sweep, pareto, report, trace, certify, explain),
     *(runs, diff, replay, graph, validate, calibrate, schema),
 )
 for _module in _VERBS:
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
-for _module in (solve, workloads, archs, spaces, networks):
+for _module in (plan, solve, workloads, archs, spaces, networks, frameworks):
     app.add_typer(_module.app)
 app.add_typer(networks.app, name="network", hidden=True)
 

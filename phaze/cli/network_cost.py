@@ -11,11 +11,11 @@ def curve(
     """Time, bus bandwidth and algorithm per size, fastest first among algorithms. Raises InputError."""
     import numpy as np
 
-    from phaze.cli.output import choose
     from phaze.cost.collective import wire_bytes
     from phaze.cost.exchange import algorithms_s
     from phaze.cost.kernels.links import with_laws
     from phaze.hardware.network import load_network
+    from phaze.inputs.choice import choose
     from phaze.quantity import parse_size
     from phaze.workload.work import Collective
 
@@ -48,11 +48,11 @@ def curve(
 
 def _family(name: str) -> str:
     """A family that some medium has constants of. Raises InputError."""
-    from phaze.cli.output import nearest
     from phaze.cost.kernels.fitted import fitted
     from phaze.cost.kernels.links import law_file
     from phaze.errors import InputError
     from phaze.hardware.tiers import LinkLaw, Medium
+    from phaze.inputs.choice import nearest
 
     known = sorted({family for medium in Medium for family in fitted(LinkLaw, law_file(medium))})
     if name not in known:
@@ -64,8 +64,8 @@ def _family(name: str) -> str:
 
 def _links(own: float | None, network: str, arch: str | None) -> float:
     """Bandwidth of the chip's own links in bytes/s, where the network has none. Raises InputError."""
-    from phaze.cli.task import find_architecture
     from phaze.errors import InputError
+    from phaze.inputs.architecture import find_architecture
 
     if own is not None:
         return own

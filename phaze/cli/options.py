@@ -30,10 +30,12 @@ Context = Annotated[
     typer.Option(min=1, help="Tokens in the key-value cache before the pass (decode: the sequence length)."),
 ]
 KvCache = Annotated[str, typer.Option(help="Layout of the key-value cache: contiguous or paged.")]
-Attention = Annotated[str, typer.Option(help="flash (no s x s tensor is kept) or unfused.")]
+Attention = Annotated[
+    str, typer.Option(help="flash (no s x s tensor is kept), unfused, or eager (one by one).")
+]
 Fusion = Annotated[
     str,
-    typer.Option(help="all, none, or of epilogue,bias-gradient,norm-residual,softmax,elementwise."),
+    typer.Option(help="all, none, or of epilogue,bias,bias-gradient,norm-residual,softmax,elementwise."),
 ]
 Network = Annotated[str, typer.Option(help="Built-in network or YAML file.")]
 Rung = Annotated[

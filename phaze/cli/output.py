@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InfeasibleError, InputError
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from phaze.explore.progress import Progress
 
 _PIPED_WIDTH = 80
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -104,19 +101,3 @@ def progress(*, quiet: bool) -> AbstractContextManager[Progress]:
     from phaze.report.progress import ConsoleProgress
 
     return nullcontext(Silent()) if quiet else ConsoleProgress(console(stderr=True))
-
-
-def choose(kind: type[_Choice], text: str, name: str) -> _Choice:
-    """The member of an enum with that value; InputError lists the values there are."""
-    values = [member.value for member in kind]
-    if text not in values:
-        raise InputError(
-            f"{name} {text!r} is not known{nearest(text, values)}; choose one of {', '.join(values)}"
-        )
-    return kind(text)
-
-
-def nearest(text: str, names: Iterable[str]) -> str:
-    """` (did you mean a, b?)` for the names closest to `text`, or nothing."""
-    close = difflib.get_close_matches(text, list(names), n=3, cutoff=0.5)
-    return f" (did you mean {', '.join(close)}?)" if close else ""

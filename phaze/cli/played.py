@@ -69,8 +69,8 @@ def asked(document: ResultDocument, run: Path) -> ExploreRequest:
 
     Raises InputError where it was not made by `dse run` or an input has changed since.
     """
-    from phaze.cli.request import make_request
     from phaze.cli.rerun import check_inputs, recorded
+    from phaze.inputs.request import make_request
 
     options = recorded(document.manifest.command, run)
     check_inputs(document.manifest, options)

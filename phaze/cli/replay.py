@@ -28,9 +28,9 @@ def command(
     from contextlib import nullcontext
 
     from phaze.cli.output import console, print_json, progress
-    from phaze.cli.request import make_request
     from phaze.cli.rerun import check_inputs, recorded
     from phaze.explore.api import explore
+    from phaze.inputs.request import make_request
     from phaze.report.difference import print_difference
     from phaze.runs.difference import difference
     from phaze.runs.directory import load_run, run_directory, write_run

@@ -22,7 +22,7 @@ def request_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest
     Files are looked for where the command line says, from the working directory. Raises InputError where the run
     was not made by `dse run`, an input has changed since, or its objective or axes are others.
     """
-    from phaze.cli.request import make_request
+    from phaze.inputs.request import make_request
 
     asked = recorded(document.manifest.command, run)
     check_inputs(document.manifest, asked)
@@ -69,7 +69,7 @@ def recorded(line: Sequence[str], run: Path) -> Mapping[str, Any]:
 
 def check_inputs(manifest: Manifest, asked: Mapping[str, Any]) -> None:
     """Raises InputError where a file that the run has read is not what it was."""
-    from phaze.cli.task import input_files
+    from phaze.inputs.files import input_files
     from phaze.runs.manifest import hashes
 
     files = input_files(asked["workload"], asked["network"], asked["space"])

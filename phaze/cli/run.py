@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,10 +68,10 @@ def command(
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import progress
-    from phaze.cli.request import make_request
-    from phaze.cli.task import input_files, run_folder, with_inputs
     from phaze.explore.api import explore
     from phaze.explore.progress import Clock
+    from phaze.inputs.files import input_files, run_folder, with_inputs
+    from phaze.inputs.request import make_request
     from phaze.runs.directory import run_directory, write_run
 
     request = make_request(typed.params)
@@ -81,7 +82,7 @@ def command(
         progress(quiet=quiet) as report,
     ):
         answer = explore(request, report, timer)
-        document = with_inputs(answer.document, input_files(workload, network, space))
+        document = with_inputs(answer.document, input_files(workload, network, space), ["dse", *sys.argv[1:]])
         write_run(folder, document, answer.designs)
         stopped = interrupted()
     show(document, folder, json=json, quiet=quiet)

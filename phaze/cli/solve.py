@@ -30,7 +30,7 @@ def schedule(
 
     Example: dse solve schedule layer.json --time-limit 10s --gantt layer.svg
     """
-    from phaze.cli.output import choose
+    from phaze.inputs.choice import choose
     from phaze.quantity import parse_time
     from phaze.report.gantt import gantt as chart
     from phaze.report.gantt_file import check_gantt_file, write_gantt
@@ -83,8 +83,8 @@ def placement(
 
     Example: dse solve placement chain.json
     """
-    from phaze.cli.output import choose
     from phaze.cli.solve_placement import Compat, placement_answer
+    from phaze.inputs.choice import choose
     from phaze.solvers.placement import InstanceError
 
     rules = None if compat is None else choose(Compat, compat, "--compat")

@@ -41,11 +41,11 @@ def show(
     Example: dse spaces show default --power 400W
     """
     from phaze.cli.output import console, file_text, print_json
-    from phaze.cli.task import make_budgets
     from phaze.hardware.catalogue import Catalogue, find
     from phaze.hardware.census import census
     from phaze.hardware.space_file import load_space
     from phaze.hardware.space_fix import fix as fixed
+    from phaze.inputs.task import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.space import document, print_space
 

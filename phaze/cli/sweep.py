@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from phaze.cli import options as opt
 from phaze.cli import sweep_options as own
-from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.document import Design
     from phaze.explore.sweep import SweepPlan, SweepResult
-
-JOURNAL = "study.journal"
 
 
 def command(
@@ -62,13 +58,15 @@ def command(
     """
     from phaze.cli.interrupt import INTERRUPTED, interruptible
     from phaze.cli.output import progress
-    from phaze.cli.task import input_files, run_folder
     from phaze.explore.sweep import Sweep
+    from phaze.inputs.files import input_files, run_folder
+    from phaze.inputs.sweep import JOURNAL, make_plan
     from phaze.runs.directory import run_directory
+    from phaze.runs.sweep import write_sweep
 
     started = datetime.now(UTC)
     folder = run_folder(out, workload)
-    plan = make_plan(typed.params, folder)
+    plan = make_plan(typed.params, typed.params["storage"] or folder / JOURNAL)
     with (
         run_directory(folder, resume=resume),
         interruptible() as interrupted,
@@ -76,64 +74,14 @@ def command(
     ):
         sampling = Sweep(plan, report, interrupted)
         result = sampling.run()
-        _write(folder, result, input_files(workload, network, space), plan, started)
+        files = input_files(workload, network, space)
+        write_sweep(folder, result, plan.seed, files, started, ["dse", *_typed()])
         best = [sampling.design(row) for row in result.frontier] if json else []
         stopped = interrupted()
     _show(result, plan, best, json=json)
     _say(plan, folder, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
-
-
-def make_plan(asked: Mapping[str, Any], folder: Path) -> SweepPlan:
-    """The plan behind the values of `dse sweep`'s options, by their names in Python.
-
-    Raises InputError where a value is no good, or where the space lets the stages of a pipeline differ.
-    """
-    from phaze.cli.output import choose
-    from phaze.cli.request import asked_task
-    from phaze.cli.task import make_budgets, make_space
-    from phaze.explore.candidates import Candidates
-    from phaze.explore.metrics import metric
-    from phaze.explore.sampling.record import Place
-    from phaze.explore.sampling.samplers import Sampler
-    from phaze.explore.sweep import SweepPlan
-
-    space = make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ())
-    if space.heterogeneous:
-        raise InputError(
-            f"space {space.name} lets every stage have a design of its own, which dse run searches; dse sweep takes "
-            "spaces with stages: alike"
-        )
-    budgets = make_budgets(
-        asked["power"],
-        asked["area"],
-        asked["tdp_margin"],
-        dvfs=asked["dvfs"],
-        power_density=asked["power_density"],
-    )
-    return SweepPlan(
-        task=asked_task(asked["workload"], asked),
-        candidates=Candidates(space, budgets),
-        objectives=tuple(metric(name.strip()) for name in asked["objectives"].split(",")),
-        trials=asked["trials"],
-        place=Place(asked["storage"] or folder / JOURNAL, asked["study"]),
-        sampler=choose(Sampler, asked["sampler"], "--sampler"),
-        seed=asked["seed"],
-        workers=asked["workers"],
-        resume=asked["resume"],
-    )
-
-
-def _write(
-    folder: Path, result: SweepResult, inputs: dict[str, Path], plan: SweepPlan, started: datetime
-) -> None:
-    from phaze.runs.directory import columns, write_manifest, write_tables
-    from phaze.runs.manifest import make_manifest
-
-    if result.designs:
-        write_tables(folder, columns(result.designs), list(result.frontier))
-    write_manifest(folder, make_manifest(["dse", *_typed()], plan.seed, inputs, started))
 
 
 def _typed() -> list[str]:

@@ -62,9 +62,9 @@ def command(
 
 def _winner(document: ResultDocument, run: Path, workload: str | None) -> Replay:
     """The winner's placement of a workload. Raises InputError for one that the run does not have."""
-    from phaze.cli.output import nearest
     from phaze.cli.played import asked
     from phaze.errors import InputError
+    from phaze.inputs.choice import nearest
     from phaze.report.replay.document import replays
 
     names = list(document.best.workloads)

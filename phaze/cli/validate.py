@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phaze.cli import options as opt
+from phaze.inputs.measurements import DATA, measurements
 
 FAILED = 5
 """Exit code where an error is above its threshold."""
-
-DATA = "DSE_DATA"
-"""Environment variable that names the folder of measurements, or the folder that holds it."""
 
 
 def command(
@@ -36,13 +33,14 @@ def command(
 
     Example: dse validate --data measurements --set op_gemm_tpu_v4
     """
-    from phaze.cli.output import choose, console, print_json
+    from phaze.cli.output import console, print_json
     from phaze.cost.rung import Rung
+    from phaze.inputs.choice import choose
     from phaze.report.validate import print_report
     from phaze.report.validation_page import write_page
     from phaze.validation import validate as validation
 
-    folder, level = _folder(data), choose(Rung, rung, "--rung")
+    folder, level = measurements(data), choose(Rung, rung, "--rung")
     if quiet:
         compared = validation.compare(folder, only or ())
     else:
@@ -57,18 +55,3 @@ def command(
         print_report(report, console())
     if not report.passed:
         raise typer.Exit(FAILED)
-
-
-def _folder(data: Path | None) -> Path:
-    """The folder of measurements: the one given, its subfolder `validation`, or the environment's."""
-    from phaze.errors import InputError
-
-    if data is None:
-        named = os.environ.get(DATA)
-        if not named:
-            raise InputError(f"give the folder of measurements: --data DIR, or {DATA} in the environment")
-        data = Path(named)
-    if not data.is_dir():
-        raise InputError(f"{data}: no such folder")
-    inner = data / "validation"
-    return inner if inner.is_dir() else data

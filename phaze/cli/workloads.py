@@ -47,7 +47,7 @@ def show(
     Example: dse workloads show resnet50 --mode prefill
     """
     from phaze.cli.output import console, print_json
-    from phaze.cli.task import open_workload
+    from phaze.inputs.task import open_workload
     from phaze.report.overview import overview_document, overview_tables
     from phaze.workload.overview import overview
 
@@ -75,7 +75,7 @@ def new(
 
     Example: dse workloads new mymodel --like mixtral-8x7b
     """
-    from phaze.cli.output import choose
+    from phaze.inputs.choice import choose
     from phaze.workload.families.registry import Family
     from phaze.workload.new_file import new_workload_text
 

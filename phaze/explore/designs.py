@@ -160,6 +160,10 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
             f"{name}: no placement of {task.workload.name} has these degrees; data x tensor x pipeline is at most "
             f"{task.devices} devices, data at most the number of microbatches, pipeline at most that of layers"
         )
+    if demand <= limit:  # it would fit, were the devices joined
+        return InfeasibleError(
+            f"{name}: {task.workload.name} does not fit on one device, and the chip has no links to others"
+        )
     levers = (
         "more --devices",
         "more or larger HBM stacks (--space)",

@@ -39,9 +39,9 @@ class Setting:
     recompute: Recompute
 
     @property
-    def chain(self) -> tuple[int, int]:
-        """Microbatch and width: settings that share them share a chain of layers."""
-        return self.microbatch, self.tensor_parallel
+    def chain(self) -> tuple[int, int, bool]:
+        """Microbatch, width, and whether attention recomputes: settings that share them share a chain of layers."""
+        return self.microbatch, self.tensor_parallel, self.recompute is Recompute.SELECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Evaluator:
 
     task: Task
     table: ArchitectureTable
-    _chains: dict[tuple[int, int], TimedChain] = field(default_factory=dict)
+    _chains: dict[tuple[int, int, bool], TimedChain] = field(default_factory=dict)
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
     base: Evaluator | None = None
 
@@ -124,7 +124,9 @@ class Evaluator:
             if self.base is not None:
                 self._chains[key] = self.base.timed(setting).on(self.model, self.table)
             else:
-                self._chains[key] = TimedChain(self.task.workload.chain(*key), self.model, self.table)
+                microbatch, width, selective = key
+                chain = self.task.workload.chain(microbatch, width, selective=selective)
+                self._chains[key] = TimedChain(chain, self.model, self.table)
         return self._chains[key]
 
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:

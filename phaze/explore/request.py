@@ -132,7 +132,7 @@ class Task:
         """Recompute choices to try; inference keeps nothing, so there is nothing to recompute."""
         if self.workload.mode is not Mode.TRAINING:
             return (Recompute.NONE,)
-        return (self.fixed.recompute,) if self.fixed.recompute else tuple(Recompute)
+        return (self.fixed.recompute,) if self.fixed.recompute else (Recompute.NONE, Recompute.FULL)
 
 
 class Designs(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from phaze.explore.document import Design
@@ -14,6 +14,14 @@ from phaze.report.design import plain_table
 
 def print_comparison(rows: Mapping[str, Design | str], console: Console) -> None:
     """One table per workload, the fastest first; below it, why an architecture is missing."""
+    for block in comparison_blocks(rows):
+        console.print(block)
+        if not isinstance(block, str):
+            console.print()
+
+
+def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableType]:
+    """The same as tables and sentences."""
     designs = {name: row for name, row in rows.items() if not isinstance(row, str)}
     for workload in next(iter(designs.values())).workloads if designs else ():
         table = plain_table(
@@ -36,8 +44,7 @@ def print_comparison(rows: Mapping[str, Design | str], console: Console) -> None
                 fmt.number(result.energy_per_iteration_j / result.global_batch),
                 f"{plan.data_parallel}x{plan.tensor_parallel}x{plan.pipeline_parallel}",
             )
-        console.print(table)
-        console.print()
+        yield table
     for name, reason in rows.items():
         if isinstance(reason, str):
-            console.print(f"{escape(name)}: {escape(reason.removeprefix(f'{name}: '))}")
+            yield f"{escape(name)}: {escape(reason.removeprefix(f'{name}: '))}"

@@ -176,7 +176,7 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     yield from _search(document)
     yield from questions(document)
     if document.frontier:
-        yield _frontier(document)
+        yield frontier_of(document)
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
@@ -197,7 +197,8 @@ def _search(document: ResultDocument) -> Iterator[RenderableType]:
             yield from wham_blocks(document.wham, objective)
 
 
-def _frontier(document: ResultDocument) -> Table:
+def frontier_of(document: ResultDocument) -> Table:
+    """The frontier on whatever axes it has."""
     complete = document.certificate.frontier_complete
     if axes := document.request.get("axes"):
         return axes_table(document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete)

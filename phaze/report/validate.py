@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from phaze.report.design import plain_table
 from phaze.validation.document import Comparison, ValidationReport
@@ -11,6 +12,12 @@ from phaze.validation.document import Comparison, ValidationReport
 
 def print_report(report: ValidationReport, console: Console) -> None:
     """One line per comparison that has rows, then what was left out and why."""
+    console.print(errors_table(report))
+    _print_excluded(report, console)
+
+
+def errors_table(report: ValidationReport) -> Table:
+    """One line per comparison that has rows."""
     rung = report.sets[0].rung.value
     table = plain_table(
         f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "left out", ""
@@ -18,8 +25,7 @@ def print_report(report: ValidationReport, console: Console) -> None:
     table.columns[0].justify = table.columns[-1].justify = "left"
     for comparison in filter(lambda c: c.rows, report.sets):
         table.add_row(escape(comparison.title), *_figures(comparison), _verdict(comparison))
-    console.print(table)
-    _print_excluded(report, console)
+    return table
 
 
 def _figures(comparison: Comparison) -> tuple[str, ...]:
@@ -55,5 +61,8 @@ def _print_excluded(report: ValidationReport, console: Console) -> None:
             table.add_row(escape(comparison.title), str(rows), escape(reason))
     if table.row_count:
         console.print(table)
+    open_ = [f"{c.title} ({c.assumed} of {c.rows})" for c in report.sets if c.assumed]
+    if open_:
+        console.print("Fastest plan taken where a row leaves it open: " + escape(", ".join(open_)))
     if report.not_compared:
         console.print("Not compared yet: " + escape(", ".join(report.not_compared)))

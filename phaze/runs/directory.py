@@ -66,7 +66,7 @@ def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
     `designs`: one equally long array per column, `id` among them, units in the column names.
     """
     steps = document.portfolio.frontier if document.portfolio else document.frontier
-    write_tables(path, designs, [_flat(point) for point in steps])
+    write_tables(path, designs, [flat(point) for point in steps])
     write_manifest(path, document.manifest)
     write_architecture(path, document.best)
     write_atomically(path / RESULT, document.model_dump_json(by_alias=True, indent=2) + "\n")
@@ -136,7 +136,7 @@ def load_designs(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _flat(point: FrontierPoint | ScorePoint) -> dict[str, Any]:
+def flat(point: FrontierPoint | ScorePoint) -> dict[str, Any]:
     """One row: the figures, then the hardware fields; throughput per workload in columns of its own."""
     row = point.model_dump()
     each: dict[str, float] = row.pop("throughputs_samples_per_s", {})

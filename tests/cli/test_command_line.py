@@ -92,7 +92,7 @@ def test_help_imports_nothing_heavy():
         (["run", "--workload", "gpt3", "--context", "9"], "training keeps no key-value cache"),
         (["run", "--workload", "bert-large", "--mode", "decode"], "no key-value cache"),
         (["run", "--workload", "gpt3", "--mode", "decode", "--kv-cache", "page"], "contiguous, paged"),
-        (["run", "--workload", "gpt3", "--fusion", "epilog"], "epilogue, bias-gradient"),
+        (["run", "--workload", "gpt3", "--fusion", "epilog"], "epilogue, bias, bias-gradient"),
         (["run", "--workload", "gpt3", "--time-limit", "soon"], "--time-limit 'soon'"),
         (["run", "--workload", "gpt3", "--space", "defalt"], "default"),
         (["run", "--workload", "gpt3", "--network", "nix.yaml"], "nix.yaml"),
@@ -200,7 +200,7 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 
 
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
-    from phaze.cli.task import input_files
+    from phaze.inputs.files import input_files
 
     assert input_files([str(tmp_path / "m.onnx")], "default")["workload"] == tmp_path / "m.onnx"
 

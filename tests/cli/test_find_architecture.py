@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cli.task import find_architecture
 from phaze.errors import InputError
 from phaze.hardware.architecture import dump_yaml, load_architecture
+from phaze.inputs.architecture import find_architecture
 from phaze.runs.directory import write_tables
 
 

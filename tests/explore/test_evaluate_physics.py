@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from phaze.cost.energy import static_w
 from phaze.cost.rung import Rung
+from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
@@ -140,3 +141,12 @@ def test_more_of_anything_is_never_slower(tiny, base, field, factor):
     before = seconds(chip, task)
     assert seconds(better, task) <= before * (1 + 1e-9)
     assert seconds(chip, task) == before
+
+
+def test_a_chip_without_links_trains_what_fits_on_one():
+    """Tensor-parallel passes take for ever there: they are never chosen, and nothing else fails."""
+    alone = load_architecture("edge")
+    task = Task(load_workload("resnet18"), 4, load_network("default"))
+    assert evaluate(task, alone).workloads["resnet18"].devices_used == 1
+    with pytest.raises(InfeasibleError, match="no links to others"):
+        evaluate(Task(load_workload("bert-large"), 8, load_network("default")), alone)

@@ -183,6 +183,21 @@ def test_the_answer_tells_regret_and_who_wins_where(balance, tasks):
     assert report.frontier[-1].score == pytest.approx(report.score)
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("combine", Combine)
+def test_a_gap_costs_no_more_than_it_says(balance, tasks, combine, gap):
+    """Designs that others rule out by the gap alone, seeds among them, are within the bound."""
+    request = ExploreRequest(
+        tasks[0], balance.space, balance.budgets, others=tasks[1:], combine=combine, time_limit_s=600.0
+    )
+    best = explore(request).document.certificate
+    found = explore(replace(request, gap=gap)).document.certificate
+    assert found.objective_value * (1 + gap) >= best.objective_value * (1 - 1e-9)
+    assert found.upper_bound >= best.objective_value * (1 - 1e-9)
+    assert found.gap <= gap + 1e-9
+    assert found.evaluated + found.pruned + found.over_budget == found.space_size
+
+
 def test_weights_that_mean_nothing_are_refused(balance, tasks):
     request = ExploreRequest(tasks[0], balance.space, balance.budgets, others=tasks[1:], weights=WEIGHTS)
     assert check_weights(replace(request, weights=())) == (1.0, 1.0)

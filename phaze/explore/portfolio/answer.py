@@ -110,7 +110,9 @@ class _Description:
         outcome, size = self._found.outcome, self._found.candidates.size
         value = self._goal.value(best.score, best.tdp_w)
         open_ = zip(outcome.open_score.tolist(), outcome.open_tdp_w.tolist(), strict=True)
-        upper = max([value, *(self._goal.value(score, tdp) for score, tdp in open_)])
+        # A design that is better by less than the gap was of no interest, wherever it fell.
+        least = value * (1.0 + self._found.request.gap)
+        upper = max([least, *(self._goal.value(score, tdp) for score, tdp in open_)])
         evaluated = len(outcome.evaluated)
         return Certificate(
             optimal=upper <= value,

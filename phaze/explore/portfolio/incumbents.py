@@ -38,8 +38,8 @@ class Incumbents:
     known: Staircase = field(default_factory=Staircase)
 
     def add(self, common: Common, *, seed: bool = False) -> None:
-        """Take a reached score over."""
-        score = common.score * (_SEED if seed else 1.0)
+        """Take a reached score over; that of a seed so that the seed itself still matters."""
+        score = common.score * (_SEED / self.slack if seed else 1.0)
         self.known.add([common.tdp_w], score, (common.area_mm2, common.number))
 
     def hope(self, hoped: FloatArray) -> FloatArray:

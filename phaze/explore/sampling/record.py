@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
@@ -29,14 +29,14 @@ _PLAN = "plan"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a study is kept: a journal file, or a database by URL (SQLite, PostgreSQL)."""
+    """Where a study is kept: a journal file, a database by URL (SQLite, PostgreSQL), or nowhere: it does not last."""
 
-    storage: Path | str
+    storage: Path | str | None
     study: str = "sweep"
 
     def __str__(self) -> str:
         """For messages: without a password."""
-        where = self.storage if isinstance(self.storage, Path) else without_password(self.storage)
+        where = without_password(self.storage) if isinstance(self.storage, str) else self.storage or "memory"
         return f"study {self.study} in {where}"
 
 
@@ -102,7 +102,9 @@ def without_password(url: str) -> str:
         ) from error
 
 
-def _storage(where: Path | str) -> BaseStorage:
+def _storage(where: Path | str | None) -> BaseStorage:
+    if where is None:
+        return InMemoryStorage()
     if isinstance(where, Path):
         _drop_torn_line(where)
         return JournalStorage(JournalFileBackend(str(where)))

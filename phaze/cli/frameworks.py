@@ -1,0 +1,30 @@
+"""`dse frameworks`: what training software costs and hides, for `--framework`."""
+
+from __future__ import annotations
+
+from phaze.cli.noun import Row, noun_app
+
+
+def _rows() -> list[Row]:
+    from phaze.placement.strategy.framework import list_frameworks, load_framework
+
+    return [
+        {
+            "name": framework.name,
+            "attention": framework.attention.value,
+            "stretch": framework.stretch,
+            "dispatch_s": framework.dispatch_s,
+            "tensor_overlap": framework.tensor_overlap.value,
+        }
+        for framework in map(load_framework, list_frameworks())
+    ]
+
+
+def _show(name: str) -> str:
+    from phaze.cli.output import file_text
+    from phaze.hardware.catalogue import Catalogue, find
+
+    return file_text(find(Catalogue.FRAMEWORK, name))
+
+
+app = noun_app("frameworks", "frameworks", _rows, _show)

@@ -1,0 +1,37 @@
+"""Options that fix a choice of a training plan, for every verb that takes one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).")]
+Sequence = Annotated[
+    bool | None,
+    typer.Option(
+        "--sequence-parallel/--no-sequence-parallel", help="Divide tokens between divided products, or not."
+    ),
+]
+Schedule = Annotated[
+    str | None, typer.Option(help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe.")
+]
+Chunks = Annotated[int | None, typer.Option(min=1, help="Parts of the model on each device (interleaving).")]
+Recompute = Annotated[
+    str | None, typer.Option(help="none, selective or full (default: the least that fits).")
+]
+Zero = Annotated[
+    int | None,
+    typer.Option(min=0, max=3, help="What replicas divide: 1 optimizer, 2 and gradients, 3 and weights."),
+]
+Order = Annotated[
+    str | None, typer.Option(help="tensor-context-data-pipeline or tensor-context-pipeline-data.")
+]
+Framework = Annotated[str, typer.Option(help="Built-in framework or YAML file: what the software costs.")]
+Attention = Annotated[str | None, typer.Option(help="flash or unfused (default: the framework's).")]
+Fusion = Annotated[
+    str | None,
+    typer.Option(
+        help="all, none, or of epilogue,bias-gradient,norm-residual,softmax,elementwise (default: the framework's)."
+    ),
+]

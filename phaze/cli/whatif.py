@@ -1,0 +1,141 @@
+"""`dse whatif`: vary one thing, plan anew for every value, and plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phaze.cli import options as opt
+from phaze.cli import plan_options as own
+
+if TYPE_CHECKING:
+    from phaze.explore.planning.document import PlanDocument
+
+_NUMBERS = ("devices", "global_batch")
+_WORDS = ("arch", "workload", "network", "framework", "rung", "attention", "fusion")
+
+
+def command(
+    arch: Annotated[
+        str, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
+    ],
+    workload: opt.Workload,
+    vary: Annotated[
+        str,
+        typer.Option(
+            help="What to vary and its values: devices=64,256,1024, zero=0,1,3, arch=a100,h100, or a hardware "
+            "field (dse explain): hbm_stacks=4,5,6.",
+            metavar="NAME=V1,V2,...",
+        ),
+    ],
+    devices: opt.Devices = 1024,
+    global_batch: opt.GlobalBatch = None,
+    framework: own.Framework = "ideal",
+    data_parallel: own.Degree = None,
+    tensor_parallel: own.Degree = None,
+    pipeline_parallel: own.Degree = None,
+    context_parallel: own.Degree = None,
+    expert_parallel: own.Degree = None,
+    sequence_parallel: own.Sequence = None,
+    microbatch: own.Degree = None,
+    schedule: own.Schedule = None,
+    chunks: own.Chunks = None,
+    recompute: own.Recompute = None,
+    zero: own.Zero = None,
+    order: own.Order = None,
+    attention: own.Attention = None,
+    fusion: own.Fusion = None,
+    network: opt.Network = "default",
+    rung: opt.Rung = "analytic",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw where the time goes into this file, .svg or .html.")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Vary one thing and plan the training anew for every value; what is fixed stays fixed.
+
+    Example: dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
+    """
+    from phaze.cli.output import console, print_json, say
+    from phaze.explore.planning.whatif import vary as varied
+    from phaze.report.whatif import check_plot_file, print_whatif, write_plot
+
+    if plot is not None:
+        check_plot_file(plot)
+    choices = {
+        "data_parallel": data_parallel,
+        "tensor_parallel": tensor_parallel,
+        "pipeline_parallel": pipeline_parallel,
+        "context_parallel": context_parallel,
+        "expert_parallel": expert_parallel,
+        "sequence_parallel": sequence_parallel,
+        "microbatch": microbatch,
+        "schedule": schedule,
+        "chunks": chunks,
+        "recompute": recompute,
+        "zero": zero,
+        "order": order,
+    }
+    rest = {
+        "arch": arch,
+        "workload": workload,
+        "devices": devices,
+        "global_batch": global_batch,
+        "framework": framework,
+        "network": network,
+        "attention": attention,
+        "fusion": fusion,
+        "rung": rung,
+    }
+    name, values = _parsed(vary)
+    document = varied(name, values, lambda value: _planned(name, value, choices, rest))
+    if json:
+        print_json(document)
+    else:
+        print_whatif(document, console())
+    if plot is not None:
+        write_plot(document, plot)
+        say(f"Wrote {plot}.", quiet=json)
+
+
+def _parsed(text: str) -> tuple[str, list[str]]:
+    """Name and values of what is varied. Raises InputError."""
+    from phaze.errors import InputError
+
+    name, equals, rest = text.partition("=")
+    values = [value.strip() for value in rest.split(",") if value.strip()]
+    if not equals or not values or not name.strip():
+        raise InputError(f"--vary {text!r} is not NAME=V1,V2,..., for instance devices=64,256,1024")
+    return name.strip().replace("-", "_"), values
+
+
+def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any]) -> PlanDocument:
+    """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
+    from phaze.hardware.fields import field_named
+    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.plan import held, planned
+
+    fixed, asked = dict(choices), dict(rest)
+    if name in fixed:
+        fixed[name] = value if name in ("schedule", "recompute", "order") else _whole(name, value)
+    elif name in _NUMBERS:
+        asked[name] = _whole(name, value)
+    elif name in _WORDS:
+        asked[name] = [value] if name == "workload" else value
+    else:
+        parsed = field_named(name, "--vary").parse(value, "--vary")
+        chip = find_architecture(asked["arch"])
+        asked["arch"] = chip.replace(f"{chip.name} {name} {value}", **{name: parsed})
+    return planned(asked.pop("arch"), asked.pop("workload"), asked.pop("framework"), held(**fixed), **asked)
+
+
+def _whole(name: str, text: str) -> int:
+    from phaze.errors import InputError
+
+    if name == "sequence_parallel" and text in ("true", "false"):
+        return text == "true"
+    if not text.isdigit():
+        raise InputError(f"--vary {name}: {text!r} is not a whole number")
+    return int(text)

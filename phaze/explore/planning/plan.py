@@ -1,0 +1,166 @@
+"""Find the best plan, or work out one that is fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from phaze.errors import InfeasibleError, InputError, Shortfall
+from phaze.explore.api import measured_links
+from phaze.explore.manifest import describe_task, manifest
+from phaze.explore.planning.document import (
+    PlanBreakdown,
+    PlanCertificate,
+    PlanDocument,
+    PlanMemory,
+    PlanResult,
+    StrategyRecord,
+)
+from phaze.explore.progress import Clock
+from phaze.explore.request import Task
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.placement.strategy.search.search import Evaluated, best_plans
+from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.workload.workload import Mode
+
+_NEXT = 4  # plans told beside the best
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A workload on a cluster under a framework; `held`: choices of the space (`PlanSpace` fields) that are fixed."""
+
+    task: Task
+    framework: Framework = field(default_factory=load_framework)
+    held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
+    """The fastest plan of a training workload on one architecture that fits into its memory, and the next ones.
+
+    Raises InputError where choices contradict the model, the cluster or one another, InfeasibleError where no plan
+    fits.
+    """
+    started, clock = datetime.now(UTC), Clock(float("inf"))
+    task = measured_links(request.task, architecture)
+    if task.workload.mode is not Mode.TRAINING:
+        raise InputError(f"a plan of strategies is for training, not for {task.workload.mode}")
+    table = to_table([architecture])
+    estimator = Estimator(task.workload, table, task.cluster, request.framework, task.rung, task.own)
+    space = space_of(request, task)
+    capacity = float(hbm_capacity_bytes(table)[0])
+    answer = best_plans(estimator, space, capacity, 1 + _NEXT)
+    if not answer.best:
+        raise _unfit(task, architecture, capacity, answer.account.total, answer.least_memory_bytes)
+    peak = float(peak_flops_per_s(table)[0]) * task.devices
+    best, *others = (
+        _result(found, task, peak, estimator.energy_j(found.strategy, found.iteration))
+        for found in answer.best
+    )
+    counts = answer.account
+    return PlanDocument(
+        request=describe_task(task)
+        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)},
+        best=best,
+        next_best=others,
+        certificate=PlanCertificate(
+            optimal=True,
+            space_size=counts.total,
+            out_of_memory=counts.out_of_memory,
+            pruned=counts.pruned,
+            evaluated=counts.evaluated,
+            scope=_scope(request),
+        ),
+        manifest=manifest(started, clock.elapsed_s, seed=0),
+    )
+
+
+def space_of(request: PlanRequest, task: Task) -> PlanSpace:
+    """All plans of the task, some choices held. Raises InputError for one that the model does not allow."""
+    layers = task.workload.chain(1, 1).layers
+    experts = 64 if any(layer.expert_parameters for layer in layers) else 0
+    space = plan_space(task.workload, task.cluster, experts, request.framework.attention)
+    for width in request.held.get("tensor", ()):
+        admissible = task.workload.tensor_parallel_widths(task.devices)
+        if width not in admissible:
+            choices = ", ".join(map(str, admissible))
+            raise InputError(
+                f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {choices}"
+            )
+    held: dict[str, Any] = {"frugal": "recomputes" not in request.held, **request.held}
+    return replace(space, **held)
+
+
+def _told(request: PlanRequest) -> dict[str, Any]:
+    return {name: [getattr(v, "value", v) for v in values] for name, values in request.held.items()}
+
+
+def _scope(request: PlanRequest) -> list[str]:
+    return [
+        f"rung {request.task.rung.value}",
+        f"framework {request.framework.name}",
+        f"network {request.task.network.name}",
+        "stages of whole blocks, as equal in number or in time as can be",
+        "full recompute of the first blocks of each device, as few as memory asks for",
+    ]
+
+
+def _unfit(
+    task: Task, architecture: Architecture, capacity: float, plans: int, least: float
+) -> InfeasibleError | InputError:
+    """Why there is no plan."""
+    if not plans:
+        return InputError(
+            f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
+        )
+    if least <= capacity:
+        return InfeasibleError(
+            f"{task.workload.name} on {task.devices} x {architecture.name}: the chip has no links to fill devices with"
+        )
+    levers = ("more devices", "more memory per device", "ZeRO, recompute or smaller microbatches, where held")
+    short = Shortfall("memory of one device", capacity, least, "bytes", levers)
+    return InfeasibleError(
+        f"{task.workload.name} does not fit on {task.devices} x {architecture.name} in any of {plans:,} plans",
+        (short,),
+    )
+
+
+def _result(found: Evaluated, task: Task, peak_flops_per_s: float, energy_j: float) -> PlanResult:
+    s, i = found.strategy, found.iteration
+    samples = task.cluster.global_batch / i.iteration_s
+    tokens = task.workload.sequence_length
+    worst = max(i.memory, key=lambda part: part.total_bytes)
+    return PlanResult(
+        strategy=StrategyRecord(
+            data_parallel=s.data_parallel,
+            tensor_parallel=s.sharding.tensor,
+            pipeline_parallel=s.pipeline_parallel,
+            context_parallel=s.sharding.context,
+            expert_parallel=s.sharding.expert,
+            sequence_parallel=s.sharding.sequence,
+            microbatch_size=s.microbatch,
+            microbatches=i.microbatches,
+            schedule=s.schedule.value,
+            chunks=s.chunks,
+            recompute=s.recompute.value,
+            recomputed_blocks=list(s.recomputed) if isinstance(s.recomputed, tuple) else None,
+            zero_stage=int(s.zero),
+            shard_group=s.shard_group,
+            order=s.order.value,
+            blocks=list(s.stages) or None,
+        ),
+        iteration_time_s=i.iteration_s,
+        throughput_samples_per_s=samples,
+        throughput_tokens_per_s=samples * tokens if tokens else None,
+        mfu=i.model_flops / i.iteration_s / peak_flops_per_s,
+        devices_used=s.devices,
+        energy_per_iteration_j=energy_j,
+        memory_bytes=i.memory_bytes,
+        memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
+        breakdown=PlanBreakdown(**asdict(i.time)),
+    )

@@ -1,0 +1,150 @@
+"""Tables of a training plan: the plan, its performance, time, memory and the plans next to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from phaze.explore.planning.document import PlanDocument, PlanResult, StrategyRecord
+from phaze.report import format as fmt
+from phaze.report.design import plain_table
+
+TIMES: Mapping[str, str] = {
+    "product_s": "products and attention",
+    "vector_s": "vector kernels",
+    "recompute_s": "recompute",
+    "tensor_s": "tensor-parallel collectives",
+    "context_s": "context-parallel exchanges",
+    "expert_s": "expert-parallel exchanges",
+    "transfer_s": "transfers between stages",
+    "gather_s": "gathers of weights",
+    "reduction_s": "reduction of gradients",
+    "bubble_s": "pipeline bubble",
+    "optimizer_s": "optimizer",
+    "host_s": "waiting for the host",
+}
+_BYTES: Mapping[str, str] = {
+    "weights_bytes": "weights",
+    "gradients_bytes": "gradients",
+    "optimizer_bytes": "optimizer state",
+    "activations_bytes": "activations in flight",
+    "working_bytes": "working set of a layer",
+    "buffers_bytes": "gathered weights",
+    "reserved_bytes": "reserved",
+}
+
+
+def print_plan(document: PlanDocument, console: Console) -> None:
+    """The best plan, where its time and memory go, the next plans, and the proof."""
+    best = document.best
+    console.print(plan_head(document))
+    console.print()
+    console.print(plan_table(best))
+    console.print()
+    console.print(_parts("Time of an iteration", TIMES, best.breakdown.model_dump(), fmt.duration))
+    if best.breakdown.hidden_s > 0:
+        console.print(f"Beside computation: {fmt.duration(best.breakdown.hidden_s)} of exchanges.")
+    console.print()
+    console.print(_parts("Memory of the fullest device", _BYTES, best.memory.model_dump(), fmt.memory))
+    if document.next_best:
+        console.print()
+        console.print(_others(document))
+    console.print()
+    console.print(plan_proof(document))
+
+
+def plan_head(document: PlanDocument) -> str:
+    """What is planned (rich markup)."""
+    request = document.request
+    return (
+        f"[bold]{escape(' '.join(request['workloads']))}[/bold] on {request['devices']:,} x "
+        f"{escape(str(request['architecture']))}, framework {escape(str(request['framework']))}, "
+        f"rung {request['rung']}"
+    )
+
+
+def plan_proof(document: PlanDocument) -> str:
+    """What is proven, in one sentence."""
+    proof = document.certificate
+    return (
+        f"Proved best of {proof.space_size:,} plans: {proof.evaluated:,} evaluated, {proof.pruned:,} ruled out by "
+        f"bounds, {proof.out_of_memory:,} do not fit in memory."
+    )
+
+
+def summary(s: StrategyRecord) -> str:
+    """A strategy in one line, choices that change nothing left out."""
+    return ", ".join(_words(s))
+
+
+def _words(s: StrategyRecord) -> Iterator[str]:
+    degrees = {
+        "data": s.data_parallel,
+        "tensor": s.tensor_parallel,
+        "context": s.context_parallel,
+        "expert": s.expert_parallel,
+        "pipeline": s.pipeline_parallel,
+    }
+    yield " x ".join(f"{name} {n}" for name, n in degrees.items() if n > 1) or "one device"
+    if s.sequence_parallel:
+        yield "sequence parallel"
+    if s.pipeline_parallel > 1:
+        yield s.schedule + (f" x {s.chunks}" if s.chunks > 1 else "")
+    yield f"microbatch {s.microbatch_size}"
+    if s.recompute == "full" and s.recomputed_blocks is not None:
+        yield f"recompute of {sum(s.recomputed_blocks)} blocks"
+    elif s.recompute != "none":
+        yield f"{s.recompute} recompute"
+    if s.zero_stage:
+        yield f"ZeRO {s.zero_stage}" + (f" over {s.shard_group}" if s.shard_group else "")
+    if s.data_parallel > 1 and s.pipeline_parallel > 1 and s.order.endswith("data"):
+        yield "pipelines inside"
+
+
+def plan_table(best: PlanResult) -> Table:
+    """The best plan and its figures."""
+    table = plain_table("Best plan", "", "")
+    table.show_header = False
+    table.columns[1].justify = "left"
+    tokens = best.throughput_tokens_per_s
+    for label, value in (
+        ("plan", summary(best.strategy)),
+        ("iteration time", fmt.duration(best.iteration_time_s)),
+        ("throughput", f"{fmt.number(best.throughput_samples_per_s)} samples/s"),
+        *([("tokens", f"{fmt.number(tokens)} tokens/s")] if tokens is not None else []),
+        ("model FLOPs utilisation", fmt.percent(best.mfu)),
+        ("energy per iteration, all devices", fmt.decimal(best.energy_per_iteration_j, "J")),
+        ("devices used", f"{best.devices_used:,}"),
+        ("microbatches of a pipeline", f"{best.strategy.microbatches:,}"),
+    ):
+        table.add_row(label, escape(value))
+    return table
+
+
+def _parts(
+    title: str, names: Mapping[str, str], values: Mapping[str, float], told: Callable[[float], str]
+) -> Table:
+    """The parts of a breakdown that are there, with their shares."""
+    shown = {names[key]: value for key, value in values.items() if key in names and value > 0}
+    total = sum(shown.values())
+    table = plain_table(title, "", "", "share")
+    for name, value in shown.items():
+        table.add_row(name, told(value), fmt.percent(value / total))
+    table.add_row("total", told(total), "", style="bold")
+    return table
+
+
+def _others(document: PlanDocument) -> Table:
+    table = plain_table("Next plans", "plan", "iteration", "slower by", "memory")
+    for other in document.next_best:
+        slower = other.iteration_time_s / document.best.iteration_time_s - 1
+        table.add_row(
+            escape(summary(other.strategy)),
+            fmt.duration(other.iteration_time_s),
+            fmt.percent(slower),
+            fmt.memory(other.memory_bytes),
+        )
+    return table

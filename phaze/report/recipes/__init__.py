@@ -1,0 +1,1 @@
+"""Plans as launch recipes of training frameworks."""

@@ -1,0 +1,71 @@
+"""Options of MaxText's `train.py` (github.com/AI-Hypercomputer/maxtext, configs/base.yml)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from phaze.explore.planning.document import PlanDocument, StrategyRecord
+from phaze.report.recipes.model import Sizes, sizes_of
+from phaze.report.recipes.recipe import Recipe, heading, uneven
+
+_REMAT = {"none": "minimal", "selective": "minimal", "full": "full"}
+
+
+def write(document: PlanDocument) -> Recipe:
+    """A shell command; data, tokenizer and output are left to add."""
+    s, sizes = document.best.strategy, sizes_of(document)
+    options = [*_parallel(s), *_batch(document), f"remat_policy={_REMAT[s.recompute]}"]
+    options += _model(sizes) if sizes else []
+    text = [*heading(document), "python3 -m MaxText.train MaxText/configs/base.yml \\"]
+    text += [f"    {option} \\" for option in options[:-1]] + [f"    {options[-1]}"]
+    return Recipe("\n".join(text) + "\n", tuple(_remarks(s, sizes)))
+
+
+def _parallel(s: StrategyRecord) -> Iterator[str]:
+    data = "fsdp" if s.zero_stage == 3 else "data"
+    yield f"ici_{data}_parallelism={s.data_parallel // s.expert_parallel}"
+    yield f"ici_tensor_parallelism={s.tensor_parallel}"
+    if s.context_parallel > 1:
+        yield f"ici_context_parallelism={s.context_parallel}"
+    if s.expert_parallel > 1:
+        yield f"ici_expert_parallelism={s.expert_parallel}"
+    if s.pipeline_parallel > 1:
+        yield f"ici_pipeline_parallelism={s.pipeline_parallel}"
+        yield f"num_pipeline_repeats={s.chunks}"
+        yield f"num_pipeline_microbatches={s.microbatches}"
+
+
+def _batch(document: PlanDocument) -> Iterator[str]:
+    s = document.best.strategy
+    steps = 1 if s.pipeline_parallel > 1 else s.microbatches
+    each = Fraction(int(document.request["global_batch"]), document.best.devices_used * steps)
+    yield f"per_device_batch_size={float(each):g}"
+    if steps > 1:
+        yield f"gradient_accumulation_steps={steps}"
+
+
+def _model(m: Sizes) -> list[str]:
+    return [
+        f"base_num_decoder_layers={m.layers}",
+        f"base_emb_dim={m.hidden}",
+        f"base_mlp_dim={m.ffn_hidden}",
+        f"base_num_query_heads={m.heads}",
+        f"base_num_kv_heads={m.kv_heads}",
+        f"vocab_size={m.vocabulary}",
+        f"max_target_length={m.tokens}",
+    ]
+
+
+def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
+    yield "all degrees are given to the fast network (ici_); move those that span slices to dcn_"
+    if s.pipeline_parallel > 1 and s.schedule not in ("gpipe", "interleaved"):
+        yield f"MaxText runs its own circular schedule, not {s.schedule}"
+    if s.zero_stage in (1, 2):
+        yield "MaxText divides weights (fsdp) or nothing (data): the recipe divides nothing"
+    if s.recompute == "full" and s.recomputed_blocks is not None:
+        yield "MaxText recomputes all blocks alike: the recipe recomputes all"
+    if uneven(s):
+        yield "MaxText has stages of as many blocks each"
+    if sizes is None:
+        yield "the workload is no built-in decoder: add the sizes of the model"

@@ -1,0 +1,107 @@
+"""`dse plan serving`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from phaze.cli.main import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
+
+SERVED = """
+schema_version: 1
+name: served
+family: decoder
+source: {all: made up for tests}
+dimensions:
+  {layers: 4, hidden: 512, heads: 8, kv_heads: 2, vocabulary: 8000, max_positions: 1024, positions: rope, bias: false}
+sequence_length: 256
+global_batch: 8
+"""
+
+
+@pytest.fixture
+def plan(dse, tmp_path):
+    path = tmp_path / "served.yaml"
+    path.write_text(SERVED)
+
+    def call(*options):
+        return dse(
+            "plan",
+            "serving",
+            "-a",
+            "h100",
+            "-w",
+            path,
+            "--prompt",
+            256,
+            "--output-tokens",
+            32,
+            "--devices",
+            2,
+            *options,
+        )
+
+    return call
+
+
+def test_the_document_holds_everything(plan):
+    code, out, err = plan("--json", "--rate", 200, "--simulate", 50, "--max-tpot", "10ms")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["schema"] == "dse-serving/1"
+    assert found["request"]["max_tpot_s"] == 0.01
+    assert found["request"]["max_ttft_s"] is None
+    best = found["best"]
+    assert best["requests_per_s"] == 200
+    assert best["tokens_per_s"] == 200 * 32
+    assert best["devices"] == sum(pool["devices"] for pool in best["pools"])
+    assert best["tokens_per_s_per_device"] == best["tokens_per_s"] / best["devices"]
+    assert set(found["simulation"]["ttft"]) == {"mean_s", "p50_s", "p90_s", "p99_s"}
+    assert set(found["manifest"]["inputs_sha256"]) == {"workload", "network"}
+
+
+def test_the_tables_fit_the_page(plan):
+    code, out, _ = plan("--disaggregate", "--max-ttft", "1s")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for words in ("Serving", "disaggregated", "256 tokens in, 32 out", "limited by", "1.00 s", "decode"):
+        assert words in out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--simulate", 5), 2, "--simulate needs --rate"),
+        (("--max-ttft", "fast"), 2, "--max-ttft 'fast'"),
+        (("--kv-cache", "heap"), 2, "--kv-cache 'heap'"),
+        (("--prompt", 5000), 2, "1024 positions"),
+        (("--chunk", 64, "--disaggregate"), 2, "does not go with"),
+        (("--max-tpot", "1ns"), 3, "time per output token: given 1e-09 s"),
+    ],
+)
+def test_one_sentence_and_an_exit_code(plan, options, code, words):
+    found, out, err = plan(*options)
+    assert (found, out) == (code, "")
+    assert words in err
+
+
+def test_the_commands_of_the_page_are_understood():
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    verb = typer.main.get_command(app).commands["plan"].commands["serving"]
+    asked = [verb.make_context("serving", shlex.split(line)[3:]).params for line in block.splitlines()]
+    assert [a["rate"] for a in asked] == [None, 6, None]
+    assert asked[2]["disaggregate"]
+
+
+def test_the_python_of_the_page_runs():
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["plan"].tpot_s <= 0.03
