@@ -2,7 +2,7 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, growth, product, estimates, workload or convergence. `--data` is a folder with
+PART is schedules, placement, plans, growth, product, estimates, workload or convergence. `--data` is a folder with
 scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
 instances are solved. Writes nothing without `--out` and `--answers`.
 """
@@ -20,6 +20,7 @@ import convergence_tables
 import estimates
 import growth
 import placements
+import plans
 import product
 import schedule_tables
 import schedules
@@ -27,7 +28,7 @@ import workload
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = ("schedules", "placement", "growth", "product", "estimates", "workload", "convergence")
+PARTS = ("schedules", "placement", "plans", "growth", "product", "estimates", "workload", "convergence")
 
 
 def main() -> None:
@@ -61,7 +62,7 @@ def _report(part: str, arguments: argparse.Namespace) -> Report:
             kept = convergence_jobs.Kept(arguments.runs)
             return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
         case _:
-            return (estimates if part == "estimates" else product).report()
+            return {"estimates": estimates.report, "product": product.report, "plans": plans.measured}[part]()
 
 
 def _convergence(arguments: argparse.Namespace) -> convergence_jobs.Plan:
