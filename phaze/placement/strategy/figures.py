@@ -61,6 +61,13 @@ class LayerFigures:
     again: PassFigures
     ending: PassFigures
 
+    @cached_property
+    def parameters(self) -> Floats:
+        """Parameters of every position, and those of experts among them, (2, L)."""
+        each = [[layer.parameters, layer.expert_parameters] for layer in self.chain.layers]
+        found: Floats = np.array(each, dtype=np.float64)[list(self.chain.index)].T
+        return found
+
 
 def layer_figures(
     chain: LayerChain,

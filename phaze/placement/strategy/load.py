@@ -18,7 +18,6 @@ from phaze.placement.strategy.memory import recomputed
 from phaze.placement.strategy.prefetch import Group, backward_s, forward_s, slowed
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.workload.degrees import Parallel
-from phaze.workload.work import LayerChain
 
 Floats = NDArray[np.float64]
 
@@ -106,7 +105,7 @@ def loads(
         behind = sides.groups_s([*repeated, (figures.backward, once)])
         ahead = sides.groups_s([(figures.forward, once)])
     if whole or always:
-        wires = _Wires(chain, division, exchanges, framework)
+        wires = _Wires(figures, division, exchanges, framework)
         turned = _Wire(gathered if whole and strategy.reshards else 0.0, reduced if always else 0.0)
         backward = wires.beside(backward, behind, turned, backward_s)
     if whole:
@@ -167,7 +166,7 @@ class _Sides:
 class _Wires:
     """Exchanges of weights and gradients in the passes of a microbatch."""
 
-    chain: LayerChain
+    figures: LayerFigures
     division: Division
     exchanges: Exchanges
     framework: Framework
@@ -193,14 +192,8 @@ class _Wires:
 
     def _groups_s(self, wire: _Wire) -> tuple[Floats, Floats]:
         """Gathers and reductions of every group of layers; all at once, equal ones one by one."""
-        layers, index = self.chain.layers, self.chain.index
-        sizes = np.array(
-            [
-                [sum(getattr(layers[u], what) for u in index[a : b + 1]) for what in _PARAMETERS]
-                for a, b in self.division.groups
-            ],
-            dtype=np.float64,
-        )
+        firsts = [first for first, _ in self.division.groups]
+        sizes = np.add.reduceat(self.figures.parameters, firsts, axis=1).T
         (distinct, which), e = np.unique(sizes, axis=0, return_inverse=True), self.exchanges
         experts = distinct[:, 1]
         shared = distinct[:, 0] - experts
@@ -214,9 +207,6 @@ class _Wires:
             reduce = e.reduce_s(wire.reduced * shared) + e.reduce_experts_s(wire.reduced * experts)
         some, each = distinct[:, 0] > 0, which.ravel()
         return np.where(some, gather, 0.0)[each], np.where(some, reduce, 0.0)[each]
-
-
-_PARAMETERS = ("parameters", "expert_parameters")
 
 
 def _with_host(

@@ -12,7 +12,7 @@ from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.division import blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.search.balance import balanced
+from phaze.placement.strategy.search.balance import balanced, group_seconds
 from phaze.placement.strategy.search.bound import busy_bound_s
 from phaze.placement.strategy.search.fit import fitted
 from phaze.placement.strategy.search.space import PlanSpace
@@ -129,9 +129,10 @@ class _Search:
 
     def _cut(self, shape: Strategy, most: int) -> Iterator[Strategy]:
         """Pipelines of even stages, and those of balanced ones where these are others."""
+        seconds = group_seconds(self.estimator, shape) if self.space.balances else None
         for deep in self.space.pipelines(shape, self.estimator.cluster, most):
             yield deep
-            if self.space.balances and deep.chunks == 1 and deep.pipeline_parallel > 1:
-                stages = balanced(self.estimator, deep)
+            if seconds is not None and deep.chunks == 1 and deep.pipeline_parallel > 1:
+                stages = balanced(seconds, deep.pipeline_parallel)
                 if stages != tuple(self.estimator.division(deep).blocks.tolist()):
                     yield replace(deep, stages=stages)
