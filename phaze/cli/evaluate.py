@@ -10,6 +10,10 @@ import typer
 from phaze.cli import options as opt
 from phaze.cli import plan_options as own
 
+_PLACEMENT = ("data_parallel", "tensor_parallel", "pipeline_parallel", "microbatch", "recompute")
+_CLUSTER = ("devices", "global_batch", "network")
+_COSTS = ("attention", "fusion", "rung", "calibration")
+
 
 def command(
     arch: Annotated[
@@ -49,44 +53,20 @@ def command(
 
     Example: dse evaluate --arch a100 --workload gpt3 --devices 1024
     """
+    asked = dict(locals())
     from phaze.cli.output import console, print_json
     from phaze.inputs.files import input_files, with_inputs
     from phaze.inputs.known import evaluated
-    from phaze.inputs.plan import held, planned
+    from phaze.inputs.plan import HELD, held, planned
     from phaze.report.design import print_design
     from phaze.report.plan import print_plan
 
-    cluster: dict[str, Any] = {
-        "devices": devices,
-        "global_batch": global_batch,
-        "network": network,
-        "bind": bind or (),
-    }
-    costs: dict[str, Any] = {
-        "attention": attention,
-        "fusion": fusion,
-        "rung": rung,
-        "calibration": calibration,
-    }
-    beyond = held(
-        context_parallel=context_parallel,
-        expert_parallel=expert_parallel,
-        sequence_parallel=sequence_parallel,
-        schedule=schedule,
-        chunks=chunks,
-        zero=zero,
-        order=order,
-    )
-    placement: dict[str, Any] = {
-        "data_parallel": data_parallel,
-        "tensor_parallel": tensor_parallel,
-        "pipeline_parallel": pipeline_parallel,
-        "microbatch": microbatch,
-        "recompute": recompute,
-    }
-    if beyond or framework != "ideal":
-        choices = {**held(**placement), **beyond}
-        plan = planned(arch, workload, framework, choices, mode=mode, **cluster, **costs)
+    placement: dict[str, Any] = {name: asked[name] for name in _PLACEMENT}
+    cluster: dict[str, Any] = {name: asked[name] for name in _CLUSTER} | {"bind": bind or ()}
+    costs: dict[str, Any] = {name: asked[name] for name in _COSTS}
+    choices = {name: asked[name] for name in HELD}
+    if framework != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
+        plan = planned(arch, workload, framework, held(**choices), mode=mode, **cluster, **costs)
         print_json(plan) if json else print_plan(plan, console())
         return
     document = evaluated(

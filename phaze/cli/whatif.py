@@ -58,37 +58,16 @@ def command(
 
     Example: dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
     """
+    asked = dict(locals())
     from phaze.cli.output import console, print_json, say
     from phaze.explore.planning.whatif import vary as varied
+    from phaze.inputs.plan import HELD
     from phaze.report.whatif import check_plot_file, print_whatif, write_plot
 
     if plot is not None:
         check_plot_file(plot)
-    choices = {
-        "data_parallel": data_parallel,
-        "tensor_parallel": tensor_parallel,
-        "pipeline_parallel": pipeline_parallel,
-        "context_parallel": context_parallel,
-        "expert_parallel": expert_parallel,
-        "sequence_parallel": sequence_parallel,
-        "microbatch": microbatch,
-        "schedule": schedule,
-        "chunks": chunks,
-        "recompute": recompute,
-        "zero": zero,
-        "order": order,
-    }
-    rest = {
-        "arch": arch,
-        "workload": workload,
-        "devices": devices,
-        "global_batch": global_batch,
-        "framework": framework,
-        "network": network,
-        "attention": attention,
-        "fusion": fusion,
-        "rung": rung,
-    }
+    choices = {name: asked[name] for name in HELD}
+    rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
     name, values = _parsed(vary)
     document = varied(name, values, lambda value: _planned(name, value, choices, rest))
     if json:
