@@ -19,6 +19,7 @@ from phaze.explore.exploration import REPORT_S, Answer
 from phaze.explore.findings import frontier_point
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
+from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
@@ -37,8 +38,11 @@ class AxesExploration:
     A point is an architecture in one setting under its fastest plan; energy and memory are those of that plan.
     """
 
-    def __init__(self, request: ExploreRequest, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self, request: ExploreRequest, progress: Progress, clock: Clock, means: Means = ALONE
+    ) -> None:
         self._request, self._progress, self._clock = request, progress, clock
+        self._means = means
         self._started = datetime.now(UTC)
         names = dict.fromkeys([request.objective.value, *request.axes])
         self._axes = [metric(name) for name in names]

@@ -14,6 +14,7 @@ from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.manifest import describe_task, manifest, scope
+from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Part, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
 from phaze.explore.training_run import training_run
@@ -29,11 +30,16 @@ ROBUST_S = 15.0  # least time to look for near-optimal designs, beyond the time 
 EVALUATE_S = 30.0  # time for exact schedules of one architecture; a second or two are the rule
 
 
-def explore(request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None) -> Answer:
+def explore(
+    request: ExploreRequest,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    means: Means = ALONE,
+) -> Answer:
     """The best architecture of a space under budgets, with a certificate and the whole frontier.
 
     Several workloads: the best common design. A budget for the cluster: the best number of devices, too. A space
-    whose stages may differ: a design for every stage, beside the best one for all.
+    whose stages may differ: a design for every stage, beside the best one for all. `means` save time only.
 
     Raises InputError where parts of the request contradict each other, InfeasibleError where nothing keeps the
     budgets or fits in memory, OutOfTimeError where the time limit passes before anything is known.
@@ -41,7 +47,7 @@ def explore(request: ExploreRequest, progress: Progress | None = None, clock: Cl
     request = resolved(request)
     check(request)
     report, timer = progress or Silent(), clock or Clock(request.time_limit_s)
-    answer = _searched(request, report, timer)
+    answer = _searched(request, report, timer, means)
     document = answer.document
     update: dict[str, Any] = {}
     if request.length is not None:
@@ -64,25 +70,25 @@ def _robustness(
         return None  # the answer stands without it
 
 
-def _searched(request: ExploreRequest, report: Progress, timer: Clock) -> Answer:
+def _searched(request: ExploreRequest, report: Progress, timer: Clock, means: Means) -> Answer:
     # What a request does not ask for is not loaded.
     if request.cluster is not None:
         from phaze.explore.cluster_budget import explore_cluster
 
-        return explore_cluster(request, request.cluster, report, timer)
+        return explore_cluster(request, request.cluster, report, timer, means)
     if request.strategy is not None:
         from phaze.explore.strategic import explore_by_strategy
 
-        return explore_by_strategy(request, request.strategy, report, timer)
+        return explore_by_strategy(request, request.strategy, report, timer, means)
     if request.others:
         from phaze.explore.portfolio.answer import explore_portfolio
 
-        return explore_portfolio(request, report, timer)
+        return explore_portfolio(request, report, timer, means)
     if request.axes or not request.objective.on_frontier:
         from phaze.explore.any_axes import AxesExploration
 
-        return AxesExploration(request, report, timer).answer()
-    return Exploration(request, report, timer).answer()
+        return AxesExploration(request, report, timer, means).answer()
+    return Exploration(request, report, timer, means).answer()
 
 
 def measured_links(task: Task, architecture: Architecture) -> Task:

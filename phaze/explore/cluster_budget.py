@@ -18,6 +18,7 @@ from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer, Exploration
+from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.member import roofline
 from phaze.explore.portfolio.screen import Screen
 from phaze.explore.progress import Clock, Progress
@@ -28,7 +29,7 @@ from phaze.hardware.price import price_usd
 
 
 def explore_cluster(
-    request: ExploreRequest, budget: ClusterBudget, progress: Progress, clock: Clock
+    request: ExploreRequest, budget: ClusterBudget, progress: Progress, clock: Clock, means: Means = ALONE
 ) -> Answer:
     """The best number of devices and the best design for it, with one certificate over both.
 
@@ -37,7 +38,7 @@ def explore_cluster(
     """
     if request.others or request.objective is not Objective.THROUGHPUT:
         raise InputError("a budget for the cluster takes one --workload and --objective throughput")
-    return _ClusterSearch(request, budget, progress, clock).answer()
+    return _ClusterSearch(request, budget, progress, clock, means).answer()
 
 
 @dataclass
@@ -46,6 +47,7 @@ class _ClusterSearch:
     budget: ClusterBudget
     progress: Progress
     clock: Clock
+    means: Means
     best: Answer | None = None
     value: float = 0.0
     choices: list[Choice] = field(default_factory=list)
@@ -85,7 +87,7 @@ class _ClusterSearch:
             choice.status = Status.BOUNDED if choice.bound > 0 else Status.INFEASIBLE
             return
         try:
-            answer = Exploration(choice.request, self.progress, self.clock).answer()
+            answer = Exploration(choice.request, self.progress, self.clock, self.means).answer()
         except OutOfTimeError:
             return
         except InfeasibleError:

@@ -24,6 +24,7 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.findings import Findings
 from phaze.explore.goal import Goal, below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
+from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ExploreRequest
 from phaze.explore.strategies.distance import ROUNDING
@@ -52,10 +53,13 @@ class Proof:
 class Exploration:
     """One run of the main job for one workload: search, then describe."""
 
-    def __init__(self, request: ExploreRequest, progress: Progress, clock: Clock) -> None:
+    def __init__(
+        self, request: ExploreRequest, progress: Progress, clock: Clock, means: Means = ALONE
+    ) -> None:
         self._request = request
         self._progress = progress
         self._clock = clock
+        self._means = means
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
         self.candidates = Candidates(request.space, request.budgets)
@@ -83,7 +87,8 @@ class Exploration:
         raise _out_of_time()
 
     def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
-        return CertifiedSearch(self.candidates, self._request.task, self._clock, self._progress, **options)
+        task, means = self._request.task, self._means
+        return CertifiedSearch(self.candidates, task, self._clock, self._progress, means=means, **options)
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.

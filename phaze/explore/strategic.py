@@ -12,6 +12,7 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.exploration import Answer, Exploration, Proof
 from phaze.explore.frontier import Staircase
 from phaze.explore.goal import Goal, floor_throughput
+from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.answer import describe_portfolio
 from phaze.explore.portfolio.found import search_portfolio
 from phaze.explore.portfolio.incumbents import Common
@@ -28,14 +29,14 @@ from phaze.explore.wham.search import Designs, WhamSearch
 
 
 def explore_by_strategy(
-    request: ExploreRequest, choice: StrategyChoice, progress: Progress, clock: Clock
+    request: ExploreRequest, choice: StrategyChoice, progress: Progress, clock: Clock, means: Means = ALONE
 ) -> Answer:
     """The best design that a search without proof finds, its course, and its distance to the certified optimum.
 
     The certified search may take half of the time, the other one the rest. Raises InputError where the strategy
     does not know the objective, OutOfTimeError where it finds nothing.
     """
-    run = _Run(request, choice, progress, clock)
+    run = _Run(request, choice, progress, clock, means)
     return run.common() if request.others else run.alone()
 
 
@@ -45,10 +46,11 @@ class _Run:
     choice: StrategyChoice
     progress: Progress
     clock: Clock
+    means: Means
 
     def alone(self) -> Answer:
         """For one workload."""
-        exploration = Exploration(self.request, self.progress, self._half)
+        exploration = Exploration(self.request, self.progress, self._half, self.means)
         goal, proof = exploration.goal, exploration.search()
         oracle = self._oracle(exploration, goal)
         report, told = self._search(oracle)
@@ -58,9 +60,11 @@ class _Run:
 
     def common(self) -> Answer:
         """For several workloads: the merit is the score of the portfolio."""
-        found = search_portfolio(self.request, self.progress, self._half)
+        found = search_portfolio(self.request, self.progress, self._half, self.means)
         goal = Goal(self.request.objective)
-        oracle = Oracle(found.candidates, self.request.tasks, _merit(goal, found.rule.score), self._rest)
+        oracle = Oracle(
+            found.candidates, self.request.tasks, _merit(goal, found.rule.score), self._rest, self.means
+        )
         report, told = self._search(oracle)
         scores = found.rule.score(np.array([e.throughputs for e in self._found(oracle)]).T)
         shown = [
@@ -97,7 +101,7 @@ class _Run:
 
     def _oracle(self, exploration: Exploration, goal: Goal) -> Oracle:
         merit = _merit(goal, lambda throughputs: throughputs[0])
-        return Oracle(exploration.candidates, self.request.tasks, merit, self._rest)
+        return Oracle(exploration.candidates, self.request.tasks, merit, self._rest, self.means)
 
     def _search(self, oracle: Oracle) -> tuple[StrategyReport, WhamReport | None]:
         budget, seed = SearchBudget(self.choice.evaluations), self.request.seed

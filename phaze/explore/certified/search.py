@@ -20,6 +20,7 @@ from phaze.explore.certified.screen import Screen, Screened
 from phaze.explore.certified.seeds import seeds, trials
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.frontier import Staircase
+from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Task
 
@@ -53,6 +54,7 @@ class CertifiedSearch:
         min_throughput: float = 0.0,
         others: Callable[[Block], FloatArray] = power,
         archive: Callable[[], Archive] = Staircase,
+        means: Means = ALONE,
         threads: int = 2,
         block: int = BLOCK,
         cap: int = CAP,
@@ -62,6 +64,7 @@ class CertifiedSearch:
         self._clock = clock
         self._progress = progress
         self._others = others
+        self._means = means
         self._archive = archive
         self._threads = threads
         self._cap = cap

@@ -16,6 +16,7 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer
 from phaze.explore.goal import Goal
 from phaze.explore.manifest import describe_task, manifest, scope
+from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.found import Found, search_portfolio
 from phaze.explore.portfolio.incumbents import Common
 from phaze.explore.portfolio.report import Cross, PortfolioReport, ScorePoint, Share
@@ -29,7 +30,10 @@ REPORT_S, FEW_STATES = 10.0, 500  # for schedules of what is reported; almost al
 
 
 def explore_portfolio(
-    request: ExploreRequest, progress: Progress | None = None, clock: Clock | None = None
+    request: ExploreRequest,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    means: Means = ALONE,
 ) -> Answer:
     """The best common design for the workloads of a request, with a certificate and its regret on each.
 
@@ -37,7 +41,7 @@ def explore_portfolio(
     the rule, InfeasibleError and OutOfTimeError as `explore` does.
     """
     timer = clock or Clock(request.time_limit_s)
-    found = search_portfolio(request, progress or Silent(), timer)
+    found = search_portfolio(request, progress or Silent(), timer, means)
     (progress or Silent()).update("describing", 0, 1, "the common design and its regret")
     return describe_portfolio(found, timer)
 

@@ -11,6 +11,7 @@ from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.candidates import Candidates
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import below_floor, floor_throughput
+from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.merit import Combine, Rule
 from phaze.explore.portfolio.optima import Own, own_optima
 from phaze.explore.portfolio.search import Outcome, PortfolioSearch
@@ -31,10 +32,12 @@ class Found:
     outcome: Outcome
 
 
-def search_portfolio(request: ExploreRequest, progress: Progress, clock: Clock) -> Found:
+def search_portfolio(
+    request: ExploreRequest, progress: Progress, clock: Clock, means: Means = ALONE
+) -> Found:
     """The own optimum of every workload, then the common one."""
     weights = check_weights(request)
-    own = own_optima(request, progress, clock)
+    own = own_optima(request, progress, clock, means)
     candidates = Candidates(request.space, request.budgets)
     rule = Rule(
         request.combine,
@@ -42,7 +45,7 @@ def search_portfolio(request: ExploreRequest, progress: Progress, clock: Clock) 
         tuple(o.optimum.throughput_samples_per_s for o in own),
         tuple(floor_throughput(request, task) for task in request.tasks),
     )
-    oracle = Oracle(candidates, request.tasks, rule, clock)
+    oracle = Oracle(candidates, request.tasks, rule, clock, means)
     progress.update("seeding", 0, 1, "each workload's frontier on the others")
     numbers = list(dict.fromkeys(n for o in own for n in o.seeds))
     seeds = dict(zip(numbers, oracle.evaluate(numbers), strict=True))

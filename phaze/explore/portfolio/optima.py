@@ -10,6 +10,7 @@ import numpy as np
 from phaze.explore.candidates import Candidates
 from phaze.explore.document import ResultDocument
 from phaze.explore.exploration import Exploration
+from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.report import OwnOptimum
 from phaze.explore.progress import Clock, Part, Progress
 from phaze.explore.request import ExploreRequest, Objective, Task
@@ -26,7 +27,9 @@ class Own:
     seeds: tuple[int, ...]
 
 
-def own_optima(request: ExploreRequest, progress: Progress, clock: Clock) -> tuple[Own, ...]:
+def own_optima(
+    request: ExploreRequest, progress: Progress, clock: Clock, means: Means = ALONE
+) -> tuple[Own, ...]:
     """The certified search of every workload alone, in the same space and budgets.
 
     Each may take an even share of the time that is left, one more share being kept for the common design.
@@ -34,12 +37,12 @@ def own_optima(request: ExploreRequest, progress: Progress, clock: Clock) -> tup
     """
     shares = range(len(request.tasks) + 1, 1, -1)
     return tuple(
-        _own(request, task, progress, Part(clock.left() / share, whole=clock))
+        _own(request, task, progress, Part(clock.left() / share, whole=clock), means)
         for task, share in zip(request.tasks, shares, strict=True)
     )
 
 
-def _own(request: ExploreRequest, task: Task, progress: Progress, clock: Clock) -> Own:
+def _own(request: ExploreRequest, task: Task, progress: Progress, clock: Clock, means: Means) -> Own:
     alone = replace(
         request,
         task=task,
@@ -49,7 +52,7 @@ def _own(request: ExploreRequest, task: Task, progress: Progress, clock: Clock) 
         min_throughput=None,
         max_latency_s=None,
     )
-    answer = Exploration(alone, progress, clock).answer()
+    answer = Exploration(alone, progress, clock, means).answer()
     document, candidates = answer.document, Candidates(request.space, request.budgets)
     steps = [candidates.number(point.architecture) for point in document.frontier]
     best = candidates.number(document.best.architecture)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates, Numbers
 from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.hardware.area import area_mm2
@@ -52,6 +53,7 @@ class Oracle:
     tasks: Sequence[Task]
     merit: Merit
     clock: Clock
+    means: Means = ALONE
     history: list[Evaluation] = field(default_factory=list)
     _known: dict[int, Evaluation] = field(default_factory=dict)
     _evaluators: list[Evaluator] = field(default_factory=list)
