@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import plan_searches
 from report import Report
 
 from phaze.errors import InfeasibleError
@@ -116,8 +117,13 @@ command `dse plan` takes the fastest algorithm. Degrees are pipeline/tensor/data
 
 
 def measured() -> Report:
-    """Measure, and make the table."""
-    return report(measure(lambda line: print(line, file=sys.stderr, flush=True)))
+    """Measure, and make the tables."""
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    beside, searches = report(measure(tell)), plan_searches.measure(tell)
+    return Report(beside.name, beside.text + plan_searches.table(searches), [*beside.rows, *searches])
 
 
 def report(rows: list[dict[str, object]]) -> Report:

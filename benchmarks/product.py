@@ -41,7 +41,9 @@ def _costs(architectures: int = 4096) -> dict[str, object]:
 def _run() -> dict[str, object]:
     """`dse run --workload gpt3 --power 400W` without start-up and files."""
     task = Task(load_workload("gpt3"), 1024, load_network("default"))
-    answer, taken = seconds(lambda: explore(ExploreRequest(task, load_space(), Budgets(power_w=400.0))))
+    answer, taken = seconds(
+        lambda: explore(ExploreRequest(task, load_space(), Budgets(power_w=400.0), time_limit_s=600.0))
+    )
     gap = answer.document.certificate.gap
     name = "dse run, gpt3, 400 W, 1024 devices"
     return {"name": name, "seconds": taken, "note": f"certificate gap {gap:.3g}"}

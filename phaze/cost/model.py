@@ -8,6 +8,7 @@ of all chips or, on rung `calibrated`, of the chip's family.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.bound import LowerTables, lower_s, lower_tables
+from phaze.cost.collective import link_s
 from phaze.cost.factors import Factors, Floats, Rows, factor_table
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.rung import Rung
@@ -24,7 +26,7 @@ from phaze.cost.simt import SimtTimes
 from phaze.cost.tables import GemmTables, OperatorTables, operator_tables
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass
+from phaze.workload.work import Pass, Work
 
 _BLOCK = (
     1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
@@ -53,6 +55,12 @@ class OperatorLatencies:
     parallel_s: Floats
     hbm_s: Floats
     buffer_s: Floats
+
+    def take(self, rows: Rows) -> OperatorLatencies:
+        """Those of some of the architectures."""
+        return OperatorLatencies(
+            self.single_s[rows], self.parallel_s[rows], self.hbm_s[rows], self.buffer_s[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,21 @@ class CostModel:
         """Cost all operators of a pass on all distinct hardware combinations."""
         tables = operator_tables(pass_.works, self.factors, self._gemms, self.network)
         return PassCosts(pass_, self.factors, tables, self._simt)
+
+    def fastest_s(self, works: Sequence[Work], row: int) -> Floats:
+        """Each operator of any passes in its faster mode on one architecture, (O,); a collective on its link."""
+        number = self.factors.simt_of[row]
+        if number < 0:
+            found = self.costs(Pass(tuple(works), ())).latencies(np.array([row]))
+            fastest: Floats = np.fmin(found.single_s[0], found.parallel_s[0])
+            return fastest
+        links = self.factors.memory.link_bytes_per_s[self.factors.memory_of[row]]
+        computing = [w for w in works if w.link is None]
+        exchanges = {w.link: 0.0 for w in works if w.link is not None}
+        for link in exchanges:
+            exchanges[link] = float(link_s(link, self.network, links))
+        kernel_s = iter(self._simt.alone_s(computing)[number].tolist())
+        return np.array([next(kernel_s) if w.link is None else exchanges[w.link] for w in works])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.collective import tier
+from phaze.hardware.network import Network
 from phaze.placement.cluster import Cluster, FixedDegrees, data_degrees
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.work import LayerChain
@@ -63,9 +64,14 @@ def options(cluster: Cluster, chain: LayerChain, fixed: FixedDegrees) -> Options
     else:
         possible = fixed.data_parallel <= min(cluster.devices, total)
         pairs = [(fixed.data_parallel, -(-total // fixed.data_parallel))] if possible else []
-    columns = [_depths(cluster, chain, d, each, fixed.pipeline_parallel) for d, each in pairs]
-    stacked = np.concatenate(columns, axis=1) if columns else np.zeros((5, 0), dtype=np.int64)
-    return Options(*stacked)
+    degrees, each = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    deepest = np.minimum(cluster.devices // (degrees * chain.tensor_parallel), len(chain.index))
+    d, microbatches = np.repeat(degrees, deepest), np.repeat(each, deepest)
+    depth = np.arange(1, len(d) + 1, dtype=np.int64) - np.repeat(np.cumsum(deepest) - deepest, deepest)
+    span = chain.tensor_parallel * d
+    tiers = spanned(cluster.network, span), spanned(cluster.network, span * depth)
+    found = Options(d, depth, microbatches, *tiers)
+    return found if fixed.pipeline_parallel is None else found.take(depth == fixed.pipeline_parallel)
 
 
 def _leaving(cluster: Cluster, chain: LayerChain) -> set[int]:
@@ -76,15 +82,13 @@ def _leaving(cluster: Cluster, chain: LayerChain) -> set[int]:
     return {d for depth, d in degrees if d * width * depth <= cluster.devices}
 
 
-def _depths(cluster: Cluster, chain: LayerChain, d: int, each: int, pipeline: int | None) -> IntArray:
-    deepest = min(cluster.devices // d // chain.tensor_parallel, len(chain.index))
-    depth = np.arange(1, deepest + 1, dtype=np.int64)
-    if pipeline is not None:
-        depth = depth[depth == pipeline]
-    span = chain.tensor_parallel * d
-    same, spanned = np.ones_like(depth), cluster.network.spanned
-    pipeline_tiers = np.array([spanned(span * stages) for stages in depth.tolist()], dtype=np.int64)
-    return np.stack([d * same, depth, each * same, spanned(span) * same, pipeline_tiers])
+def spanned(network: Network, spans: IntArray) -> IntArray:
+    """`Network.spanned` of each of some spans."""
+    found = np.full(spans.shape, len(network.tiers) - 1, dtype=np.int64)
+    for position in reversed(range(len(network.tiers))):
+        devices = network.tiers[position].devices
+        found[spans <= (np.inf if devices is None else devices)] = position
+    return found
 
 
 def in_order(cluster: Cluster, link_bytes_per_s: FloatArray) -> bool:

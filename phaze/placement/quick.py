@@ -126,8 +126,9 @@ def _undominated(rows: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         power = np.floor(np.log(rows) / np.log(_GRID))
     coarse = np.where(rows > 0, _GRID**power, 0.0)
-    rest, kept = coarse[np.argsort(coarse.sum(axis=1), kind="stable")], []
-    while len(rest):
-        kept.append(rest[0])
-        rest = rest[(rest < rest[0]).any(axis=1)]
+    # Turned, so that a comparison with all of the rest runs over long rows.
+    rest, kept = np.ascontiguousarray(coarse[np.argsort(coarse.sum(axis=1), kind="stable")].T), []
+    while rest.shape[1]:
+        kept.append(rest[:, 0])
+        rest = rest.take(np.flatnonzero((rest < rest[:, :1]).any(axis=0)), axis=1)
     return np.array(kept).reshape(-1, rows.shape[1])

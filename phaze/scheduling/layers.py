@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,13 +10,14 @@ from numpy.typing import NDArray
 
 from phaze.cost.bound import LowerTables, lower_s
 from phaze.cost.model import CostModel
+from phaze.digest import digest
 from phaze.hardware.table import ArchitectureTable
+from phaze.recall import Recall
 from phaze.scheduling.known import KnownRows
 from phaze.scheduling.passes import Band, Effort, FloatArray, Rows, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
-FEW = 4  # architectures for which bounds over a batch do not pay
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +41,44 @@ class LayerTimes:
 class TimedChain:
     """A chain of layers whose passes are costed over a table of architectures.
 
-    `base`: the same chain on the table that the costs were worked out for (None: this one).
+    `base`: the same chain on the table that the costs were worked out for (None: this one). `recall`: what earlier
+    searches have found out.
     """
 
     chain: LayerChain
     model: CostModel
     table: ArchitectureTable
     base: TimedChain | None = None
+    recall: Recall | None = None
     _known: KnownRows = field(default_factory=KnownRows)
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedChain:
         """The same chain on other architectures, at a model derived from this one's; costs are shared."""
-        return TimedChain(self.chain, model, table, self.base or self, self._known)
+        return replace(self, model=model, table=table, base=self.base or self)
 
     @cached_property
     def forward(self) -> tuple[TimedPass, ...]:
         """Forward pass of each unique layer."""
         if self.base is not None:
             return tuple(p.on(self.model, self.table) for p in self.base.forward)
-        return tuple(TimedPass.of(self.model.costs(layer.forward), self.table) for layer in self.chain.layers)
+        return tuple(self._timed(layer.forward) for layer in self.chain.layers)
 
     @cached_property
     def backward(self) -> tuple[TimedPass, ...]:
         """Backward pass of each unique layer (empty in inference)."""
         if self.base is not None:
             return tuple(p.on(self.model, self.table) for p in self.base.backward)
-        return tuple(
-            TimedPass.of(self.model.costs(layer.backward or _EMPTY), self.table)
-            for layer in self.chain.layers
-        )
+        return tuple(self._timed(layer.backward or _EMPTY) for layer in self.chain.layers)
+
+    def _timed(self, pass_: Pass) -> TimedPass:
+        return TimedPass.of(self.model.costs(pass_), self.table, self.recall)
+
+    @cached_property
+    def content(self) -> str:
+        """Digest of everything but the architectures that times depend on."""
+        if self.base is not None:
+            return self.base.content
+        return digest(self.chain, self.model.network, self.model.rung, self.model.own)
 
     @cached_property
     def _lower(self) -> LowerTables:
@@ -105,6 +114,13 @@ class TimedChain:
 
     def _bands(self, rows: Rows) -> FloatArray:
         """Lower and upper times of forward and backward passes, (A, 2, 2, U)."""
+        if self.recall is None:
+            return self._worked_out(rows)
+        key = digest("bands", self.content, self.table.take(rows).columns)
+        shape = (len(rows), 2, 2, len(self.chain.layers))
+        return self.recall.array(key, shape, lambda: self._worked_out(rows))
+
+    def _worked_out(self, rows: Rows) -> FloatArray:
         bands = [[p.band(rows) for p in passes] for passes in (self.forward, self.backward)]
         sides = [[[getattr(b, side) for b in some] for some in bands] for side in ("lower_s", "upper_s")]
         return np.ascontiguousarray(np.moveaxis(np.array(sides), -1, 0))
@@ -115,12 +131,10 @@ class TimedChain:
         Direction 0 is forward, 1 backward.
         """
         repeats = np.bincount(self.chain.index, minlength=len(self.chain.layers))
-        slack = np.stack(
-            [
-                (upper.forward_s - lower.forward_s).sum(axis=0) * repeats,
-                (upper.backward_s - lower.backward_s).sum(axis=0) * repeats,
-            ]
-        )
+        both = ((upper.forward_s, lower.forward_s), (upper.backward_s, lower.backward_s))
+        # Where both are infinite, on chips without links, there is nothing to find out.
+        apart = [np.subtract(u, s, out=np.zeros_like(u), where=u != s) for u, s in both]
+        slack = np.stack([one.sum(axis=0) * repeats for one in apart])
         order = np.argsort(-slack, axis=None, kind="stable")
         return [divmod(int(flat), slack.shape[1]) for flat in order if slack.flat[flat] > 0]
 
@@ -147,18 +161,7 @@ class TimedChain:
 
         They are equal unless the exact solver ran out of the time or the states it may take.
         """
-        times = self.start(rows, effort)
+        times = self.bands(rows)
         for which in self.open_passes(*times):
             self.narrow(which, rows, times, np.arange(len(rows)), effort)
         return times
-
-    def start(self, rows: Rows, effort: Effort) -> tuple[LayerTimes, LayerTimes]:
-        """Bounds to start exact scheduling from; for a few architectures the exact solver beats the batch.
-
-        A search that may end early starts from the batch's schedules all the same: they may be the better ones.
-        """
-        if len(rows) > FEW or math.isfinite(effort.states):
-            return self.bands(rows)
-        shape = (len(rows), len(self.chain.layers))
-        nothing = LayerTimes(np.zeros(shape), np.zeros(shape))
-        return nothing, LayerTimes(np.full(shape, np.inf), np.full(shape, np.inf))

@@ -7,8 +7,6 @@ need through HBM and through the global buffer: operators that run side by side 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,10 +14,16 @@ from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel, OperatorLatencies, PassCosts
 from phaze.hardware.table import ArchitectureTable
-from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult, schedule
+from phaze.recall import Recall
+from phaze.scheduling.effort import Effort
+from phaze.scheduling.solved import Solved
+from phaze.solvers.scheduling import Operator, ScheduleProblem
 from phaze.solvers.scheduling.batch.graph import BatchGraph
+from phaze.solvers.scheduling.batch.search import search
 from phaze.solvers.scheduling.batch.solve import batch_bounds
 from phaze.workload.work import Pass, Unit
+
+__all__ = ["Band", "Effort", "TimedPass", "schedule_problem"]
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -50,40 +54,30 @@ class Band:
     upper_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How far exact scheduling may go: the seconds left, and the states of one search (a reproducible limit)."""
-
-    left_s: Callable[[], float]
-    states: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """A schedule, and the limit on states under which it was found."""
-
-    states: float
-    result: ScheduleResult
-
-
 @dataclass(frozen=True)
 class TimedPass:
     """A pass with its operator costs over a table of architectures."""
 
     costs: PassCosts
     table: ArchitectureTable
-    graph: BatchGraph  # the operators as the batch solver takes them
-    _solved: dict[tuple[object, ...], _Solved] = field(default_factory=dict)
+    solved: Solved
+    _optimal: dict[bytes, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, costs: PassCosts, table: ArchitectureTable) -> TimedPass:
-        """A pass of which nothing is scheduled yet."""
+    def of(cls, costs: PassCosts, table: ArchitectureTable, recall: Recall | None = None) -> TimedPass:
+        """A pass of which this search has scheduled nothing yet."""
         units = tuple(UNITS_OF[w.unit] for w in costs.pass_.works)
-        return cls(costs, table, BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED))
+        graph = BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED)
+        return cls(costs, table, Solved(graph, recall))
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedPass:
         """The same pass on other architectures, at a model derived from this one's; schedules are shared."""
         return replace(self, costs=self.costs.on(model), table=table)
+
+    @property
+    def graph(self) -> BatchGraph:
+        """The operators as the batch solver takes them."""
+        return self.solved.graph
 
     @property
     def work(self) -> Pass:
@@ -116,23 +110,40 @@ class TimedPass:
             return Band(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        lower, upper = band.lower_s.copy(), band.upper_s.copy()
-        for i in range(len(rows)):
-            cores = {unit: int(count[i]) for unit, count in capacity.items()}
-            result = self._solve(schedule_problem(self.work, latencies, i, cores), effort)
-            lower[i] = max(lower[i], result.lower_bound_s, floor[i])
-            upper[i] = max(lower[i], min(upper[i], max(result.makespan_s, floor[i])))
+        length = self._searched(latencies, capacity, band.upper_s)
+        lower = np.maximum(np.maximum(band.lower_s, length), floor)
+        upper = lower.copy()
+        left = np.flatnonzero(np.isnan(length))
+        problems = [
+            schedule_problem(
+                self.work, latencies, i, {unit: int(count[i]) for unit, count in capacity.items()}
+            )
+            for i in left.tolist()
+        ]
+        found = self.solved.solve(problems, latencies.take(left), effort)
+        for i, makespan in zip(left.tolist(), found, strict=True):
+            lower[i] = max(band.lower_s[i], makespan.lower_s, floor[i])
+            upper[i] = max(lower[i], min(band.upper_s[i], max(makespan.upper_s, floor[i])))
         return Band(lower, upper)
 
-    def _solve(self, problem: ScheduleProblem, effort: Effort) -> ScheduleResult:
-        """The schedule of a problem, from memory if it is optimal or was searched as long before."""
-        key = (problem.operators, *problem.capacity.values())
-        known = self._solved.get(key)
-        if known is None or not (known.result.optimal or known.states >= effort.states):
-            limit = None if math.isinf(effort.states) else int(effort.states)
-            result = schedule(problem, time_limit_s=effort.left_s(), state_limit=limit)
-            known = self._solved[key] = _Solved(effort.states, result)
-        return known.result
+    def _searched(
+        self, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]], upper_s: FloatArray
+    ) -> FloatArray:
+        """Optimal makespans, (A,) s, of all architectures at once; NaN where that takes too long for one of them."""
+        cores = np.stack(list(capacity.values()), axis=1).astype(np.float64)
+        asked = np.concatenate([latencies.single_s, latencies.parallel_s, cores], axis=1)
+        keys = [row.tobytes() for row in asked]
+        new = {key: i for i, key in enumerate(keys) if key not in self._optimal}
+        at = np.array(list(new.values()), dtype=np.intp)
+        found, complete = search(
+            self.graph,
+            latencies.single_s[at].T,
+            latencies.parallel_s[at].T,
+            {unit: count[at] for unit, count in capacity.items()},
+            upper_s[at],
+        )
+        self._optimal.update(zip(new, np.where(complete, found, np.nan).tolist(), strict=True))
+        return np.array([self._optimal[key] for key in keys])
 
 
 def schedule_problem(

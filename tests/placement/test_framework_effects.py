@@ -12,6 +12,7 @@ from phaze.placement.cluster import Cluster
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.operators import Costs
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.scheduling.passes import Effort
 from phaze.validation.models import gpt
@@ -28,7 +29,8 @@ def framework(**said):
 
 def figures(sharding, **said):
     chain, costs = MODEL.chain(4, sharding), CostModel(TABLE, NETWORK)
-    return layer_figures(chain, costs, TABLE, framework(**said), Effort(lambda: inf))
+    links = float(TABLE["link_bandwidth_bytes_per_s"][0])
+    return layer_figures(chain, Costs(costs, framework(**said), links), TABLE, Effort(lambda: inf))
 
 
 def links(pass_):

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.placement.partition import (
     PartitionProblem,
+    StageLimits,
+    balanced_cuts,
     best_cuts,
     bottlenecks,
     dp,
@@ -273,3 +275,27 @@ def test_shapes_must_fit():
     limits = stage_limits(**{n: np.zeros(2) for n in BYTES}, memory_bytes=1.0, recompute=False)
     with pytest.raises(ValueError, match="shapes"):
         PartitionProblem(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), limits, np.zeros(2, dtype=int))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cuts_of_several_numbers_of_stages_at_once(seed):
+    """As short as those of one number at a time, of every chain."""
+    rng = np.random.default_rng(seed)
+    chains, layers = int(rng.integers(1, 5)), int(rng.integers(1, 20))
+    layer_s = rng.choice([1.0, 1.0, 2.5, rng.random()], (chains, layers))
+    found = balanced_cuts(layer_s, range(1, layers + 1))
+    limits = StageLimits(np.full((layers, layers), layers), None)
+    ends = np.zeros((chains, layers + 1))
+    problem = PartitionProblem(layer_s, layer_s, ends, limits, np.arange(layers), exactly=True)
+    best = bottlenecks(problem, range(1, layers + 1))
+    for stages, sizes in found.items():
+        assert sizes.shape == (chains, stages)
+        assert (sizes >= 1).all()
+        for row, least in zip(range(chains), best[:, stages - 1], strict=True):
+            starts = np.cumsum(sizes[row]) - sizes[row]
+            assert np.add.reduceat(layer_s[row], starts).max() == pytest.approx(least, rel=1e-12)
+
+
+def test_more_stages_than_layers_are_refused():
+    with pytest.raises(ValueError, match="2 layers do not make 3 stages"):
+        balanced_cuts(np.ones((1, 2)), [3])

@@ -9,8 +9,8 @@ from typing import Any
 from phaze.placement.pipelines import kernel
 from phaze.solvers.scheduling.machine_code import compiled
 
-PLAIN_STEPS = 50_000
-"""Steps that a process runs in plain Python, a tenth of a second, before it loads machine code."""
+PLAIN_STEPS = 500_000
+"""Steps that a process runs in plain Python, half a second, before it loads machine code, which takes longer."""
 
 
 class Machine:

@@ -27,8 +27,7 @@ def breakdown(
 ) -> TimeBreakdown:
     """Parts of `busy_s` of the pipeline, the tail and the host; what no part explains is bubble."""
     sides = (found.forward, found.again, found.backward)
-    work_s = np.sum([side.pass_s for side in sides], axis=0)
-    own = max(placed, key=lambda chunks: float(work_s[chunks].sum()))
+    own = busiest(found, placed)
 
     def spent(*values: Floats) -> float:
         return float(sum(microbatches * value[own].sum() for value in values))
@@ -52,6 +51,12 @@ def breakdown(
     )
     total = busy_s + last.total_s + framework.iteration_s
     return replace(parts, bubble_s=total - parts.total_s)
+
+
+def busiest(found: Loads, placed: Sequence[list[int]]) -> list[int]:
+    """The chunks of the device that has most to do."""
+    work_s = np.sum([side.pass_s for side in (found.forward, found.again, found.backward)], axis=0)
+    return max(placed, key=lambda chunks: float(work_s[chunks].sum()))
 
 
 def _transfers_s(found: Loads, own: list[int]) -> float:

@@ -48,12 +48,12 @@ class Division:
         return np.add.reduceat(np.array(self.body, dtype=np.int64), self.first_groups)
 
     def first_blocks(self, counts: ArrayLike) -> NDArray[np.bool_]:
-        """Groups (G,) that are among the first so many repeated ones of their chunk, (C,)."""
+        """Groups (..., G) that are among the first so many repeated ones of their chunk, (..., C)."""
         body = np.array(self.body)
         spans = np.diff(np.append(self.first_groups, len(self.groups)))
         before = np.cumsum(body) - body
         rank = before - np.repeat(before[self.first_groups], spans)
-        found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans))
+        found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans, axis=-1))
         return found
 
     def layers(self, chunk: int) -> slice:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.model import CostModel
@@ -21,23 +22,27 @@ from phaze.placement.energy import ChainEnergy, Drivers
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.pipelines.simulation import pipeline_s
+from phaze.placement.pipelines.simulation import pipeline_s, simulate
+from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.admissible import check
 from phaze.placement.strategy.breakdown import breakdown
 from phaze.placement.strategy.division import Division, divide
 from phaze.placement.strategy.exchange import Exchanges
-from phaze.placement.strategy.figures import LayerFigures, layer_figures
+from phaze.placement.strategy.figures import LayerFigures, foresee, layer_figures
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown
-from phaze.placement.strategy.load import Loads, loads
+from phaze.placement.strategy.load import Loads, boundary_bytes, loads
 from phaze.placement.strategy.memory import ChunkNeeds, GroupNeeds, StrategyMemory, recomputed
 from phaze.placement.strategy.offload import Host, Traffic
+from phaze.placement.strategy.operators import Costs
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.placement.strategy.tail import TailRates, tail
+from phaze.placement.strategy.tail import Held, TailRates, Tails, tails
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
+from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
+Floats = NDArray[np.float64]
 STATES = 1e5  # of one search for a schedule on cores, which starts from those of all layers together
 
 
@@ -68,6 +73,12 @@ class Estimator:
         return CostModel(self.loaded, self.cluster.network, self.rung, self.own)
 
     @cached_property
+    def costs(self) -> Costs:
+        """Operators as the framework runs them."""
+        links = float(self.loaded["link_bandwidth_bytes_per_s"][0])
+        return Costs(self.model, self.framework, links)
+
+    @cached_property
     def rates(self) -> TailRates:
         """Bytes on the wire, and the speed of the optimizer."""
         said, numerics = self.framework, self.workload.numerics
@@ -81,17 +92,24 @@ class Estimator:
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
-            chain = self.workload.chain(
-                strategy.microbatch,
-                strategy.sharding,
-                selective=selective,
-                keeps_products=self.framework.keeps_products,
-            )
             self._kept[key] = layer_figures(
-                chain, self.model, self.loaded, self.framework, self.effort, spared
+                self.chain(strategy), self.costs, self.loaded, self.effort, spared
             )
         found: LayerFigures = self._kept[key]
         return found
+
+    def foresee(self, strategies: Sequence[Strategy]) -> None:
+        """Cost the operators of some strategies together, which is faster than of one after the other."""
+        foresee([self.chain(strategy) for strategy in strategies], self.costs)
+
+    def chain(self, strategy: Strategy) -> LayerChain:
+        """The layers of the model as a device runs them."""
+        return self.workload.chain(
+            strategy.microbatch,
+            strategy.sharding,
+            selective=strategy.recompute is Recompute.SELECTIVE,
+            keeps_products=self.framework.keeps_products,
+        )
 
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
@@ -106,23 +124,28 @@ class Estimator:
         """Microbatches that each pipeline runs."""
         return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
 
+    def placed(self, strategy: Strategy) -> list[list[int]]:
+        """The chunks of every device of a pipeline."""
+        s = strategy
+        found: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
+        return found
+
     def loads(self, strategy: Strategy) -> Loads:
         """Seconds of one microbatch in every chunk."""
-        wire = (self.rates.gathered_bytes, self.rates.reduced_bytes)
         figures, division = self.figures(strategy), self.division(strategy)
-        return loads(
-            figures, division, self._exchanges(strategy), self.framework, wire, self._traffic(strategy)
-        )
+        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self._traffic(strategy))
+        return loads(figures, division, *rest)
 
     def _traffic(self, strategy: Strategy) -> Traffic | None:
         """With the host, where the strategy leaves something to it."""
         if not strategy.offload:
             return None
-        host, wire = Host.of(self.table, strategy), (self.rates.gathered_bytes, self.rates.reduced_bytes)
-        needs, division = self._needs(strategy), self.division(strategy)
+        host, wire = Host.of(self.table, strategy), self.rates.wire_bytes
+        needs, division = self.needs(strategy), self.division(strategy)
         return Traffic.of(host, needs, division, strategy, wire, hides=self.framework.hides_offload)
 
-    def _needs(self, strategy: Strategy) -> GroupNeeds:
+    def needs(self, strategy: Strategy) -> GroupNeeds:
+        """What every group of layers holds on a device."""
         s = strategy
         key = (s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.kept, s.offloaded)
         if key not in self._kept:
@@ -133,10 +156,14 @@ class Estimator:
     def memory(self, strategy: Strategy) -> tuple[MemoryBreakdown, ...]:
         """Bytes on every device of a pipeline."""
         s, division = strategy, self.division(strategy)
-        needs = ChunkNeeds.of(self._needs(s), division, recomputed(division, s))
-        memory = StrategyMemory(needs, s, self.framework, self.workload.numerics)
+        needs = ChunkNeeds.of(self.needs(s), division, recomputed(division, s))
+        memory = self.memory_of(s, needs)
         pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
         return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), held_peak(*pipeline))
+
+    def memory_of(self, strategy: Strategy, needs: ChunkNeeds) -> StrategyMemory:
+        """Memory of a strategy whose chunks need so much."""
+        return StrategyMemory(needs, strategy, self.framework, self.workload.numerics)
 
     def iteration(self, strategy: Strategy) -> Iteration:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
@@ -144,28 +171,43 @@ class Estimator:
         check(s, self.cluster, microbatches)
         chain, found = self.figures(s).chain, self.loads(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
-        placed: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
-        rest = (found, self._exchanges(s), self.framework, self._tail_rates(s), microbatches)
-        last = max((tail(chain, self.division(s), own, *rest) for own in placed), key=lambda t: t.total_s)
+        placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
+        last = self.tails(s, self.held(s), *passes).longest
         return Iteration(
             iteration_s=busy_s + last.total_s + self.framework.iteration_s,
-            time=breakdown(found, placed, busy_s, last, microbatches, self.framework),
+            time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
         )
+
+    def held(self, strategy: Strategy) -> Held:
+        """Parameters and groups of layers of every device of a pipeline."""
+        own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
+        return Held.of(self.figures(strategy), self.division(strategy), own)
+
+    def tails(self, strategy: Strategy, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
+        """What follows the last microbatch on devices whose passes of one take so long, (p,) each."""
+        s = strategy
+        rest = (self.exchanges(s), self.framework, self._tail_rates(s), self.microbatches(s))
+        return tails(held, forward_s, turned_s, *rest)
+
+    def timeline(self, strategy: Strategy) -> Timeline:
+        """When every pass of one pipeline runs; what follows the last one is not in it."""
+        s = strategy
+        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self._chunks(self.loads(s)))
 
     def energy_j(self, strategy: Strategy, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
         s, chain = strategy, self.figures(strategy).chain
         division, index = self.division(s), np.array(chain.index)
         again = index[np.repeat(recomputed(division, s), division.sizes)]
-        outputs = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
         energy = ChainEnergy(TimedChain(chain, self.model, self.table), self.cluster, self.workload.numerics)
         spent = Drivers(
             np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
-            np.array([float(sum(outputs))]),
+            np.array([float(boundary_bytes(chain, division).sum())]),
             np.array([iteration.iteration_s]),
             gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
         )
@@ -176,7 +218,8 @@ class Estimator:
             return self.rates
         return Host.of(self.table, strategy).rates(self.rates, strategy, self.workload.numerics)
 
-    def _exchanges(self, strategy: Strategy) -> Exchanges:
+    def exchanges(self, strategy: Strategy) -> Exchanges:
+        """Between its devices."""
         links = float(self.table["link_bandwidth_bytes_per_s"][0])
         return Exchanges(self.cluster.network, links, strategy, self._kept)
 

@@ -75,20 +75,21 @@ class Exchanges:
         sizes = np.asarray(payload, dtype=np.float64)
         if size == 1:
             return np.zeros(sizes.shape)
-        distinct, which = np.unique(sizes, return_inverse=True)
-        seconds = [self._once(kind, one, size, stride) if one > 0 else 0.0 for one in distinct.tolist()]
-        return np.array(seconds)[which].reshape(sizes.shape)
-
-    def _once(self, kind: Collective, payload: float, size: int, stride: int) -> float:
-        key = (kind, payload, size, stride)
-        if key not in self.known:
-            seconds = fastest_s(kind, payload, self.network, self.link_bytes_per_s, size, stride)
-            self.known[key] = min(float(seconds), NEVER_S)
-        return self.known[key]  # type: ignore[no-any-return]
+        known: dict[float, float] = self.known.setdefault((kind, size, stride), {0.0: 0.0})
+        asked = sizes.ravel().tolist()
+        new = [one for one in dict.fromkeys(asked) if one not in known]
+        if new:
+            seconds = fastest_s(kind, new, self.network, self.link_bytes_per_s, size, stride)
+            known.update(zip(new, np.minimum(seconds, NEVER_S).tolist(), strict=True))
+        return np.array([known[one] for one in asked]).reshape(sizes.shape)
 
 
-def overlapped_s(compute_s: float, exchange_s: float, pieces: int, interference: float) -> float:
+def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:
     """What an exchange of so many equal pieces adds to computation beside it; the last piece hides behind nothing."""
-    last = exchange_s / max(pieces, 1)
-    exposed = max(last, exchange_s - compute_s * (1 - 1 / max(pieces, 1)))
-    return exposed + interference * min(exchange_s - min(exposed, exchange_s), compute_s)
+    count = np.maximum(pieces, 1)
+    last = exchange_s / count
+    exposed = np.maximum(last, exchange_s - compute_s * (1 - 1 / count))
+    found: Floats = exposed + interference * np.minimum(
+        exchange_s - np.minimum(exposed, exchange_s), compute_s
+    )
+    return found

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.strategy.division import groups_of
 from phaze.placement.strategy.experts import row_bytes
 from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.operators import Operators, costed, recomputing
+from phaze.placement.strategy.operators import Costs, Operators, measured, recomputing
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Parallel
@@ -68,12 +69,26 @@ class LayerFigures:
         found: Floats = np.array(each, dtype=np.float64)[list(self.chain.index)].T
         return found
 
+    @cached_property
+    def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
+        """Parameters of distinct groups of layers, those of experts among them (2, K); which each group is (G,)."""
+        firsts = [first for first, _ in groups_of(self.chain)]
+        distinct, which = np.unique(
+            np.add.reduceat(self.parameters, firsts, axis=1), axis=1, return_inverse=True
+        )
+        return distinct, which.ravel()
+
+
+def foresee(chains: Sequence[LayerChain], costs: Costs) -> None:
+    """Cost the operators of some chains all at once, so that the figures of each are at hand."""
+    passes = (p for chain in chains for layer in chain.layers for p in (layer.forward, layer.backward))
+    costs.seconds([w for p in passes if p is not None for w in measured(p, costs.framework).works])
+
 
 def layer_figures(
     chain: LayerChain,
-    model: CostModel,
+    costs: Costs,
     table: ArchitectureTable,
-    framework: Framework,
     effort: Effort,
     kept: Set[str] = frozenset(),
 ) -> LayerFigures:
@@ -81,11 +96,11 @@ def layer_figures(
 
     Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside.
     """
-    links = float(table["link_bandwidth_bytes_per_s"][0])
+    model, framework = costs.model, costs.framework
 
     def operators(passes: Sequence[Pass]) -> list[Operators]:
         pairs = zip(chain.layers, passes, strict=True)
-        return [costed(p, model, framework, links, experts=layer.expert_parameters > 0) for layer, p in pairs]
+        return [costs.costed(p, experts=layer.expert_parameters > 0) for layer, p in pairs]
 
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,6 +27,7 @@ class Framework(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    schema_version: Literal[1] = 1
     name: str
     source: str
 
@@ -160,6 +161,11 @@ class Framework(BaseModel):
     # -- how the workload is built
     fusion: Annotated[frozenset[Fusion], Field(description="rules of fusion that are on")] = frozenset(Fusion)
     attention: Annotated[Attention, Field(description="flash or unfused")] = Attention.FLASH
+
+    @property
+    def launches_add_up(self) -> bool:
+        """Whether what the host makes a device wait is the same however long its kernels and exchanges take."""
+        return self.blocking or not (self.dispatch_s or self.dispatch_backward_s or self.microbatch_s)
 
 
 def list_frameworks() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from phaze.placement.strategy.memory import recomputed
 from phaze.placement.strategy.prefetch import Group, backward_s, forward_s, slowed
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.workload.degrees import Parallel
+from phaze.workload.work import LayerChain
 
 Floats = NDArray[np.float64]
 
@@ -76,11 +77,26 @@ class HostTraffic(Protocol):
 
 
 @dataclass(frozen=True)
-class _Wire:
+class Wire:
     """Bytes per parameter that ZeRO moves in a pass; 0 where it moves none."""
 
     gathered: float = 0.0
     reduced: float = 0.0
+
+
+def wires(strategy: Strategy, framework: Framework, wire_bytes: tuple[float, float]) -> tuple[Wire, Wire]:
+    """What forward and backward of every microbatch move; `wire_bytes`: of one weight and one gradient."""
+    gathered, reduced = wire_bytes
+    whole = strategy.zero is Zero.WEIGHTS and not strategy.stays_whole
+    always = strategy.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+    again = gathered if whole and strategy.reshards else 0.0
+    return Wire(gathered if whole else 0.0), Wire(again, reduced if always else 0.0)
+
+
+def boundary_bytes(chain: LayerChain, division: Division) -> Floats:
+    """What goes from each chunk to the next, (C - 1,)."""
+    cuts = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
+    return np.array(cuts, dtype=np.float64)
 
 
 def loads(
@@ -93,27 +109,24 @@ def loads(
 ) -> Loads:
     """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them."""
     strategy, chain = exchanges.strategy, figures.chain
-    gathered, reduced = wire_bytes
-    whole = strategy.zero is Zero.WEIGHTS and not strategy.stays_whole
-    always = strategy.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+    ahead_wire, behind_wire = wires(strategy, framework, wire_bytes)
     sides, once = _Sides(figures, division, framework), np.ones(len(chain.index))
     repeated = _again(figures, division, strategy)
     forward = sides.side([(figures.forward, once)], framework.dispatch_s)
     redone = sides.side(repeated, framework.dispatch_s)
     backward = sides.side([(figures.backward, once)], framework.dispatch_backward_s)
-    if whole or always or traffic is not None:
+    if strategy.zero >= Zero.GRADIENTS or traffic is not None:
         behind = sides.groups_s([*repeated, (figures.backward, once)])
         ahead = sides.groups_s([(figures.forward, once)])
-    if whole or always:
-        wires = _Wires(figures, division, exchanges, framework)
-        turned = _Wire(gathered if whole and strategy.reshards else 0.0, reduced if always else 0.0)
-        backward = wires.beside(backward, behind, turned, backward_s)
-    if whole:
-        forward = wires.beside(forward, ahead, _Wire(gathered), forward_s)
+    moving = Wires(figures, division, exchanges, framework)
+    if behind_wire != Wire():
+        backward = moving.beside(backward, behind, behind_wire, backward_s)
+    if ahead_wire != Wire():
+        forward = moving.beside(forward, ahead, ahead_wire, forward_s)
     if traffic is not None:
         forward, backward = traffic.forward(forward, ahead), traffic.backward(backward, behind)
-    cuts = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
-    transfer = exchanges.transfer_s(np.array(cuts, dtype=np.float64), framework.scatters_transfers)
+    cuts = boundary_bytes(chain, division)
+    transfer = exchanges.transfer_s(cuts, framework.scatters_transfers)
     return Loads(*_with_host(forward, redone, backward, framework, len(cuts) + 1), transfer)
 
 
@@ -163,7 +176,7 @@ class _Sides:
 
 
 @dataclass(frozen=True)
-class _Wires:
+class Wires:
     """Exchanges of weights and gradients in the passes of a microbatch."""
 
     figures: LayerFigures
@@ -171,11 +184,26 @@ class _Wires:
     exchanges: Exchanges
     framework: Framework
 
+    def groups_s(self, wire: Wire) -> tuple[Floats, Floats]:
+        """Gathers and reductions of every group of layers, (G,)."""
+        (whole, experts), which = self.figures.sizes
+        e = self.exchanges
+        gather = reduce = np.zeros(len(whole))
+        if wire.gathered:
+            said = self.framework
+            one = wire.gathered / said.gathers
+            gathering = e.gather_s(one * (whole - experts)) + e.gather_experts_s(one * experts)
+            gather = said.gathers * (gathering + said.gather_rank_s * e.sharded * (whole > 0))
+        if wire.reduced:
+            reduce = e.reduce_s(wire.reduced * (whole - experts))
+            reduce = reduce + e.reduce_experts_s(wire.reduced * experts)
+        return gather[which], reduce[which]
+
     def beside(
-        self, side: Side, compute_s: Floats, wire: _Wire, runs: Callable[[Sequence[Group]], float]
+        self, side: Side, compute_s: Floats, wire: Wire, runs: Callable[[Sequence[Group]], float]
     ) -> Side:
         """The side with what the exchanges of a pass add; `compute_s` (G,): what runs beside them."""
-        gather, reduce = self._groups_s(wire)
+        gather, reduce = self.groups_s(wire)
         added, hidden = np.zeros(len(side.zero_s)), np.zeros(len(side.zero_s))
         columns = zip(compute_s.tolist(), gather.tolist(), reduce.tolist(), self.division.body, strict=True)
         groups = [Group(*row) for row in columns]
@@ -190,45 +218,32 @@ class _Wires:
             hidden[chunk] = exchange - (runs(own) - alone)
         return replace(side, zero_s=added, hidden_s=side.hidden_s + hidden)
 
-    def _groups_s(self, wire: _Wire) -> tuple[Floats, Floats]:
-        """Gathers and reductions of every group of layers; all at once, equal ones one by one."""
-        firsts = [first for first, _ in self.division.groups]
-        sizes = np.add.reduceat(self.figures.parameters, firsts, axis=1).T
-        (distinct, which), e = np.unique(sizes, axis=0, return_inverse=True), self.exchanges
-        experts = distinct[:, 1]
-        shared = distinct[:, 0] - experts
-        gather = reduce = np.zeros(len(distinct))
-        if wire.gathered:
-            said = self.framework
-            one = wire.gathered / said.gathers
-            gathering = e.gather_s(one * shared) + e.gather_experts_s(one * experts)
-            gather = said.gathers * (gathering + said.gather_rank_s * e.sharded)
-        if wire.reduced:
-            reduce = e.reduce_s(wire.reduced * shared) + e.reduce_experts_s(wire.reduced * experts)
-        some, each = distinct[:, 0] > 0, which.ravel()
-        return np.where(some, gather, 0.0)[each], np.where(some, reduce, 0.0)[each]
-
 
 def _with_host(
     forward: Side, again: Side, backward: Side, framework: Framework, chunks: int
 ) -> tuple[Side, Side, Side]:
-    """Launches turned into what they make the device wait.
+    """Launches turned into what they make the device wait."""
+    sides = (forward, again, backward)
+    launches, devices = (np.array([getattr(side, name) for side in sides]) for name in ("host_s", "device_s"))
+    late = waits_s(launches, devices, framework, chunks)
+    first, second, third = (replace(side, host_s=wait) for side, wait in zip(sides, late, strict=True))
+    return first, second, third
+
+
+def waits_s(launches: Floats, devices: Floats, framework: Framework, chunks: int) -> Floats:
+    """What launches make the device wait, (3, ...) seconds of forward, forward again and backward of each chunk.
 
     One that blocks has every launch waited for. A host that waits for the device launches every pass anew; one that
-    runs ahead makes up for short kernels during long ones, and only all of a microbatch counts.
+    runs ahead makes up for short kernels during long ones, and only all of a microbatch counts. Without exchanges among
+    `devices` the sum of each with its wait is never longer than with them.
     """
-    launches = np.array([side.host_s for side in (forward, again, backward)])
-    launches[0] += framework.microbatch_s / chunks
-    devices = np.array([side.device_s for side in (forward, again, backward)])
+    launched = launches.copy()
+    launched[0] += framework.microbatch_s / chunks
     if framework.blocking:
-        late = launches
-    elif framework.waits:
-        late = np.maximum(launches - devices, 0.0)
-    else:
-        busy = devices.sum(axis=0)
-        missing = np.maximum(launches.sum(axis=0) - busy, 0.0)
-        late = missing * np.divide(devices, busy, out=np.zeros_like(devices), where=busy > 0)
-    first, second, third = (
-        replace(side, host_s=wait) for side, wait in zip((forward, again, backward), late, strict=True)
-    )
-    return first, second, third
+        return launched
+    if framework.waits:
+        return np.maximum(launched - devices, 0.0)
+    busy = devices.sum(axis=0)
+    missing = np.maximum(launched.sum(axis=0) - busy, 0.0)
+    late: Floats = missing * np.divide(devices, busy, out=np.zeros_like(devices), where=busy > 0)
+    return late

@@ -103,7 +103,8 @@ class ChunkNeeds:
 
     `kept_bytes`: of a microbatch, for backward. `working_bytes` has what a group keeps where it recomputes. `largest`:
     parameters of the largest group that repeats, `ends` those of all that do not (embeddings, head). `widest_bytes`:
-    what one group keeps, at most.
+    what one group keeps, at most. Of several choices of groups that recompute, `kept_bytes`, `working_bytes` and
+    `widest_bytes` have one row each, (..., C).
     """
 
     shared: Floats
@@ -117,17 +118,18 @@ class ChunkNeeds:
 
     @classmethod
     def of(cls, groups: GroupNeeds, division: Division, again: NDArray[np.bool_]) -> ChunkNeeds:
-        """Needs of the chunks of a division whose groups recompute or not, (G,)."""
+        """Needs of the chunks of a division whose groups recompute or not, (..., G)."""
         first, g, body = division.first_groups, groups, np.array(division.body)
+        kept = np.where(again, g.spared_bytes, g.saved_bytes)
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
-            kept_bytes=np.add.reduceat(np.where(again, g.spared_bytes, g.saved_bytes), first),
-            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first),
+            kept_bytes=np.add.reduceat(kept, first, axis=-1),
+            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
             largest=np.maximum.reduceat(body * (g.shared + g.experts), first),
             ends=np.add.reduceat(~body * (g.shared + g.experts), first),
             scores_bytes=np.add.reduceat(g.scores_bytes, first),
-            widest_bytes=np.maximum.reduceat(np.where(again, g.spared_bytes, g.saved_bytes), first),
+            widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
         )
 
 
@@ -145,39 +147,50 @@ class StrategyMemory:
 
         Of K combinations of microbatches in flight the one that needs most counts.
         """
-        own, s, n = np.asarray(chunks), self.strategy, self.needs
-        state = StateBytes.of(self.numerics, self.framework)
+        own = np.asarray(chunks)
+        none = np.zeros(len(own))
+        live, buffers = self.activations_bytes(own, held), self._passing(own)
+        columns = np.array([*self.states_bytes(own), *live, buffers, none + self.framework.reserved_bytes])
+        return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
+
+    def fixed_bytes(self, chunks: ArrayLike) -> Floats:
+        """What every device (p,) needs whatever is recomputed."""
+        own = np.asarray(chunks)
+        weights, gradients, states = self.states_bytes(own)
+        return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
+
+    def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Weights, gradients and optimizer states of every device, (p,) each."""
+        s, n, state = self.strategy, self.needs, self._state
         shared, experts = n.shared[own].sum(axis=1), n.experts[own].sum(axis=1)
         divided = shared / (s.shard_group or s.replicas) + experts / s.expert_replicas
-        whole = shared + experts
-        lost, always = 1 + self.framework.fragmentation, self.framework.reduces_every_microbatch
-        kept = (np.asarray(held) * n.kept_bytes[own][:, None]).sum(axis=2).max(axis=1)
-        if Offload.ACTIVATIONS in s.offload:
-            kept = 2 * n.widest_bytes[own].max(axis=1)
-        working = n.working_bytes[own].max(axis=1) + self.framework.score_copies * n.scores_bytes[own].sum(
-            axis=1
-        )
-        none = np.zeros(len(own))
-        columns = (
-            none
-            if Offload.WEIGHTS in s.offload
-            else state.weight * (divided if s.zero >= Zero.WEIGHTS else whole),
-            none
-            if Offload.OPTIMIZER in s.offload
-            else state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole),
-            none
-            if Offload.OPTIMIZER in s.offload
-            else state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole),
-            lost * kept,
-            lost * working,
-            self._passing(own, state),
-            none + self.framework.reserved_bytes,
-        )
-        return tuple(MemoryBreakdown(*row) for row in np.array(columns).T.tolist())
+        whole, none = shared + experts, np.zeros(len(own))
+        always = self.framework.reduces_every_microbatch
+        weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
+        gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
+        states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
+        if Offload.OPTIMIZER in s.offload:
+            gradients = states = none
+        return (none if Offload.WEIGHTS in s.offload else weights), gradients, states
 
-    def _passing(self, own: NDArray[np.int64], state: StateBytes) -> Floats:
+    def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
+        """What is kept for backward, and what lives while a layer runs, (..., p) each."""
+        n, lost = self.needs, 1 + self.framework.fragmentation
+        if Offload.ACTIVATIONS in self.strategy.offload:
+            kept = 2 * n.widest_bytes[..., own].max(axis=-1)
+        else:
+            each = n.kept_bytes[..., own][..., None, :]
+            kept = (np.asarray(held) * each).sum(axis=-1).max(axis=-1)
+        scores = self.framework.score_copies * n.scores_bytes[own].sum(axis=1)
+        return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
+
+    @property
+    def _state(self) -> StateBytes:
+        return StateBytes.of(self.numerics, self.framework)
+
+    def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, found = self.strategy, np.zeros(len(own))
+        s, state, found = self.strategy, self._state, np.zeros(len(own))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from phaze.workload.ir import OpKind
 from phaze.workload.work import Pass, Unit, Work
 
 Floats = NDArray[np.float64]
-_ONE = np.array([0])
 
 
 @dataclass(frozen=True)
@@ -91,32 +90,42 @@ def _weight(work: Work) -> str | None:
     return product if work.gemms and kind in ("dX", "dW") else None
 
 
-def costed(
-    pass_: Pass, model: CostModel, framework: Framework, link_bytes_per_s: float, *, experts: bool
-) -> Operators:
-    """Operators of a pass as a framework runs them, with the bandwidth of the chip's links.
+@dataclass(frozen=True)
+class Costs:
+    """Operators on the one architecture of a model, whose links have a bandwidth, as a framework runs them.
 
-    `experts`: whether the layer has experts, whose products have room for more rows than they need.
+    Each is costed once, and many at once sooner than one by one.
     """
-    pass_ = _measured(pass_, framework)
-    if not pass_.works:
-        return Operators(pass_, np.zeros(0), np.zeros(0))
-    latencies = model.costs(pass_).latencies(_ONE)
-    fastest = np.fmin(latencies.single_s[0], latencies.parallel_s[0])
-    fastest *= [_stretch(w, framework) for w in pass_.works]
-    link = np.array([w.unit is Unit.LINK for w in pass_.works])
-    link_s = np.where(link, np.minimum(latencies.single_s[0], NEVER_S), 0.0)
-    own = np.where(link, 0.0, fastest)
-    for at, work in enumerate(pass_.works):
-        if framework.merges_copies and work.link is not None and work.link.copies > 1:
-            link_s[at] = merged_s(work.link, model.network, link_bytes_per_s)
-    room = framework.expert_room if experts else 1.0
-    padded = own * [room if any(g.groups > 1 for g in w.gemms) else 1.0 for w in pass_.works]
-    longer = float(padded.sum() / own.sum()) if own.sum() > 0 else 1.0
-    return Operators(pass_, padded, link_s, longer)
+
+    model: CostModel
+    framework: Framework
+    link_bytes_per_s: float
+    _known: dict[Work, float] = field(default_factory=dict)
+
+    def seconds(self, works: Sequence[Work]) -> Floats:
+        """Each operator in its faster mode, or its collective, (O,)."""
+        new = [w for w in dict.fromkeys(works) if w not in self._known]
+        if new:
+            self._known.update(zip(new, self.model.fastest_s(new, 0).tolist(), strict=True))
+        return np.array([self._known[w] for w in works], dtype=np.float64)
+
+    def costed(self, pass_: Pass, *, experts: bool) -> Operators:
+        """Operators of a pass; `experts`: whether the layer has some, whose products have room for more rows."""
+        pass_ = measured(pass_, self.framework)
+        works, alone_s = pass_.works, self.seconds(pass_.works)
+        link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
+        link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
+        own = np.where(link, 0.0, alone_s * [_stretch(w, self.framework) for w in works])
+        for at, work in enumerate(works):
+            if self.framework.merges_copies and work.link is not None and work.link.copies > 1:
+                link_s[at] = merged_s(work.link, self.model.network, self.link_bytes_per_s)
+        room = self.framework.expert_room if experts else 1.0
+        padded = own * [room if any(g.groups > 1 for g in w.gemms) else 1.0 for w in works]
+        longer = float(padded.sum() / own.sum()) if own.sum() > 0 else 1.0
+        return Operators(pass_, padded, link_s, longer)
 
 
-def _measured(pass_: Pass, framework: Framework) -> Pass:
+def measured(pass_: Pass, framework: Framework) -> Pass:
     """The pass with the kernels that read the scores of the vocabulary beside its loss."""
     if not framework.score_passes:
         return pass_

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges, overlapped_s
+from phaze.placement.strategy.figures import LayerFigures
 from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.load import Loads
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.work import LayerChain
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """Exposed seconds of every device, (p,) each; `hidden_s` ran beside computation."""
+
+    reduction_s: Floats
+    optimizer_s: Floats
+    gather_s: Floats
+    hidden_s: Floats
+
+    @property
+    def total_s(self) -> Floats:
+        """All that the iteration is longer by."""
+        return self.reduction_s + self.optimizer_s + self.gather_s
+
+    @property
+    def longest(self) -> Tail:
+        """That of the device with most to do."""
+        at = int(np.argmax(self.total_s))
+        return Tail(*(float(getattr(self, f.name)[at]) for f in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Exposed seconds of one device; `hidden_s` ran beside computation."""
+    """The same of one device."""
 
     reduction_s: float
     optimizer_s: float
@@ -38,43 +61,58 @@ class TailRates:
     reduced_bytes: float
     optimizer_s: float
 
+    @property
+    def wire_bytes(self) -> tuple[float, float]:
+        """Of one weight and one gradient."""
+        return self.gathered_bytes, self.reduced_bytes
 
-def tail(
-    chain: LayerChain,
-    division: Division,
-    chunks: list[int],
-    found: Loads,
+
+@dataclass(frozen=True)
+class Held:
+    """What every device of a pipeline holds, (p,) each: parameters, those of experts, and groups of layers."""
+
+    shared: Floats
+    experts: Floats
+    pieces: Floats
+
+    @classmethod
+    def of(cls, figures: LayerFigures, division: Division, own: NDArray[np.int64]) -> Held:
+        """Of devices with some chunks of a division each, (p, slots)."""
+        whole, experts = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
+        pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
+        return cls(*(each[own].sum(axis=1) for each in (whole - experts, experts, pieces)))
+
+
+def tails(
+    held: Held,
+    forward_s: Floats,
+    turned_s: Floats,
     exchanges: Exchanges,
     framework: Framework,
     rates: TailRates,
     microbatches: int,
-) -> Tail:
-    """The tail of a device that has some of the chunks, after so many microbatches."""
-    s = exchanges.strategy
-    layers = [chain.layers[u] for c in chunks for u in chain.index[division.layers(c)]]
-    experts = float(sum(layer.expert_parameters for layer in layers))
-    shared = float(sum(layer.parameters for layer in layers)) - experts
-    pieces = sum(division.chunks[c][1] - division.chunks[c][0] + 1 for c in chunks)
-    reduce_s = gather_s = 0.0
+) -> Tails:
+    """The tail of every device; `forward_s`, `turned_s` (p,): passes of one microbatch, before and after the loss."""
+    s, e, none = exchanges.strategy, exchanges, np.zeros(len(held.shared))
+    reduce_s = gather_s = none
     if s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch:
-        reduce_s = float(exchanges.reduce_s(shared * rates.reduced_bytes))
-        reduce_s += float(exchanges.reduce_experts_s(experts * rates.reduced_bytes)) if experts else 0.0
+        reduce_s = e.reduce_s(held.shared * rates.reduced_bytes)
+        reduce_s = reduce_s + e.reduce_experts_s(held.experts * rates.reduced_bytes)
     if s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole:
-        gather_s = float(exchanges.gather_s(shared * rates.gathered_bytes))
-        gather_s += float(exchanges.gather_experts_s(experts * rates.gathered_bytes)) if experts else 0.0
+        gather_s = e.gather_s(held.shared * rates.gathered_bytes)
+        gather_s = gather_s + e.gather_experts_s(held.experts * rates.gathered_bytes)
     window = _window(s, microbatches)
-    backward = window * float(np.sum(found.turned_s[chunks]))
-    forward = window * float(np.sum(found.forward.pass_s[chunks]))
-    reduction = _exposed(backward, reduce_s, pieces, framework.hides_reduction, framework)
-    gather = _exposed(forward, gather_s, pieces, framework.hides_gathers, framework)
-    stepped = shared, experts
+    lost = held.pieces, framework.interference
+    reduction = overlapped_s(window * turned_s, reduce_s, *lost) if framework.hides_reduction else reduce_s
+    gather = overlapped_s(window * forward_s, gather_s, *lost) if framework.hides_gathers else gather_s
+    stepped = held.shared + held.experts
     if s.zero is not Zero.NONE:
-        stepped = shared / exchanges.sharded, experts / s.expert_replicas
-    return Tail(
+        stepped = held.shared / e.sharded + held.experts / s.expert_replicas
+    return Tails(
         reduction_s=reduction,
-        optimizer_s=sum(stepped) * rates.optimizer_s * framework.optimizer_stretch,
+        optimizer_s=stepped * rates.optimizer_s * framework.optimizer_stretch,
         gather_s=gather,
-        hidden_s=max(reduce_s - reduction, 0.0) + max(gather_s - gather, 0.0),
+        hidden_s=np.maximum(reduce_s - reduction, 0.0) + np.maximum(gather_s - gather, 0.0),
     )
 
 
@@ -88,7 +126,3 @@ def _window(strategy: Strategy, microbatches: int) -> float:
     if s.schedule is not Schedule.INTERLEAVED:
         return 1.0
     return (1 + (s.chunks - 1) * min(s.pipeline_parallel, microbatches)) / s.chunks
-
-
-def _exposed(beside_s: float, exchange_s: float, pieces: int, hides: bool, framework: Framework) -> float:
-    return overlapped_s(beside_s, exchange_s, pieces, framework.interference) if hides else exchange_s

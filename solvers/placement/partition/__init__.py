@@ -1,5 +1,6 @@
 """Exact cuts of a chain into stages, for many architectures at once; see `solve` for shapes and meanings."""
 
+from phaze.solvers.placement.partition.balance import balanced_cuts
 from phaze.solvers.placement.partition.bound import lower_bounds
 from phaze.solvers.placement.partition.problem import (
     PartitionProblem,
@@ -21,6 +22,7 @@ __all__ = [
     "PartitionProblem",
     "StageLimits",
     "Weighted",
+    "balanced_cuts",
     "batch_cuts",
     "best_cuts",
     "bottlenecks",

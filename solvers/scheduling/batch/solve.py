@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from . import lower_bounds, phases, upper_bounds
 from .graph import BatchGraph
+from .search import MOST_OPERATORS, search
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -26,6 +27,9 @@ BLOCK = 1024
 
 CLOSED = 1.0 - 1e-12
 """Bounds closer than this are one number: what sums in another order can lose."""
+
+FEW = 128
+"""Beginnings per architecture and level up to which the optimal schedule is searched for among bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +72,58 @@ def batch_bounds(
 def _block(
     graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Bounds of one block; architectures leave it as soon as both meet."""
+    """Bounds of one block; architectures leave it as soon as both meet, and equal ones share an answer."""
     shortest = np.minimum(single, parallel)
     lower = (shortest + lower_bounds.sweep(graph, shortest, forward=False)).max(axis=0)
-    upper = np.full(lower.shape, np.inf)
-    open_rows = np.flatnonzero(np.isfinite(lower))
-    for step in (_first_rule, _in_phases, _other_rules):
+    # One after the other, as a chain has it anyway.
+    upper = np.where(np.isfinite(lower), lower_bounds.add_rows(shortest[list(graph.order)]), np.inf)
+    lower, open_rows = _met(lower, upper, np.flatnonzero(np.isfinite(lower)))
+    first, alike = _distinct(single[:, open_rows], parallel[:, open_rows], cores, open_rows)
+    some = _bounds(graph, single, parallel, cores, open_rows[first], lower, upper)
+    lower[open_rows], upper[open_rows] = some[0][alike], some[1][alike]
+    return lower, upper
+
+
+def _bounds(
+    graph: BatchGraph,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
+    at: IntArray,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> _Pair:
+    """The bounds of the architectures `at`, tighter than those given of all."""
+    chosen = _Rows(graph, single[:, at], parallel[:, at], {unit: count[at] for unit, count in cores.items()})
+    lower, upper, open_rows = lower[at], upper[at], np.arange(len(at))
+    # Small graphs are searched at once; for others, list schedules have to do.
+    small = graph.size <= MOST_OPERATORS
+    steps = (_first_rule, _searched) if small else (_first_rule, _in_phases, _other_rules)
+    for step in steps:
         if not open_rows.size:
             break
-        some = _Rows(
-            graph,
-            single[:, open_rows],
-            parallel[:, open_rows],
-            {unit: count[open_rows] for unit, count in cores.items()},
-        )
-        lower[open_rows], upper[open_rows] = step(some, lower[open_rows], upper[open_rows])
-        met = lower >= upper * CLOSED
-        lower = np.where(met, upper, lower)
-        open_rows = open_rows[~met[open_rows]]
+        lower[open_rows], upper[open_rows] = step(chosen.take(open_rows), lower[open_rows], upper[open_rows])
+        lower, open_rows = _met(lower, upper, open_rows)
     return lower, upper
+
+
+def _met(lower: FloatArray, upper: FloatArray, open_rows: IntArray) -> tuple[FloatArray, IntArray]:
+    """Lower bounds, equal to the upper ones where they differ by rounding alone, and the rows still open."""
+    met = lower >= upper * CLOSED
+    return np.where(met, upper, lower), open_rows[~met[open_rows]]
+
+
+def _distinct(
+    single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray], rows: IntArray
+) -> tuple[IntArray, IntArray]:
+    """One position of every kind of architecture, equal in all durations and cores, and the kind of each."""
+    counts = np.array([count[rows] for count in cores.values()], dtype=np.float64)
+    described = np.ascontiguousarray(np.concatenate([single, parallel, counts]).T)
+    if not len(described):
+        return rows, rows
+    keys = described.view(np.dtype((np.void, described.strides[0])))[:, 0]
+    _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
+    return first, alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +134,11 @@ class _Rows:
     single: FloatArray
     parallel: FloatArray
     cores: Mapping[str, IntArray]
+
+    def take(self, at: IntArray) -> _Rows:
+        """Some of them."""
+        cores = {unit: count[at] for unit, count in self.cores.items()}
+        return _Rows(self.graph, self.single[:, at], self.parallel[:, at], cores)
 
 
 _Pair = tuple[FloatArray, FloatArray]
@@ -119,6 +161,12 @@ def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
         return lower, upper
     low, high = phases.bounds_in_phases(rows.graph, space, rows.single, rows.parallel, rows.cores)
     return np.maximum(lower, low), np.minimum(upper, high)
+
+
+def _searched(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+    """The best schedule, where few beginnings are in question."""
+    best, complete = search(rows.graph, rows.single, rows.parallel, rows.cores, upper, FEW)
+    return np.where(complete, best, lower), best
 
 
 def _by_rules(

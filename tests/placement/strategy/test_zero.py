@@ -20,7 +20,7 @@ def iteration(strategy, **changes):
 def test_ideal_hides_nothing_of_gathers_and_reductions():
     found = estimator()
     plain, zero = (found.iteration(s) for s in (Strategy(1, data_parallel=8), WHOLE))
-    exchanges = found._exchanges(WHOLE)
+    exchanges = found.exchanges(WHOLE)
     chain, division = found.figures(WHOLE).chain, found.division(WHOLE)
     groups = [sum(chain.layers[u].parameters for u in chain.index[a : b + 1]) for a, b in division.groups]
     each = [2 * exchanges.gather_s(2.0 * n) + exchanges.reduce_s(4.0 * n) for n in groups]

@@ -1,73 +1,90 @@
-"""The least that has to be recomputed for a strategy to fit in memory."""
+"""The least that has to be recomputed for strategies to fit in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
+from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.memory import ChunkNeeds, recomputed
+from phaze.placement.strategy.strategy import Strategy, Zero
 
 Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A strategy that fits, or none; `least_bytes`: what its fullest device needs with as much recompute as may be."""
+    """A strategy that fits, or none; `least_bytes`: of its fullest device, with the recompute that helps most."""
 
     strategy: Strategy | None
     least_bytes: float
 
 
-def fitted(estimator: Estimator, strategy: Strategy, capacity_bytes: float) -> Fit:
-    """The strategy itself if it fits, or the fewest blocks of every device recomputed that make it fit, if it may.
+def fits(estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], capacity_bytes: float) -> list[Fit]:
+    """For each of what ranks may divide, the fewest blocks of every device recomputed that make the strategy fit.
 
-    It may where it asks for full recompute of no blocks. Devices recompute from their first chunk on, which keeps the
-    most microbatches. Fewer blocks never take longer, and no device gains by what another recomputes, so that no
-    other choice of blocks alike is faster.
+    Blocks recompute where it asks for full recompute of none of them; others fit as they are or not at all. Devices
+    recompute from their first chunk on, which keeps the most microbatches. Fewer blocks never take longer, and no
+    device gains by what another recomputes, so that no other choice of blocks alike is faster.
     """
-    needs = _needs(estimator, strategy)
-    if needs.max() <= capacity_bytes:
-        plain = replace(strategy, recompute=Recompute.NONE) if _frugal(strategy) else strategy
-        return Fit(plain, float(needs.max()))
-    if not _frugal(strategy):
-        return Fit(None, float(needs.max()))
-    everything = estimator.division(strategy).blocks
-    least = _needs(estimator, strategy, everything)
-    if (least > capacity_bytes).any():
-        return Fit(None, float(least.max()))
-    own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
-    short, enough = np.full(len(own), -1), everything[own].sum(axis=1)
-    while (enough - short > 1).any():
-        middle = (short + enough) // 2
-        fits = _needs(estimator, strategy, _spread(middle, own, everything)) <= capacity_bytes
-        short, enough = np.where(fits, short, middle), np.where(fits, middle, enough)
-    return Fit(_with(strategy, _spread(enough, own, everything)), float(least.max()))
+    s = strategy
+    own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+    blocks = estimator.division(s).blocks
+    frugal = s.recompute is Recompute.FULL and s.recomputed == 0
+    most = int(blocks[own].sum(axis=1).max()) if frugal else 0
+    choices = _spread(np.broadcast_to(np.arange(most + 1)[:, None], (most + 1, len(own))), own, blocks)
+    needs = _needs(estimator, s, zeros, choices if frugal else None)
+    found = []
+    for zero, need in zip(zeros, needs, strict=True):
+        fitting = need <= capacity_bytes
+        least = float(need.min(axis=0).max())
+        if not fitting.any(axis=0).all():
+            found.append(Fit(None, least))
+            continue
+        fewest = fitting.argmax(axis=0)
+        found.append(Fit(_with(replace(s, zero=zero), _spread(fewest, own, blocks), frugal), least))
+    return found
 
 
-def _frugal(strategy: Strategy) -> bool:
-    return strategy.recompute is Recompute.FULL and strategy.recomputed == 0
+def _needs(estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], choices: Counts | None) -> Floats:
+    """Bytes of every device (zeros, N, p) under N choices of recomputed blocks of every chunk, (N, C).
+
+    None: the strategy's own.
+    """
+    s, division = strategy, estimator.division(strategy)
+    again = recomputed(division, s)[None] if choices is None else division.first_blocks(choices)
+    needs = ChunkNeeds.of(estimator.needs(s), division, again)
+    own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+    held = held_peak(s.schedule, s.pipeline_parallel, estimator.microbatches(s), s.chunks)
+    memories = [estimator.memory_of(replace(s, zero=zero), needs) for zero in zeros]
+    fixed = np.array([memory.fixed_bytes(own) for memory in memories])
+    kept, working = memories[0].activations_bytes(own, held)
+    return fixed[:, None] + (kept + working)
 
 
-def _needs(estimator: Estimator, strategy: Strategy, counts: Counts | None = None) -> NDArray[np.float64]:
-    """Bytes of every device, with so many blocks of each chunk recomputed."""
-    asked = strategy if counts is None else _with(strategy, counts)
-    return np.array([part.total_bytes for part in estimator.memory(asked)])
-
-
-def _with(strategy: Strategy, counts: Counts) -> Strategy:
+def _with(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
+    if not frugal:
+        return strategy
+    if not counts.any():
+        return replace(strategy, recompute=Recompute.NONE)
     return replace(strategy, recomputed=tuple(counts.tolist()))
 
 
 def _spread(counts: Counts, own: Counts, blocks: Counts) -> Counts:
-    """Blocks of every chunk (C,) from those of every device, its first chunks first; of copies, the larger number."""
-    found, left = np.zeros(len(blocks), dtype=np.int64), counts.copy()
+    """Blocks of every chunk (..., C) from those of every device (..., p), its first chunks first.
+
+    Of the copies of a chunk, the larger number.
+    """
+    found, left = np.zeros((len(blocks), *counts.shape[:-1]), dtype=np.int64), counts.T
     for slot in own.T:
-        here = np.minimum(left, blocks[slot])
+        here = np.minimum(left.T, blocks[slot]).T
         np.maximum.at(found, slot, here)
         left = left - here
-    return found
+    return found.T

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 
 from phaze.placement.options import NEVER_S
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.strategy.division import blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.search.balance import balanced, group_seconds
-from phaze.placement.strategy.search.bound import busy_bound_s
-from phaze.placement.strategy.search.fit import fitted
+from phaze.placement.strategy.search.fit import fits
+from phaze.placement.strategy.search.refine import Refinement
+from phaze.placement.strategy.search.screen import Open, screened
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
 
@@ -58,12 +57,8 @@ def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, to
     return _Search(estimator, space, capacity_bytes, top).answer()
 
 
-@dataclass(frozen=True)
-class _Open:
-    """A strategy but for what ZeRO divides and which groups are neighbours: the variants share a bound."""
-
-    strategy: Strategy
-    variants: tuple[Strategy, ...]
+_Entry = tuple[float, int, int, Open | Strategy]
+"""Bound, two numbers that break ties, and strategies that share it, or one that fits in memory."""
 
 
 @dataclass
@@ -75,15 +70,27 @@ class _Search:
     account: Account = field(default_factory=Account)
     found: list[Evaluated] = field(default_factory=list)
     least_bytes: float = inf
+    known: dict[Hashable, float] = field(default_factory=dict)
 
     def answer(self) -> PlanAnswer:
-        """Look at all strategies in the order of their bounds."""
-        queue = [(bound, place, some) for place, (bound, some) in enumerate(self._bounded())]
+        """Look at all strategies in the order of their bounds, which grow tighter where they are low."""
+        opened = screened(self.estimator, self.space)
+        queue: list[_Entry] = [(some.bound_s, place, -1, some) for place, some in enumerate(opened)]
         heapq.heapify(queue)
-        while queue and queue[0][0] < self._worst:
-            for variant in heapq.heappop(queue)[2].variants:
-                self._look(variant)
-        self.account.pruned += sum(len(some.variants) for _, _, some in queue)
+        while queue and queue[0][0] < min(self._worst, NEVER_S):
+            bound, place, number, some = heapq.heappop(queue)
+            if isinstance(some, Strategy):
+                self._evaluate(some)
+            elif some.whole:
+                for number, (bound, strategy) in enumerate(self._refined(some.strategy)):
+                    heapq.heappush(queue, (bound, place, number, strategy))
+            else:
+                bound += self._rest_s(some)
+                heapq.heappush(queue, (bound, place, number, replace(some, bound_s=bound, whole=True)))
+        for *_, some in queue:
+            self.account.pruned += (
+                prod(map(len, self.space.choices(some.pipeline))) if isinstance(some, Open) else 1
+            )
         return PlanAnswer(tuple(self.found), self.account, self.least_bytes)
 
     @property
@@ -91,48 +98,34 @@ class _Search:
         """What a strategy has to beat, in s."""
         return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
 
-    def _look(self, strategy: Strategy) -> None:
-        """Make it fit, and evaluate it if it can still be among the best."""
-        fit = fitted(self.estimator, strategy, self.capacity_bytes)
-        self.least_bytes = min(self.least_bytes, fit.least_bytes)
-        fitting = fit.strategy
-        if fitting is None:
-            self.account.out_of_memory += 1
-            return
-        if self._bound_s(fitting) >= min(self._worst, NEVER_S):
-            self.account.pruned += 1
-            return
-        iteration = self.estimator.iteration(fitting)
+    def _rest_s(self, some: Open) -> float:
+        """At most what the fastest of them takes beyond its pipeline; equal for schedules that place chunks alike."""
+        s = some.strategy
+        key = some.pipeline, chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
+        if key not in self.known:
+            refinement = Refinement(self.estimator, tuple(self.space.variants(s)))
+            self.known[key] = float(refinement.rest_s().min())
+        return self.known[key]
+
+    def _refined(self, strategy: Strategy) -> Iterator[tuple[float, Strategy]]:
+        """Those of its variants that fit in memory, as they fit, and their bounds."""
+        e, (zeros, orders) = self.estimator, self.space.choices(strategy)
+        fitting: list[Strategy] = []
+        for fit in fits(e, strategy, zeros, self.capacity_bytes):
+            self.least_bytes = min(self.least_bytes, fit.least_bytes)
+            if fit.strategy is None:
+                self.account.out_of_memory += len(orders)
+            else:
+                fitting += [replace(fit.strategy, order=order) for order in orders]
+        if fitting:
+            bounds = Refinement(e, tuple(fitting)).bounds_s()
+            yield from zip(bounds.tolist(), fitting, strict=True)
+
+    def _evaluate(self, strategy: Strategy) -> None:
+        iteration = self.estimator.iteration(strategy)
         if iteration.iteration_s >= NEVER_S:  # over links that the chip does not have
             self.account.pruned += 1
             return
         self.account.evaluated += 1
-        found = [*self.found, Evaluated(fitting, iteration)]
+        found = [*self.found, Evaluated(strategy, iteration)]
         self.found = sorted(found, key=lambda e: e.iteration.iteration_s)[: self.top]
-
-    def _bound_s(self, strategy: Strategy) -> float:
-        s = strategy
-        held = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-        return busy_bound_s(self.estimator.loads(s), held, self.estimator.microbatches(s))
-
-    def _bounded(self) -> Iterator[tuple[float, _Open]]:
-        """Every strategy but for its variants, with a bound that recomputes nothing that need not be."""
-        e = self.estimator
-        for shape in self.space.shapes(e.workload, e.cluster):
-            most = blocks(e.figures(shape).chain)
-            for deep in self._cut(shape, most):
-                loads = e.loads(deep)
-                for s in self.space.schedules_of(deep, e.microbatches(deep)):
-                    held = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-                    bound = busy_bound_s(loads, held, e.microbatches(s))
-                    yield bound, _Open(s, tuple(self.space.variants(s)))
-
-    def _cut(self, shape: Strategy, most: int) -> Iterator[Strategy]:
-        """Pipelines of even stages, and those of balanced ones where these are others."""
-        seconds = group_seconds(self.estimator, shape) if self.space.balances else None
-        for deep in self.space.pipelines(shape, self.estimator.cluster, most):
-            yield deep
-            if seconds is not None and deep.chunks == 1 and deep.pipeline_parallel > 1:
-                stages = balanced(seconds, deep.pipeline_parallel)
-                if stages != tuple(self.estimator.division(deep).blocks.tolist()):
-                    yield replace(deep, stages=stages)

@@ -73,22 +73,28 @@ class PlanSpace:
             return tuple(d for d in self.data if d <= most)
         return (-(-total // -(-total // most)),) if most else ()
 
-    def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
+    def runs(self, deep: Strategy, microbatches: int) -> tuple[Schedule, ...]:
         """Schedules that run on so many stages, chunks and microbatches; one for a single stage."""
-        for schedule in self.schedules:
-            if deep.pipeline_parallel == 1 and schedule is not self.schedules[0]:
-                continue
-            told = Schedule.ONE_F_ONE_B if deep.pipeline_parallel == 1 else schedule
-            if refusal(told, deep.pipeline_parallel, microbatches, deep.chunks) is None:
-                yield replace(deep, schedule=told)
+        if deep.pipeline_parallel == 1:
+            return (Schedule.ONE_F_ONE_B,)
+        shape = deep.pipeline_parallel, microbatches, deep.chunks
+        return tuple(schedule for schedule in self.schedules if refusal(schedule, *shape) is None)
 
-    def variants(self, strategy: Strategy) -> Iterator[Strategy]:
+    def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
+        """The strategy under each of them."""
+        for schedule in self.runs(deep, microbatches):
+            yield replace(deep, schedule=schedule)
+
+    def choices(self, strategy: Strategy) -> tuple[tuple[Zero, ...], tuple[Order, ...]]:
         """What ranks divide and which are neighbours, where there is more than one to do so."""
         s = strategy
         zeros = self.zeros if s.replicas > 1 else self.zeros[:1]
-        orders = self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
-        for zero, order in product(zeros, orders):
-            yield replace(s, zero=zero, order=order)
+        return zeros, self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
+
+    def variants(self, strategy: Strategy) -> Iterator[Strategy]:
+        """The strategy with each of these choices."""
+        for zero, order in product(*self.choices(strategy)):
+            yield replace(strategy, zero=zero, order=order)
 
 
 def plan_space(workload: Workload, cluster: Cluster, experts: int, attention: Attention) -> PlanSpace:

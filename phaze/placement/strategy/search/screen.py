@@ -1,0 +1,127 @@
+"""A bound for every strategy of a space, of all that have as many chunks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.memory import recomputed
+from phaze.placement.strategy.search.bound import busy_bound_s
+from phaze.placement.strategy.search.passes import ChunkPasses, GroupPasses
+from phaze.placement.strategy.search.space import PlanSpace
+from phaze.placement.strategy.strategy import Strategy
+from phaze.solvers.placement.partition import balanced_cuts
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound that all of them share.
+
+    `whole`: whether it is one of iterations, or of their pipelines alone.
+    """
+
+    bound_s: float
+    pipeline: Strategy
+    schedule: Schedule
+    whole: bool = False
+
+    @property
+    def strategy(self) -> Strategy:
+        """The first of them."""
+        return replace(self.pipeline, schedule=self.schedule)
+
+
+def screened(estimator: Estimator, space: PlanSpace) -> Iterator[Open]:
+    """All strategies of a space, with bounds that recompute nothing that need not be."""
+    shapes = list(space.shapes(estimator.workload, estimator.cluster))
+    estimator.foresee(shapes)
+    alike: dict[tuple[object, ...], list[Strategy]] = {}
+    for shape in shapes:
+        division = estimator.division(shape)
+        alike.setdefault((division.groups, division.body), []).append(shape)
+    for some in alike.values():
+        yield from _Alike(estimator, space, tuple(some)).opened()
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Microbatches and shardings, (N,), whose layers are cut into the same groups."""
+
+    estimator: Estimator
+    space: PlanSpace
+    shapes: tuple[Strategy, ...]
+
+    def opened(self) -> Iterator[Open]:
+        pipelines: dict[tuple[int, int], list[tuple[int, Strategy]]] = {}
+        for place, shape in enumerate(self.shapes):
+            for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
+                key = deep.pipeline_parallel, deep.chunks
+                pipelines.setdefault(key, []).append((place, deep))
+        balanced = self._balanced([stages for stages, chunks in pipelines if stages > 1 and chunks == 1])
+        for (stages, chunks), some in pipelines.items():
+            yield from self._bounded(some)
+            if chunks == 1 and stages in balanced:
+                even = tuple(self.estimator.division(some[0][1]).blocks.tolist())
+                cuts = [(place, tuple(balanced[stages][place].tolist()), deep) for place, deep in some]
+                yield from self._bounded(
+                    [(place, replace(deep, stages=cut)) for place, cut, deep in cuts if cut != even]
+                )
+
+    def _bounded(self, pipelines: Sequence[tuple[int, Strategy]]) -> Iterator[Open]:
+        """Those of equally many stages and chunks."""
+        if not pipelines:
+            return
+        e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
+        microbatches = np.array([e.microbatches(deep) for deep in deeps])
+        first_groups = np.array([e.division(deep).first_groups for deep in deeps])
+        passes = self._passes(np.array(places), first_groups)
+        told = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
+        for schedule in dict.fromkeys(one for some in told.values() for one in some):
+            rows = np.flatnonzero([schedule in told[m] for m in microbatches.tolist()])
+            stages = deeps[0].pipeline_parallel
+            bounds = busy_bound_s(schedule, stages, passes.take(rows), microbatches[rows])
+            for row, bound in zip(rows.tolist(), bounds.tolist(), strict=True):
+                yield Open(bound, deeps[row], schedule)
+
+    def _balanced(self, stages: Sequence[int]) -> dict[int, Counts]:
+        """Groups of every stage (N, stages) where the slowest is fastest; the ends count with the nearest block."""
+        if not self.space.balances:
+            return {}
+        every = np.arange(len(self.shapes))
+        passes = self._passes(every, np.broadcast_to(self._blocks, (len(every), len(self._blocks))))
+        return balanced_cuts(np.asarray(sum(passes.passes_s)), stages)
+
+    def _passes(self, places: Counts, first_groups: Counts) -> ChunkPasses:
+        """Of the shapes at some places, cut before some groups, (n, C)."""
+        groups = GroupPasses(self._groups.rows[places])
+        return groups.chunks(first_groups, self._again[places], self.estimator.framework)
+
+    @cached_property
+    def _division(self) -> Division:
+        return self.estimator.division(self.shapes[0])
+
+    @cached_property
+    def _blocks(self) -> Counts:
+        """First group of every block, and of what comes before the first."""
+        first = np.flatnonzero(self._division.body)
+        first[0] = 0
+        return first
+
+    @cached_property
+    def _groups(self) -> GroupPasses:
+        figures = [self.estimator.figures(shape) for shape in self.shapes]
+        return GroupPasses.of(figures, self._division, self.estimator.framework)
+
+    @cached_property
+    def _again(self) -> NDArray[np.bool_]:
+        return np.array([recomputed(self._division, shape) for shape in self.shapes])

@@ -1,0 +1,15 @@
+"""How far a search for schedules may go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How far exact scheduling may go: the seconds left, and the states of one search (a reproducible limit)."""
+
+    left_s: Callable[[], float]
+    states: float = math.inf

@@ -1,0 +1,101 @@
+"""Schedules of one pass that were found before: in this search, or in an earlier one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from phaze.cost.model import OperatorLatencies
+from phaze.digest import digest
+from phaze.recall import Recall
+from phaze.scheduling.effort import Effort
+from phaze.solvers.scheduling import ScheduleProblem, ScheduleResult, schedule
+from phaze.solvers.scheduling.batch.graph import BatchGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Makespan:
+    """Proven bounds on the least makespan in s, and the limit on states under which they were found."""
+
+    lower_s: float
+    upper_s: float
+    states: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether the schedule found is optimal."""
+        return self.lower_s == self.upper_s
+
+    @classmethod
+    def of(cls, result: ScheduleResult, states: float) -> Makespan:
+        """What a search of so many states found."""
+        return cls(result.lower_bound_s, result.makespan_s, states)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Makespans of the problems of one pass; those that are proven optimal are kept for later searches."""
+
+    graph: BatchGraph
+    recall: Recall | None = None
+    _known: dict[tuple[object, ...], Makespan] = field(default_factory=dict)
+
+    @cached_property
+    def _digest(self) -> str:
+        return digest(self.graph)
+
+    def solve(
+        self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, effort: Effort
+    ) -> list[Makespan]:
+        """One makespan per problem; `latencies` are those of the problems, in their order."""
+        new: dict[tuple[object, ...], int] = {}
+        for i, problem in enumerate(problems):
+            if not self._is_known(key := _key(problem), effort):
+                new.setdefault(key, i)
+        names = self._names(list(new.values()), problems, latencies, effort) if self.recall else {}
+        recalled = self.recall.numbers(list(names.values())) if self.recall else {}
+        for key, i in new.items():
+            if (seconds := recalled.get(names.get(i, ""))) is not None:
+                self._known[key] = Makespan(seconds, seconds, effort.states)
+            else:
+                self._known[key] = self._found(problems[i], names.get(i), effort)
+        return [self._known[_key(problem)] for problem in problems]
+
+    def _is_known(self, key: tuple[object, ...], effort: Effort) -> bool:
+        """Whether a problem was solved to optimality, or searched as long before."""
+        known = self._known.get(key)
+        return known is not None and (known.exact or known.states >= effort.states)
+
+    def _found(self, problem: ScheduleProblem, name: str | None, effort: Effort) -> Makespan:
+        limit = None if math.isinf(effort.states) else int(effort.states)
+        result = schedule(problem, time_limit_s=effort.left_s(), state_limit=limit)
+        # Only what is proven does not depend on the time that there was.
+        if self.recall is not None and name is not None and result.optimal:
+            self.recall.remember({name: result.makespan_s})
+        return Makespan.of(result, effort.states)
+
+    def _names(
+        self,
+        rows: Sequence[int],
+        problems: Sequence[ScheduleProblem],
+        latencies: OperatorLatencies,
+        effort: Effort,
+    ) -> dict[int, str]:
+        """What each problem is remembered under: everything that its schedule depends on."""
+        return {
+            i: digest(
+                "schedule",
+                self._digest,
+                latencies.single_s[i],
+                latencies.parallel_s[i],
+                tuple(problems[i].capacity.values()),
+                float(effort.states),
+            )
+            for i in rows
+        }
+
+
+def _key(problem: ScheduleProblem) -> tuple[object, ...]:
+    return (problem.operators, *problem.capacity.values())

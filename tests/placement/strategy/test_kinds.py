@@ -1,0 +1,38 @@
+"""Computation by kind of operator: it sums to the breakdown, and memory holds up what has little arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+from strategy_cases import estimator, framework
+from test_iteration import BUSY, SOME
+
+from phaze.placement.strategy.kinds import kind_times
+from phaze.placement.strategy.strategy import Strategy
+
+
+@pytest.mark.parametrize("chip", ["a100", "tpuv4"])
+@pytest.mark.parametrize("software", [framework(), BUSY])
+@pytest.mark.parametrize("strategy", SOME)
+def test_kinds_sum_to_products_and_vector_kernels(chip, software, strategy):
+    costs = estimator(chip=chip, software=software)
+    time = costs.iteration(strategy).time
+    found = kind_times(costs, strategy)
+    assert sum(kind.time_s for kind in found) == pytest.approx((time.product_s + time.vector_s), rel=1e-9)
+    assert all(0 <= kind.stall_s <= kind.time_s for kind in found)
+    assert [kind.time_s for kind in found] == sorted((kind.time_s for kind in found), reverse=True)
+
+
+@pytest.mark.parametrize("chip", ["a100", "tpuv4"])
+def test_norms_wait_for_memory_and_large_products_do_not(chip):
+    def found(microbatch):
+        costs = estimator(chip=chip, batch=64, devices=1)
+        return {kind.kind: kind for kind in kind_times(costs, Strategy(microbatch))}
+
+    small, large = found(1), found(64)
+    for kinds in (small, large):
+        assert kinds["norm"].stall_s > 0.5 * kinds["norm"].time_s
+    share = {
+        name: kinds["matmul"].stall_s / kinds["matmul"].time_s
+        for name, kinds in (("small", small), ("large", large))
+    }
+    assert share["large"] < share["small"]

@@ -1,0 +1,87 @@
+"""Bounds of plans: never above what the event simulation says, of any schedule, software and recompute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from strategy_cases import estimator, framework, small_gpt
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.search.fit import fits
+from phaze.placement.strategy.search.refine import Refinement
+from phaze.placement.strategy.search.screen import screened
+from phaze.placement.strategy.search.search import best_plans
+from phaze.placement.strategy.search.space import PlanSpace
+from phaze.placement.strategy.strategy import Zero
+
+SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
+LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
+HIDES = {"hides_gathers": True, "hides_reduction": True, "interference": 0.2}
+SOFTWARE = {
+    "ideal": {},
+    "hides": HIDES,
+    "launches": LAUNCHES,
+    "launches beside": LAUNCHES | HIDES,
+    "waits": {"waits": True, "hides_transfers": True, "gather_rank_s": 1e-6} | LAUNCHES,
+    "blocking": {"blocking": True, "reduces_every_microbatch": False} | LAUNCHES,
+}
+
+
+@pytest.mark.parametrize("said", SOFTWARE.values(), ids=SOFTWARE)
+@pytest.mark.parametrize("tight", [inf, 0.7])
+def test_no_iteration_is_shorter_than_its_bounds(said, tight):
+    e, seen = estimator(devices=4, batch=8, software=framework(**said)), set()
+    capacity = tight
+    if tight < inf:
+        capacity *= max(best_plans(e, SPACE, inf).best[0].iteration.memory_bytes, 1.0)
+    for some in list(screened(e, SPACE))[::2]:
+        s, (zeros, orders) = some.strategy, SPACE.choices(some.strategy)
+        variants = tuple(SPACE.variants(s))
+        rest_s = dict(zip(variants, Refinement(e, variants).rest_s().tolist(), strict=True))
+        for variant in (v for v in variants if v.order is orders[-1]):
+            (fit,) = fits(e, variant, (variant.zero,), capacity)
+            if fit.strategy is None:
+                continue
+            seen.add((s.schedule, fit.strategy.recompute))
+            least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
+            assert some.bound_s + rest_s[variant] <= least_s
+            assert Refinement(e, (fit.strategy,)).bounds_s() <= least_s
+        assert zeros == tuple(Zero) or s.replicas == 1
+    schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
+    assert schedules == set(Schedule) if tight == inf else Recompute.FULL in recomputes
+
+
+def test_bounds_of_strategies_side_by_side_are_those_of_each():
+    e = estimator(devices=8, batch=16, software=framework(**LAUNCHES | HIDES), workload=small_gpt(8))
+    some = next(o for o in screened(e, SPACE) if o.schedule is Schedule.ZB_V and o.pipeline.replicas > 1)
+    variants = tuple(SPACE.variants(some.strategy))
+    alone = [float(Refinement(e, (v,)).bounds_s()[0]) for v in variants]
+    assert Refinement(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
+
+
+def test_fewest_blocks_are_those_that_bytes_ask_for():
+    """One block fewer on any device, and it does not fit."""
+    e = estimator(devices=4, batch=32)
+    tried = 0
+    for some in screened(e, SPACE):
+        s = some.strategy
+        if s.chunks > 1 or s.recompute is not Recompute.FULL or s.schedule is Schedule.DUALPIPE:
+            continue
+        plain, (fit,) = max(p.total_bytes for p in e.memory(s)), fits(e, s, (s.zero,), 0.0)
+        assert fit.strategy is None
+        capacity = (plain + fit.least_bytes) / 2
+        (fit,) = fits(e, s, (s.zero,), capacity)
+        if fit.strategy is None or not isinstance(fit.strategy.recomputed, tuple):
+            continue
+        assert max(p.total_bytes for p in e.memory(fit.strategy)) <= capacity
+        for device, blocks in enumerate(fit.strategy.recomputed):
+            if blocks:
+                fewer = [*fit.strategy.recomputed]
+                fewer[device] -= 1
+                changed = e.memory(replace(fit.strategy, recomputed=tuple(fewer)))
+                assert changed[device].total_bytes > capacity
+                tried += 1
+    assert tried > 10
