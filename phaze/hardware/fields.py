@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -33,7 +33,10 @@ class FieldKind(StrEnum):
 
 
 class Field(BaseModel):
-    """One hardware field. Without default it is optional, and a table holds NaN where it is absent."""
+    """One hardware field. Without default it is optional, and a table holds NaN where it is absent.
+
+    `overrules`: fields from which a rule would work it out; its value holds for their values alone.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,6 +47,7 @@ class Field(BaseModel):
     minimum: float = -np.inf
     maximum: float = np.inf
     choices: tuple[str, ...] = ()
+    overrules: tuple[str, ...] = ()
     description: str
     source: str
 
@@ -137,6 +141,12 @@ def field_named(name: str, where: str) -> Field:
 def default_values() -> dict[str, FieldValue]:
     """Defaults of all fields that have one."""
     return {name: field.default for name, field in field_table().items() if field.default is not None}
+
+
+def still_valid(values: Mapping[str, FieldValue], changed: Collection[str]) -> dict[str, FieldValue]:
+    """Values of a chip without those that overrule one of the fields that have changed."""
+    table = field_table()
+    return {name: value for name, value in values.items() if not set(table[name].overrules) & set(changed)}
 
 
 def code(field: str, choice: str) -> int:

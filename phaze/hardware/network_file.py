@@ -70,7 +70,8 @@ class _TiersFile(_Record):
 def read_network(path: Path) -> tuple[str, tuple[Tier, ...], tuple[Algorithm, ...]]:
     """Name, tiers and algorithms of a network file. Raises InputError."""
     content = read_yaml(path)
-    if isinstance(content, dict) and content.get("schema_version") == 2:
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if isinstance(version, int) and version > 1:
         file = checked(_TiersFile, content, str(path))
         tiers = tuple(_tier(tier, f"{path}: tiers.{i}") for i, tier in enumerate(file.tiers))
         _check_order(tiers, str(path))

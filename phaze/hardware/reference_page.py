@@ -18,11 +18,18 @@ def reference_page() -> str:
 
 def _fields() -> list[str]:
     rows = [
-        f"| `{f.name}` | {f.unit} | {_default(f)} | {_values(f)} | {f.description} | {f.source} |"
+        f"| `{f.name}` | {f.unit} | {_default(f)} | {_values(f)} | {_meaning(f)} | {f.source} |"
         for f in field_table().values()
     ]
     head = ["## Fields", "", "| field | unit | default | values | meaning | source of the default |"]
     return [*head, "|---|---|---|---|---|---|", *rows]
+
+
+def _meaning(field: Field) -> str:
+    overruled = ", ".join(f"`{name}`" for name in field.overrules)
+    return field.description + (
+        f" Lost by a chip built on another one with other {overruled}." if overruled else ""
+    )
 
 
 def _scalars() -> list[str]:

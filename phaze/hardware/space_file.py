@@ -18,7 +18,7 @@ from phaze.hardware.axis import Axis
 from phaze.hardware.axis_file import AxisFile, read_axis, read_tie
 from phaze.hardware.catalogue import Catalogue, find, packaged
 from phaze.hardware.constraint import Constraint, parse_constraint
-from phaze.hardware.fields import default_values, field_named
+from phaze.hardware.fields import default_values, field_named, still_valid
 from phaze.hardware.space import DesignSpace
 from phaze.hardware.space_check import check_space
 from phaze.quantity import si_value
@@ -83,7 +83,10 @@ def _from_content(content: object, where: str) -> DesignSpace:
         for k, axis in enumerate(file.axes)
         if axis.same_as is not None
     }
-    _check_once([*(name for axis in axes for name in axis.fields), *ties], where)
+    varied = [*(name for axis in axes for name in axis.fields), *ties]
+    _check_once(varied, where)
+    # A figure of the base chip says nothing of other values of what it stands for.
+    base = base.model_copy(update={"fields": still_valid(base.fields, varied)})
     space = DesignSpace(
         name=file.name,
         description=file.description,

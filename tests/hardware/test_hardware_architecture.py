@@ -22,9 +22,11 @@ from phaze.hardware.derived import (
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
     local_buffer_bytes_per_core,
+    peak_clock_hz,
     register_bytes,
 )
 from phaze.hardware.fields import field_table
+from phaze.hardware.space_file import parse_space
 from phaze.yaml_file import read_yaml
 
 NAMES = list_architectures()
@@ -126,7 +128,10 @@ def test_faulty_files_are_one_clear_line(text, message):
 def test_base_gives_the_fields_that_a_file_leaves_out():
     text = "schema_version: 1\nname: mine\nbase: h100\nfields: {hbm_capacity_bytes: 96GiB, clock_hz: 1GHz}\n"
     mine, base = parse_architecture(text, "mine.yaml"), load_architecture("h100")
-    assert mine.fields == {**base.fields, "hbm_capacity_bytes": 96 * 2**30, "clock_hz": 1e9}
+    kept = {
+        name: value for name, value in base.fields.items() if name != "peak_clock_hz"
+    }  # that of another clock
+    assert mine.fields == {**kept, "hbm_capacity_bytes": 96 * 2**30, "clock_hz": 1e9}
     assert mine.sources["tensor_cores"] == base.sources["tensor_cores"]
     assert "clock_hz" not in mine.sources  # the base's source is not that of another value
     assert mine.published_area_mm2 is None
@@ -171,3 +176,22 @@ def test_local_buffer_is_at_least_one_kib(rows, columns):
     )
     expected = max(1024.0, rows * columns * 16.0)
     assert np.isclose(local_buffer_bytes_per_core(to_table([architecture]))[0], expected)
+
+
+def test_a_figure_of_one_chip_goes_with_other_values_of_what_it_overrules():
+    chip = load_architecture("h100")
+    faster = to_table([chip.replace("fast", clock_hz=2.5e9)])
+    assert peak_clock_hz(faster)[0] == 2.5e9
+    wider = to_table([chip.replace("wide", hbm_stacks=6)])
+    assert hbm_bandwidth_bytes_per_s(wider)[0] == 6 * 819e9
+    assert chip.replace("same", clock_hz=chip.value("clock_hz")).fields == chip.fields
+    both = chip.replace("both", clock_hz=1e9, peak_clock_hz=1.2e9)
+    assert both.value("peak_clock_hz") == 1.2e9
+    text = "schema_version: 1\nname: mine\nbase: h100\nfields: {clock_hz: 2GHz}\n"
+    assert parse_architecture(text, "mine").value("peak_clock_hz") is None
+
+
+def test_axes_of_a_space_overrule_the_figures_of_its_base():
+    text = "schema_version: 1\nname: s\nbase: h100\naxes: [{fields: [hbm_stacks], values: [4, 8]}]\n"
+    bandwidth = hbm_bandwidth_bytes_per_s(parse_space(text, "s").table())
+    assert bandwidth.tolist() == [4 * 819e9, 8 * 819e9]

@@ -99,7 +99,7 @@ def test_clock_limit_of_chips_and_designs():
     limit = clock_limit_hz(to_table([load_architecture(name) for name in names]))
     # nominal N7; the A100's peak, below what its die reaches; TPU v4's peak, below nominal N7; the V100's peak
     np.testing.assert_allclose(limit, [1.30e9, 1.41e9, 1.05e9, 1.53e9])
-    sustains_more = load_architecture("tpuv4").replace("sustains more", clock_hz=1.2e9)
+    sustains_more = load_architecture("tpuv4").replace("sustains more", clock_hz=1.2e9, peak_clock_hz=1.05e9)
     np.testing.assert_allclose(clock_limit_hz(to_table([sustains_more])), [1.20e9])
 
 
