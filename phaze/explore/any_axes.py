@@ -14,9 +14,9 @@ from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.exploration import REPORT_S, Answer
-from phaze.explore.findings import frontier_point
+from phaze.explore.findings import frontier_points
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
@@ -26,6 +26,7 @@ from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ExploreRequest
 from phaze.hardware.price import price_usd
+from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -52,7 +53,7 @@ class AxesExploration:
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
-        evaluator = Evaluator(self._request.task, block.table)
+        evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
         columns = _columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
@@ -103,7 +104,7 @@ class AxesExploration:
             request=describe_request(request) | {"axes": [axis.name for axis in self._axes]},
             best=best,
             certificate=self._certificate(block, evaluator, found, winner),
-            frontier=[self._point(block, evaluator, point) for point in found.points],
+            frontier=self._frontier(evaluator, found),
             next_best=[],
             comparison=comparisons(request, best, builder, self._effort),
             manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
@@ -117,19 +118,29 @@ class AxesExploration:
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
         return builder.design(architecture, evaluator, point.row, point.setting, known_s, self._effort)
 
-    def _point(self, block: Block, evaluator: Evaluator, point: ParetoPoint) -> FrontierPoint:
-        plan, architecture = point.plan, self._candidates.architecture(int(block.numbers[point.row]))
+    def _frontier(self, evaluator: Evaluator, found: ParetoFrontier) -> list[FrontierPoint]:
+        """The points in their order, those of one setting worked out together."""
+        at: dict[Setting, dict[int, int]] = {}
+        for position, point in enumerate(found.points):
+            at.setdefault(point.setting, {})[point.row] = position
+        varied, margin = self._candidates.varied, self._request.budgets.tdp_margin
+        told: dict[int, FrontierPoint] = {}
+        for setting, positions in at.items():
+            plans = {row: self._plan(evaluator, found.points[k]) for row, k in positions.items()}
+            described = frontier_points(evaluator, setting, plans, varied, margin)
+            told |= dict(zip(positions.values(), described, strict=True))
+        return [told[position] for position in range(len(found.points))]
+
+    def _plan(self, evaluator: Evaluator, point: ParetoPoint) -> Plan:
+        if point.plan is not None:
+            return point.plan
+        known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
+        rows = np.array([point.row])
+        (plan,) = evaluator.plans(point.setting, rows, np.array([known_s]), self._effort)
         if plan is None:
-            known_s = self._request.task.cluster.global_batch / float(
-                point.columns["throughput_samples_per_s"]
-            )
-            rows = np.array([point.row])
-            (plan,) = evaluator.plans(point.setting, rows, np.array([known_s]), self._effort)
-        if plan is None:
-            msg = f"the plan of an evaluated point of {architecture.name} is gone"
+            msg = f"the plan of an evaluated point in row {point.row} is gone"
             raise RuntimeError(msg)
-        margin = self._request.budgets.tdp_margin
-        return frontier_point(evaluator, point.setting, point.row, architecture, plan, margin)
+        return plan
 
     def _certificate(
         self, block: Block, evaluator: Evaluator, found: ParetoFrontier, winner: ParetoPoint

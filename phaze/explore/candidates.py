@@ -5,6 +5,7 @@ A candidate's number is the same in every process: (number in the space) x (memo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ FloatArray = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 MHZ = 1e6
 BLOCK = 1 << 17
+SURVEY = 1 << 16  # candidates that show the combinations of a space
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,17 @@ class Candidates:
         else:
             table = self.space.table(wanted)
         return _slowed(table, self.budgets) if self.budgets.dvfs else table
+
+    def survey(self, most: int = SURVEY) -> ArchitectureTable:
+        """About so many candidates at most, to show the combinations of hardware that costs depend on.
+
+        They are evenly spread, by a step without a common divisor with the size, hence with the number of values
+        of any axis: any other one would meet some values never.
+        """
+        step = -(-self.size // most)
+        while math.gcd(step, self.size) > 1:
+            step += 1
+        return self.table(np.arange(0, self.size, step, dtype=np.int64))
 
     def within(self, numbers: Numbers | range) -> Block:
         """Those of some candidates that keep the budgets, the reticle and the shoreline."""

@@ -13,7 +13,7 @@ class Check(Record):
     """One statement of the result, worked out again."""
 
     name: str
-    passed: bool
+    passed: bool = Field(description="whether it holds")
     note: str = Field(description="what was found, against what was claimed")
 
 
@@ -30,8 +30,8 @@ class CertifyReport(Record):
     """The re-check of one run."""
 
     schema_version: str = Field(default=CERTIFY_SCHEMA, alias="schema", serialization_alias="schema")
-    run: str
-    passed: bool
+    run: str = Field(description="the run directory")
+    passed: bool = Field(description="whether all checks passed")
     checks: list[Check]
     samples: list[Sample]
     seed: int

@@ -16,6 +16,7 @@ from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import FixedDegrees
+from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
@@ -29,7 +30,7 @@ def comparisons(
     chips: Sequence[str] = CHIPS,
 ) -> list[Comparison]:
     """Templates at the highest clock that keeps the power budget, and the expert plan on the winner."""
-    beside = _Beside(request, effort)
+    beside = _Beside(request, effort, builder.recall)
     rows = beside.chips(chips, builder)
     expert = beside.expert(best)
     return [*rows, expert] if expert else rows
@@ -41,6 +42,7 @@ class _Beside:
 
     request: ExploreRequest
     effort: Effort
+    recall: Recall | None
 
     def chips(self, names: Sequence[str], builder: DesignBuilder) -> list[Comparison]:
         """Templates under the budgets."""
@@ -81,7 +83,9 @@ class _Beside:
             return None
         fixed = FixedDegrees(pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
-        builder = DesignBuilder(replace(task, fixed=fixed), self.request.budgets.tdp_margin)
+        builder = DesignBuilder(
+            replace(task, fixed=fixed), self.request.budgets.tdp_margin, recall=self.recall
+        )
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
         (design,) = builder.each([chip], self.effort)
         return self._described(chip, design, note)

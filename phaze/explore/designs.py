@@ -20,6 +20,7 @@ from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner
+from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 
 _ONE = np.array([0])
@@ -41,6 +42,7 @@ class DesignBuilder:
     task: Task
     tdp_margin: float = 1.0
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    recall: Recall | None = None
 
     def best(self, architecture: Architecture, effort: Effort) -> Design:
         """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
@@ -80,7 +82,7 @@ class DesignBuilder:
             check_rung(self.task.rung, architecture)
             if self.task.calibration is not None:
                 self.task.calibration.check(architecture)
-        return Evaluator(self.task, to_table(architectures), planners=self.planners)
+        return Evaluator(self.task, to_table(architectures), planners=self.planners, recall=self.recall)
 
     def design(
         self,

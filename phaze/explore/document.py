@@ -18,7 +18,7 @@ from phaze.explore.strategies.report import StrategyReport
 from phaze.explore.training_report import TrainingRun
 from phaze.explore.wham.report import WhamReport
 
-RESULT_SCHEMA = "phaze-result/1"
+RESULT_SCHEMA = "phaze-result/2"
 
 
 class Stage(Record):
@@ -135,13 +135,32 @@ class Certificate(Record):
     frontier_complete: bool
 
 
+class Machine(Record):
+    """What a run was made on; nothing that tells whose it is."""
+
+    platform: str = Field(description="operating system and processor architecture")
+    cores: int = Field(description="that the process could use")
+    memory_bytes: int | None = Field(description="of the whole machine; none where it does not tell")
+
+
+class Asked(Record):
+    """A question as the verbs take it, from the command line or from Python: enough to ask it again."""
+
+    verb: str = Field(description="of the command line; phaze.explore is run")
+    options: dict[str, Any] = Field(
+        description="by their names in Python, as JSON; {object, name} for what was no name and no file"
+    )
+
+
 class Manifest(Record):
     """What is needed to repeat the run."""
 
     versions: dict[str, str]
-    command: list[str]
+    command: list[str] = Field(description="as typed; empty where it was asked from Python")
+    asked: Asked | None = Field(default=None, description="none in runs of phaze-result/1")
     seed: int
-    inputs_sha256: dict[str, str]
+    inputs_sha256: dict[str, str] = Field(description="of every file that was read, by what it is")
+    machine: Machine | None = Field(default=None, description="none in runs of phaze-result/1")
     started_utc: str
     wall_time_s: float
 

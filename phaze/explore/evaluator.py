@@ -6,6 +6,7 @@ pipeline degrees, stage cuts and operator schedules are optimised inside it (def
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,19 +15,19 @@ from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.digest import digest
 from phaze.explore.request import Task
 from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
+from phaze.recall import Recall
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
-
-
 RECHECK = 64
 
 
@@ -58,6 +59,7 @@ class Evaluator:
 
     `planners` does not depend on the architectures: evaluators of one task may share it. `base`: an evaluator
     whose costs this one shares, at the positions of its own architectures, with the `model` derived from it.
+    `recall`: what earlier searches have found out.
     """
 
     task: Task
@@ -65,6 +67,7 @@ class Evaluator:
     _chains: dict[tuple[int, int, bool], TimedChain] = field(default_factory=dict)
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
     base: Evaluator | None = None
+    recall: Recall | None = None
 
     def on(self, table: ArchitectureTable) -> Evaluator:
         """The same task on other architectures; what does not depend on them is shared.
@@ -73,7 +76,7 @@ class Evaluator:
         this evaluator knows; otherwise they are worked out anew.
         """
         base = self.base or self
-        other = Evaluator(self.task, table, planners=self.planners)
+        other = Evaluator(self.task, table, planners=self.planners, recall=self.recall)
         if (model := base.model.on(table)) is not None:
             other.base, other.model = base, model
         return other
@@ -126,7 +129,7 @@ class Evaluator:
             else:
                 microbatch, width, selective = key
                 chain = self.task.workload.chain(microbatch, width, selective=selective)
-                self._chains[key] = TimedChain(chain, self.model, self.table)
+                self._chains[key] = TimedChain(chain, self.model, self.table, recall=self.recall)
         return self._chains[key]
 
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
@@ -192,7 +195,7 @@ class Evaluator:
         `give_up_s` any more are let go without scheduling the rest.
         """
         timed = self.timed(setting)
-        times = timed.start(rows, effort)
+        times = timed.bands(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)
@@ -209,6 +212,13 @@ class Evaluator:
     def _iteration_s(
         self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray
     ) -> FloatArray:
+        """The least iteration time for these layer times, (A,)."""
+        given, shape = (times, give_up_s), (len(rows),)
+        return self._recalled(
+            "iteration", setting, rows, given, shape, lambda: self._least_s(setting, rows, *given)
+        )
+
+    def _least_s(self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray) -> FloatArray:
         seconds = np.empty(len(rows))
         for capacity, at in self.capacities(rows):
             planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
@@ -218,6 +228,42 @@ class Evaluator:
     def _place(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
     ) -> PointBounds:
+        """Bounds on the iteration time from (lower, upper) layer times."""
+        given, shape = (times, give_up_s), (2, len(rows))
+        low, high = self._recalled(
+            "place", setting, rows, given, shape, lambda: self._placed(setting, rows, *given)
+        )
+        return PointBounds(low, high)
+
+    def _recalled(
+        self,
+        what: str,
+        setting: Setting,
+        rows: Rows,
+        given: object,
+        shape: tuple[int, ...],
+        work_out: Callable[[], FloatArray],
+    ) -> FloatArray:
+        """Figures of placements that depend on `given`, the setting and the architectures alone."""
+        if self.recall is None:
+            return work_out()
+        chain, hardware = self.timed(setting).content, (self.capacity_bytes[rows], self.rates.take(rows))
+        key = digest(what, chain, self._rules, setting.recompute, hardware, given)
+        return self.recall.array(key, shape, work_out)
+
+    @cached_property
+    def content(self) -> str:
+        """Digest of everything but the architectures that values of points depend on."""
+        return digest(self._rules, [(setting, self.timed(setting).content) for setting in self.settings])
+
+    @cached_property
+    def _rules(self) -> str:
+        """Digest of what placements depend on beside the chain and the architectures."""
+        return digest(self.task.workload.numerics, self.task.cluster, self.task.fixed)
+
+    def _placed(
+        self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
+    ) -> FloatArray:
         lower, upper = times
         low, high = np.empty(len(rows)), np.empty(len(rows))
         for capacity, at in self.capacities(rows):
@@ -228,23 +274,32 @@ class Evaluator:
             if len(open_):
                 open_times = upper.take(at[open_])
                 high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
-        return PointBounds(low, high)
+        return np.stack([low, high])
 
     def plans(self, setting: Setting, rows: Rows, known_s: FloatArray, effort: Effort) -> list[Plan | None]:
         """The best plan of each architecture in one setting, with its stages; None where nothing fits.
 
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
+        plans = self._plans(setting, rows, known_s * (1 + 1e-9), effort)
+        # What is known may come from schedules that were searched for longer, perhaps in another process.
+        longer = Effort(effort.left_s)
+        for limit_s, spent in ((known_s * (1 + 1e-9), longer), (np.full(len(rows), np.inf), effort)):
+            left = np.flatnonzero([plan is None for plan in plans] & np.isfinite(known_s))
+            if not len(left):
+                break
+            for i, plan in zip(left, self._plans(setting, rows[left], limit_s[left], spent), strict=True):
+                plans[i] = plan
+        return plans
+
+    def _plans(self, setting: Setting, rows: Rows, limit_s: FloatArray, effort: Effort) -> list[Plan | None]:
+        """The best plan of each architecture; None where nothing fits or gets below `limit_s` (A,)."""
         _, times = self.timed(setting).exact(rows, effort)
         plans: list[Plan | None] = [None] * len(rows)
         for capacity, at in self.capacities(rows):
-            planner = self.planner(setting, capacity)
-            # What is known only saves work: it may come from better schedules than these.
-            for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
-                left = at[[plans[i] is None for i in at]]
-                rates = self.rates.take(rows[left])
-                for i, plan in zip(left, planner.plans(times.take(left), rates, limit_s[left]), strict=True):
-                    plans[i] = plan
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            for i, plan in zip(at, planner.plans(times.take(at), rates, limit_s[at]), strict=True):
+                plans[i] = plan
         return plans
 
 

@@ -108,7 +108,9 @@ class Exploration:
         found = Findings(self.candidates, proof.evaluator, shown, self.reporting)
         ranked = self._ranked(found)
         best = found.design(ranked[0])
-        builder = DesignBuilder(request.task, request.budgets.tdp_margin, proof.evaluator.planners)
+        builder = DesignBuilder(
+            request.task, request.budgets.tdp_margin, proof.evaluator.planners, self._means.recall
+        )
         compared = aside(lambda: comparisons(request, best, builder, self.reporting))
         document = ResultDocument(
             request=describe_request(request),

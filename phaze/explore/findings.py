@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator, Setting
-from phaze.hardware.architecture import Architecture, from_table
+from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.power import tdp_w
-from phaze.placement.account import Account
+from phaze.placement.energy import ChainEnergy, drivers
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
@@ -58,16 +59,17 @@ class Findings:
         for row in rows:
             by_setting.setdefault(self._settings[row], []).append(row)
         points: dict[int, FrontierPoint] = {}
-        margin = self._candidates.budgets.tdp_margin
         for setting, members in by_setting.items():
             known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
             plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
-            for row, plan in zip(members, plans, strict=True):
-                if plan is not None:
-                    points[row] = frontier_point(
-                        self._evaluator, setting, row, self._architecture(row), plan, margin
-                    )
+            placed = {row: plan for row, plan in zip(members, plans, strict=True) if plan is not None}
+            points |= self._described(setting, placed)
         return [points[row] for row in rows]
+
+    def _described(self, setting: Setting, plans: dict[int, Plan]) -> dict[int, FrontierPoint]:
+        """Frontier points of some candidates in one setting, by row."""
+        varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
+        return dict(zip(plans, frontier_points(self._evaluator, setting, plans, varied, margin), strict=True))
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The design table: every candidate as columns of equal length."""
@@ -93,21 +95,36 @@ class Findings:
         return from_table(table, row, architecture_id(table, row, self._candidates.varied))
 
 
-def frontier_point(
-    evaluator: Evaluator, setting: Setting, row: int, architecture: Architecture, plan: Plan, margin: float
-) -> FrontierPoint:
-    """What a frontier tells of the architecture at `row` of the evaluator's table under a plan."""
-    task = evaluator.task
-    account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
-    peak = float(evaluator.peak_flops_per_s[row])
-    alone = evaluator.table.take(np.array([row]))
-    return FrontierPoint(
-        id=architecture.name,
-        throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
-        tdp_w=float(tdp_w(alone, margin)[0]),
-        area_mm2=float(area_mm2(alone)[0]),
-        energy_per_sample_j=account.energy_j() / task.cluster.global_batch,
-        memory_bytes=plan.memory_bytes,
-        mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
-        architecture=dict(architecture.fields),
+def frontier_points(
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan], varied: Iterable[str], margin: float
+) -> list[FrontierPoint]:
+    """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one setting.
+
+    `varied`: the fields that their names show. TDP is that at full load times `margin`.
+    """
+    task, timed, rows = evaluator.task, evaluator.timed(setting), np.array(list(plans), dtype=np.intp)
+    table, energy = evaluator.table.take(rows), ChainEnergy(timed, task.cluster, task.workload.numerics)
+    energy_j = energy.energy_j(rows, drivers(list(plans.values()), timed.chain))
+    names = architecture_ids(table, varied)
+    figures = zip(
+        plans.values(),
+        from_rows(table, names),
+        tdp_w(table, margin).tolist(),
+        area_mm2(table).tolist(),
+        energy_j.tolist(),
+        evaluator.peak_flops_per_s[rows].tolist(),
+        strict=True,
     )
+    return [
+        FrontierPoint(
+            id=architecture.name,
+            throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
+            tdp_w=tdp,
+            area_mm2=area,
+            energy_per_sample_j=joules / task.cluster.global_batch,
+            memory_bytes=plan.memory_bytes,
+            mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
+            architecture=dict(architecture.fields),
+        )
+        for plan, architecture, tdp, area, joules, peak in figures
+    ]

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import asdict
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from phaze.explore.document import Manifest
+from phaze.explore.document import Machine, Manifest
 from phaze.explore.request import ExploreRequest, Task
 from phaze.workload.fusion_rules import describe_fusion
 from phaze.workload.workload import Mode
 
+_LIBRARIES = ("phaze-dse", "numpy", "numba", "pyomo", "highspy", "optuna", "onnx")
+"""Whose version can change a result."""
+
 
 def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
-    """Versions and time; the command and the hashes of its inputs are known to the caller only."""
-    names = ("phaze-dse", "numpy", "highspy", "onnx")
+    """Versions, machine and time; what was asked and the hashes of its inputs are known to the caller only."""
     return Manifest(
-        versions={"python": platform.python_version()} | {name: version(name) for name in names},
+        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
         command=[],
         seed=seed,
         inputs_sha256={},
+        machine=machine(),
         started_utc=started.isoformat(timespec="seconds"),
         wall_time_s=wall_time_s,
     )
+
+
+def machine() -> Machine:
+    """This machine, without its name and that of its user."""
+    return Machine(
+        platform=f"{platform.system()} {platform.machine()}", cores=_cores(), memory_bytes=_memory_bytes()
+    )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # Linux: what a container or a job scheduler leaves to this process
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # no POSIX, or no such figure
+        return None
 
 
 def describe_task(task: Task) -> dict[str, Any]:

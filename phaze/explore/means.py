@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from phaze.recall import Recall
+
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 Asked_contra = TypeVar("Asked_contra", contravariant=True)
@@ -75,6 +77,11 @@ class Means:
 
     executor: Executor = field(default_factory=Here)
     store: Store = field(default_factory=Forgetful)
+
+    @property
+    def recall(self) -> Recall | None:
+        """What evaluators ask for earlier results; None where nothing is remembered."""
+        return None if isinstance(self.store, Forgetful) else Recall(self.store)
 
 
 ALONE = Means()

@@ -23,7 +23,10 @@ class Silent:
 
 @dataclass
 class Clock:
-    """The time a search may take, and the wish of somebody to end it early."""
+    """The time a search may take, and the wish of somebody to end it early.
+
+    In another process it is a clock of the time that is left, which starts there.
+    """
 
     limit_s: float
     started: float = field(default_factory=monotonic)
@@ -32,6 +35,10 @@ class Clock:
     def interrupt(self) -> None:
         """Ask the search to end with what it knows."""
         self.interrupted = True
+
+    def __reduce__(self) -> tuple[type[Clock], tuple[float]]:
+        """Nobody else's clock shows the same."""
+        return Clock, (self.left(),)
 
     @property
     def elapsed_s(self) -> float:

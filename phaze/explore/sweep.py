@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import Design
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.manifest import describe_task
+from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric
 from phaze.explore.progress import Progress
 from phaze.explore.request import Task
 from phaze.explore.sampling.assessor import Assessor, Row
-from phaze.explore.sampling.parameters import described, parameters
-from phaze.explore.sampling.record import Place, Record, as_json
+from phaze.explore.sampling.hosts.board import LEASE_S
+from phaze.explore.sampling.hosts.join import Meeting
+from phaze.explore.sampling.hosts.shared import Shared
+from phaze.explore.sampling.identity import evaluation_identity, study_identity
+from phaze.explore.sampling.parameters import parameters
+from phaze.explore.sampling.record import Place, Record
+from phaze.explore.sampling.remembered import Remembered
 from phaze.explore.sampling.samplers import Sampler
 from phaze.explore.sampling.scope import Point, Scope
+from phaze.explore.sampling.storage import open_storage, opening, reaching
 from phaze.explore.sampling.study import BATCH, Asked, BatchedStudy, Told, is_feasible
-from phaze.explore.sampling.workers import Workers
 
+Assess = Callable[[Sequence[int]], Iterator[Row]]
 _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in the whole grid of the space
 
 
@@ -31,7 +36,8 @@ _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in th
 class SweepPlan:
     """What to sweep, how, and where the study is kept. `trials` counts those of earlier runs.
 
-    `resume`: whether a study that has trials is continued; if not, it is refused.
+    `resume`: whether a study that has trials is continued; if not, it is refused. `join`: continue or begin it
+    together with other hosts. `batch` trials are asked together, so at most that many workers have something to do.
     """
 
     task: Task
@@ -41,8 +47,9 @@ class SweepPlan:
     place: Place
     sampler: Sampler = Sampler.TPE
     seed: int = 0
-    workers: int = 1
     resume: bool = False
+    join: bool = False
+    batch: int = BATCH
 
 
 @dataclass(frozen=True)
@@ -57,28 +64,42 @@ class SweepResult:
 
 @dataclass
 class Sweep:
-    """One sweep, new or continued. Raises InputError where the study cannot be opened or is another's."""
+    """One sweep, new or continued; whatever its `means`, the study is the same.
+
+    `lease_s`: after how long without a sign of life other hosts take a host for dead. `share`: what this one did.
+
+    Raises InputError where the study cannot be opened or is another's.
+    """
 
     plan: SweepPlan
     progress: Progress
     stop: Callable[[], bool] = lambda: False
+    means: Means = ALONE
+    lease_s: float = LEASE_S
+    share: Shared | None = None
     _known: dict[int, Row] = field(default_factory=dict)
 
     def run(self) -> SweepResult:
         """Sample until `plan.trials` trials are told or `stop` says so.
 
         Raises InfeasibleError where nothing keeps the budgets or not one trial was feasible, WorkerLostError where
-        a worker died.
+        those that evaluate have gone, StorageLostError where the storage went away.
         """
+        with reaching(str(self.plan.place)):
+            return self._run()
+
+    def _run(self) -> SweepResult:
         if not any(len(block) for block in self.plan.candidates.blocks()):
             raise self.plan.candidates.none_left()
         study = self._study  # first, as it may refuse
         self._recall()
-        study.replay(self._record.trials[: len(self._record.trials) // BATCH * BATCH])
-        with Workers(self.assessor, self.plan.workers) as workers:
-            first = len(self._record.trials) // BATCH * BATCH
-            while first < self.plan.trials and self._batch(workers, self.plan.trials - first):
-                first += BATCH
+        first = len(self._record.trials) // self.plan.batch * self.plan.batch
+        study.replay(self._record.trials[:first])
+        assess = self._together() if self.plan.join else self._alone
+        while first < self.plan.trials and self._batch(assess, self.plan.trials - first):
+            first += self.plan.batch
+            self._record.flush()
+        self._record.flush(last=True)
         return self._result()
 
     def design(self, row: Row) -> Design:
@@ -91,12 +112,37 @@ class Sweep:
         return Assessor(self.plan.task, self._scope.grid)
 
     @cached_property
+    def _remembered(self) -> Remembered:
+        return Remembered(self.assessor, self.means.store)
+
+    @cached_property
     def _scope(self) -> Scope:
         return Scope(self.plan.candidates)
 
     @cached_property
+    def _meeting(self) -> Meeting:
+        with opening(str(self.plan.place)):
+            return Meeting(self.plan.place, open_storage(self.plan.place.storage), self.lease_s)
+
+    @cached_property
     def _record(self) -> Record:
-        return Record.open(self.plan.place, self.plan.objectives, as_json(_identity(self.plan)))
+        plan = self.plan
+        identity = study_identity(
+            plan.task, plan.candidates, plan.objectives, plan.sampler, plan.seed, plan.batch
+        )
+        if plan.join:
+            return self._meeting.record(plan.objectives, identity)
+        return Record.open(plan.place, self._meeting.storage, plan.objectives, identity)
+
+    def _alone(self, numbers: Sequence[int]) -> Iterator[Row]:
+        """Figures of some candidates, by whoever works for this sweep."""
+        return self._remembered.rows(numbers, lambda new: self.means.executor.map(self.assessor, new))
+
+    def _together(self) -> Assess:
+        """How figures are found where other hosts look for them, too."""
+        of = evaluation_identity(self.plan.task, self.plan.candidates)
+        self.share = self._meeting.evaluations(of, self._alone, self.means.executor.workers, self.stop)
+        return self.share.assess
 
     @cached_property
     def _study(self) -> BatchedStudy:
@@ -105,31 +151,34 @@ class Sweep:
             [metric.maximise for metric in self.plan.objectives],
             self.plan.sampler,
             self.plan.seed,
+            self.plan.batch,
         )
 
     def _recall(self) -> None:
         """Know again what earlier runs have evaluated."""
-        if self._record.trials and not self.plan.resume:
+        if self._record.trials and not (self.plan.resume or self.plan.join):
             raise InputError(
                 f"the {self.plan.place} holds {len(self._record.trials)} trials; add --resume to continue it, "
-                "or choose another --study"
+                "--join to do so together with other hosts, or choose another --study"
             )
         for trial in self._record.trials:
             if "memory_missed" in trial.user_attrs:
                 figures = dict(trial.user_attrs)
                 self._known[figures.pop(_NUMBER)] = figures
 
-    def _batch(self, workers: Workers, room: int) -> bool:
+    def _batch(self, assess: Assess, room: int) -> bool:
         """Ask and tell a batch, at most `room` trials of it; whether it was not stopped."""
         asked = self._study.ask(room)
         points = self._scope.points([a.fields for a in asked])
         new = dict.fromkeys(p.number for p in points if p.allowed and p.number not in self._known)
-        found = workers.assess(list(new))
+        found = assess(list(new))
         for trial, point in zip(asked, points, strict=True):
             if self.stop():
                 return False
             if point.number in new and point.number not in self._known:
-                self._known[point.number] = self._figures(point.number) | next(found)
+                if (row := next(found, None)) is None:  # stopped while other hosts were at it
+                    return False
+                self._known[point.number] = self._figures(point.number) | row
             self._tell(trial, point)
         return True
 
@@ -194,19 +243,3 @@ def _value(metric: Metric, figures: Row) -> float | None:
         return metric.value(figures)
     except InputError:
         return None
-
-
-def _identity(plan: SweepPlan) -> dict[str, Any]:
-    """What two runs of one study have in common."""
-    space = plan.candidates.space
-    return {
-        "objectives": [metric.name for metric in plan.objectives],
-        "sampler": plan.sampler.value,
-        "seed": plan.seed,
-        "task": describe_task(plan.task),
-        "budgets": asdict(plan.candidates.budgets),
-        "parameters": described(parameters(space)),
-        "base": dict(space.base.fields),
-        "ties": [dict(space.ties), dict(space.multiples)],
-        "limits": [c.text for c in space.constraints],
-    }

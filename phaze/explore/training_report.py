@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from phaze.explore.record import Record
 
 
-class TrainingRun(BaseModel):
+class TrainingRun(Record):
     """A whole training run on the winner: time, energy and money, each from stated assumptions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: float = Field(description="sequences or images seen in all")
     tokens: float | None = Field(description="samples x sequence length, where the model has one")

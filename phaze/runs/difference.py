@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from phaze.explore.document import ResultDocument
+from phaze.errors import InputError
+from phaze.explore.document import RESULT_SCHEMA
 from phaze.explore.record import Record
+from phaze.runs.documents import Answer
 
 CLOSE = 1e-9
 """Relative difference below which two numbers are the same: another machine may round the last digits."""
@@ -54,15 +56,35 @@ class Difference(Record):
         return not self.answer
 
 
-def difference(first: ResultDocument, second: ResultDocument) -> Difference:
-    """Compare two results value by value."""
+def difference(first: Answer, second: Answer) -> Difference:
+    """Compare two answers value by value. Raises InputError where they are of different kinds."""
+    if type(first) is not type(second):
+        kinds = " and ".join(run.model_dump(by_alias=True)["schema"] for run in (first, second))
+        raise InputError(f"answers to different verbs ({kinds}) have nothing to compare")
     a, b = (run.model_dump(mode="json", by_alias=True) for run in (first, second))
+    now, then = a["manifest"] or {}, b["manifest"] or {}
     return Difference(
-        asked=_changes(a["request"], b["request"]),
-        inputs=_changes(a["manifest"]["inputs_sha256"], b["manifest"]["inputs_sha256"]),
-        versions=_changes(a["manifest"]["versions"], b["manifest"]["versions"]),
-        answer=_changes(*({name: run.get(name) for name in _ANSWER} for run in (a, b))),
+        asked=_changes(a.get("request"), b.get("request")),
+        inputs=_changes(now.get("inputs_sha256"), then.get("inputs_sha256")),
+        versions=_changes(now.get("versions"), then.get("versions")),
+        answer=_changes(*map(_answer, (a, b))),
     )
+
+
+def _answer(document: Mapping[str, Any]) -> object:
+    """What came out, without the time it took and what it was made with."""
+    if document["schema"] == RESULT_SCHEMA:  # its courses of searches hold seconds
+        return {name: document.get(name) for name in _ANSWER}
+    return _timeless(
+        {n: value for n, value in document.items() if n not in ("schema", "request", "manifest")}
+    )
+
+
+def _timeless(value: object) -> object:
+    """Without manifests further inside: a variation holds whole plans."""
+    if isinstance(value, dict):
+        return {name: _timeless(inner) for name, inner in value.items() if name != "manifest"}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _changes(first: object, second: object) -> tuple[Change, ...]:

@@ -16,15 +16,17 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import yaml
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from phaze.errors import InputError
-from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Manifest, ResultDocument
+from phaze.explore.document import Design, FrontierPoint, Manifest, ResultDocument
 from phaze.explore.portfolio.report import ScorePoint
-from phaze.runs.files import read_json, write_atomically
+from phaze.runs.design_table import table_of
+from phaze.runs.files import write_atomically
+from phaze.runs.lock import LOCK, locked
 
 RESULT = "result.json"
 DESIGNS = "designs.parquet"
+MANIFEST = "manifest.json"
 Designs = Mapping[str, NDArray[Any]]
 
 
@@ -38,11 +40,11 @@ def default_directory(name: str, now: datetime) -> Path:
 def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
     """Create the folder of a run; if the run fails and left nothing in it, remove what was created.
 
-    Raises InputError where it holds something and `resume` was not asked for.
+    Raises InputError where it holds something and `resume` was not asked for, or another process is at work there.
     """
     if path.is_file():
         raise InputError(f"{path} is a file; --out needs a folder")
-    if path.is_dir() and any(path.iterdir()) and not resume:
+    if path.is_dir() and any(item.name != LOCK for item in path.iterdir()) and not resume:
         raise InputError(f"{path} is not empty; choose another --out, or add --resume to continue there")
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
@@ -50,9 +52,10 @@ def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot create {path}: {error.strerror}") from error
     try:
-        write_atomically(probe := path / ".writable", "")  # now, not after the work
-        probe.unlink()
-        yield path
+        with locked(path):
+            write_atomically(probe := path / ".writable", "")  # now, not after the work
+            probe.unlink(missing_ok=True)  # another host may have been as fast
+            yield path
     finally:
         for folder in made:
             if any(folder.iterdir()):
@@ -74,7 +77,7 @@ def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
 
 def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -> None:
     """`designs.parquet`, `designs.csv` and `frontier.csv`."""
-    table = pa.table({name: pa.array(np.asarray(column)) for name, column in designs.items()})
+    table = table_of(designs)
     for name, write in ((DESIGNS, pa_parquet.write_table), ("designs.csv", pa_csv.write_csv)):
         content = io.BytesIO()
         write(table, content)
@@ -92,7 +95,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """`manifest.json`: versions, command, seed, hashes of the inputs."""
-    write_atomically(path / "manifest.json", manifest.model_dump_json(indent=2) + "\n")
+    write_atomically(path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
 def write_architecture(path: Path, design: Design) -> None:
@@ -107,21 +110,14 @@ def write_architecture(path: Path, design: Design) -> None:
 
 
 def load_run(path: Path) -> ResultDocument:
-    """The result document of a run directory (or of a `result.json`).
+    """The result document of a run directory of `dse run` or `dse evaluate` (or of its `result.json`).
 
     Raises InputError where there is none, it is not JSON, of another schema, or not valid.
     """
-    file = path / RESULT if path.is_dir() else path
-    if not file.is_file():
-        raise InputError(f"no run at {path}: {file} is missing")
-    data = read_json(file)
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != RESULT_SCHEMA:
-        raise InputError(f"{file} has schema {schema!r}; this version reads {RESULT_SCHEMA!r}")
-    try:
-        return ResultDocument.model_validate(data)
-    except ValidationError as error:
-        raise InputError(f"{file} is not a valid result: {_first_problem(error)}") from error
+    from phaze.runs.documents import RESULT as RESULT_FORMAT  # heavy: formats of all verbs
+    from phaze.runs.documents import load
+
+    return load(RESULT_FORMAT, path)
 
 
 def load_designs(path: Path) -> list[dict[str, Any]]:
@@ -143,9 +139,3 @@ def flat(point: FrontierPoint | ScorePoint) -> dict[str, Any]:
     row |= {f"throughput_samples_per_s[{name}]": value for name, value in each.items()}
     architecture: dict[str, Any] = row.pop("architecture")
     return {**row, **{name: value for name, value in architecture.items() if name not in row}}
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    where = ".".join(str(part) for part in problem["loc"])
-    return f"{where}: {problem['msg']}"

@@ -67,10 +67,15 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - a JSON document is any of si
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a UTF-8 text file") from error
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - a JSON document is any of six types
+    """The document in a text; InputError where it is not JSON, or repeats a key."""
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from error
+        raise InputError(f"{where} is not valid JSON: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phaze.errors import InputError
-from phaze.explore.document import ResultDocument
-from phaze.runs.directory import RESULT, load_run
+from phaze.runs.directory import RESULT
+from phaze.runs.documents import Answer, load_answer
+from phaze.runs.log import LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class ListedRun:
     """A folder that holds a run; `problem` says why its result cannot be read, where it cannot."""
 
     path: Path
-    document: ResultDocument | None
+    document: Answer | None
     problem: str = ""
 
 
@@ -31,12 +32,15 @@ def list_runs(folder: Path) -> list[ListedRun]:
 def _runs(folder: Path) -> Iterator[ListedRun]:
     for path in sorted(folder.iterdir()):
         if not (path / RESULT).is_file():
+            if (path / LOG).is_file():
+                yield ListedRun(path, None, f"{path} has no answer (yet); {LOG} tells how far it came")
             continue
         try:
-            yield ListedRun(path, load_run(path))
+            yield ListedRun(path, load_answer(path))
         except InputError as error:
             yield ListedRun(path, None, str(error))
 
 
 def _started(run: ListedRun) -> str:
-    return run.document.manifest.started_utc if run.document else ""
+    manifest = run.document.manifest if run.document else None
+    return manifest.started_utc if manifest else ""

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from phaze.runs.directory import columns, write_manifest, write_tables
-from phaze.runs.manifest import make_manifest
+from phaze.runs.answers import write_answer
+from phaze.runs.directory import columns, write_tables
 
 if TYPE_CHECKING:
     from phaze.explore.sweep import SweepResult
+    from phaze.explore.sweep_document import SweepDocument
 
 
-def write_sweep(
-    path: Path,
-    result: SweepResult,
-    seed: int,
-    inputs: Mapping[str, Path],
-    started: datetime,
-    command: Sequence[str] = (),
-) -> None:
-    """Write the designs, the frontier and the manifest; `command` as it was typed, `inputs` the files it named."""
+def write_sweep(path: Path, document: SweepDocument, result: SweepResult) -> None:
+    """Write the designs, the frontier, the manifest, and last the document: where it exists, the sweep is complete."""
     if result.designs:
         write_tables(path, columns(result.designs), list(result.frontier))
-    write_manifest(path, make_manifest(command, seed, inputs, started))
+    write_answer(path, document)

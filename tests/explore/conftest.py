@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from postgres_server import PostgresServer, programs
 from small_cases import small_decoder
 
 from phaze.hardware.network import load_network
@@ -52,3 +53,33 @@ def network():
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     return small_decoder(tmp_path_factory.mktemp("workloads"))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A running PostgreSQL server."""
+    pytest.importorskip("psycopg")
+    if programs() is None:
+        pytest.skip("no PostgreSQL server is installed")
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    """The URL of an empty database, one of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'sweeps.db'}"
+    return request.getfixturevalue("postgres").database()
+
+
+@pytest.fixture
+def make_sweep(tiny, tmp_path):
+    """Makes the plan of a sweep, whose study is in a folder of its own unless a place is given."""
+    from sweeps import sweep_plan
+
+    def make(trials, folder="a", **changes):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        return sweep_plan(tiny, trials, tmp_path / folder / "study.journal", **changes)
+
+    return make

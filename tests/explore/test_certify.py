@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.cli.rerun import check_inputs, recorded
+from phaze.cli.rerun import asked_of_run
 from phaze.errors import InputError
 from phaze.explore.api import explore
 from phaze.explore.certify import Certification
@@ -17,9 +17,10 @@ SPACE = """
 schema_version: 1
 name: few
 axes:
-  - {fields: [tensor_cores], values: [1, 2, 4]}
-  - {fields: [tensor_core_rows], values: [64, 256]}
-  - {fields: [vector_core_alus], values: [64, 1024]}
+  - {fields: [tensor_cores], values: [1, 2, 4, 8]}
+  - {fields: [tensor_core_rows], values: [64, 128, 256]}
+  - {fields: [tensor_core_columns], values: [64, 128, 256]}
+  - {fields: [vector_core_alus], values: [64, 256, 1024]}
 """
 
 
@@ -93,18 +94,25 @@ def test_wrong_counts_are_found(run):
     assert "counts" in failed(certify(run, document.model_copy(update={"certificate": changed})))
 
 
-def test_the_command_line_of_a_run_is_read_again(tmp_path):
-    asked = recorded(["dse", "run", "-w", "gpt3", "-w", "bert-large", "--power", "400W"], tmp_path)
+def typed(document, *line):
+    """The manifest of a run that tells its command line alone."""
+    return document.manifest.model_copy(update={"command": list(line), "asked": None})
+
+
+def test_the_command_line_of_a_run_is_read_again(document, tmp_path):
+    line = ("dse", "run", "-w", "gpt3", "-w", "bert-large", "--power", "400W")
+    asked = asked_of_run(typed(document, *line), tmp_path)
     assert list(asked["workload"]) == ["gpt3", "bert-large"]
     assert (asked["power"], asked["space"], asked["gap"]) == ("400W", "default", 0.0)
     with pytest.raises(InputError, match="was not made by dse run"):
-        recorded(["dse", "sweep", "-w", "gpt3"], tmp_path)
+        asked_of_run(typed(document, "dse", "sweep", "-w", "gpt3"), tmp_path)
 
 
 def test_a_changed_input_is_refused(document, tmp_path):
-    asked = recorded(["dse", "run", "-w", "gpt3"], tmp_path)
+    manifest = typed(document, "dse", "run", "-w", "gpt3")
+    manifest = manifest.model_copy(update={"inputs_sha256": {"workload": "0" * 64}})
     with pytest.raises(InputError, match="has changed since the run"):
-        check_inputs(document.manifest, asked)
-    asked = recorded(["dse", "run", "-w", str(tmp_path / "gone.yaml")], tmp_path)
+        asked_of_run(manifest, tmp_path)
+    gone = manifest.model_copy(update={"command": ["dse", "run", "-w", str(tmp_path / "gone.yaml")]})
     with pytest.raises(InputError, match="is missing"):
-        check_inputs(document.manifest, asked)
+        asked_of_run(gone, tmp_path)

@@ -17,7 +17,7 @@ from phaze.explore.api import explore
 from phaze.explore.candidates import Candidates
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Task
-from phaze.explore.strategies import oracle as oracle_module
+from phaze.explore.strategies import judge as judge_module
 from phaze.explore.strategies.distance import distance
 from phaze.explore.strategies.oracle import Evaluation, Oracle
 from phaze.explore.strategies.phaze import PhazeSearch, largest_first
@@ -212,13 +212,13 @@ def histories(folder):
 
 
 def test_what_was_asked_before_is_answered_from_memory(space, task, monkeypatch):
-    evaluated, worker = [], oracle_module.best_points
+    evaluated, worker = [], judge_module.best_points
 
     def counting(evaluator, rows, effort):
         evaluated.append(len(rows))
         return worker(evaluator, rows, effort)
 
-    monkeypatch.setattr(oracle_module, "best_points", counting)
+    monkeypatch.setattr(judge_module, "best_points", counting)
     oracle = new_oracle(space, task)
     numbers = oracle.candidates.all().numbers[:3].tolist()
     first = oracle.evaluate([*numbers, numbers[0]])

@@ -105,11 +105,10 @@ def test_no_sampler_is_above_it(case, sampler):
 
 
 @pytest.mark.parametrize("case", CASES[:1], indirect=True)
-def test_neither_is_one_that_models_the_space(case, monkeypatch):
+def test_neither_is_one_that_models_the_space(case):
     needs(Sampler.GP)
     # Its model begins after ten trials, and takes a second for each of the next.
-    monkeypatch.setattr("phaze.explore.sampling.study.BATCH", 6)
-    assert check(SampledSearch(Sampler.GP, patience=1), case, evaluations=7).figures["trials"] > 10
+    assert check(SampledSearch(Sampler.GP, patience=1, batch=6), case, evaluations=7).figures["trials"] > 10
 
 
 def needs(sampler):

@@ -13,7 +13,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
 from phaze.runs.directory import columns, default_directory, load_designs, load_run, run_directory, write_run
 from phaze.runs.files import read_json, write_atomically
-from phaze.runs.manifest import make_manifest
+from phaze.runs.hashes import hashes
 
 DESIGNS = {"id": np.array(["a", "b"]), "tdp_w": np.array([1.5, 2.5]), "tensor_cores": np.array([1, 2])}
 
@@ -95,8 +95,9 @@ def test_writing_where_there_is_no_folder_is_bad_input(tmp_path):
     [
         ("{", "not valid JSON"),
         ("[]", "schema None"),
-        ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/1'"),
-        ('{"schema": "phaze-result/1"}', "request: Field required"),
+        ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/2'"),
+        ('{"schema": "phaze-result/2"}', "request: Field required"),
+        ('{"schema": "phaze-result/1"}', "not a valid phaze-result/1"),
     ],
 )
 def test_a_broken_result_is_named(tmp_path, content, message):
@@ -128,14 +129,13 @@ def test_columns_keep_order_and_types():
     assert table["n"].dtype.kind == "i"
 
 
-def test_the_manifest_hashes_its_inputs(tmp_path):
+def test_inputs_are_told_by_their_content(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"abc")
-    manifest = make_manifest(["dse"], 3, {"workload": tmp_path / "m.onnx"}, datetime.now(UTC))
     # SHA-256 of "abc" from FIPS 180-2, appendix B.1.
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert manifest.inputs_sha256 == {"workload": expected}
-    assert manifest.seed == 3
-    assert manifest.wall_time_s >= 0
+    assert hashes({"workload": tmp_path / "m.onnx"}) == {"workload": expected}
+    with pytest.raises(InputError, match="cannot read"):
+        hashes({"workload": tmp_path / "gone.onnx"})
 
 
 def test_a_failed_run_removes_what_it_created_and_nothing_else(tmp_path):

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.archive import FloatArray
-from phaze.explore.candidates import Candidates
+from phaze.explore.certified.ground import LEAST, BatchPiece, Ground
 from phaze.explore.certified.pool import Pool, Stage
 from phaze.explore.certified.relevance import ROUNDING, Relevance, Undecided, urgency
-from phaze.explore.evaluator import Evaluator, PointBounds, Setting
+from phaze.explore.evaluator import PointBounds
+from phaze.explore.means import Means
 from phaze.explore.progress import Clock, Progress
 from phaze.scheduling.passes import Effort
 
 Rows = NDArray[np.intp]
-Step = Callable[[Rows], PointBounds]
 BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
 FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 
@@ -29,26 +28,28 @@ class Refinement:
 
     `evaluated` and `reached` hold throughput per (candidate number, setting number): exact values, and what
     plans reach whose points may have better ones; `columns` what is minimised, and the area, per candidate number.
-    `fallen` counts the points that bounds ruled out.
+    `fallen` counts the points that bounds ruled out. `holds_all`: set where no point of the space is left elsewhere.
     """
 
     def __init__(
         self,
-        candidates: Candidates,
-        evaluator: Evaluator,
+        ground: Ground,
         relevance: Relevance,
         undecided: Undecided,
         clock: Clock,
         progress: Progress,
+        means: Means,
     ) -> None:
         """What points let go for the slack could reach goes to `undecided`."""
-        self._candidates = candidates
-        self._evaluator = evaluator
+        self._ground = ground
         self._relevance = relevance
         self._undecided = undecided
         self._clock = clock
         self._progress = progress
-        self._batch = float(evaluator.task.cluster.global_batch)
+        self._executor = means.executor
+        self._batch = float(ground.task.cluster.global_batch)
+        self._best = 0.0
+        self.holds_all = False
         self.pool = Pool.empty()
         self.fallen: Counter[str] = Counter()
         self.evaluated: dict[tuple[int, int], float] = {}
@@ -65,7 +66,7 @@ class Refinement:
         while len(self.pool) > most and not self._clock.over:
             if not len(at := self._most_promising(Stage.PATH, BATCH)):
                 return
-            self._advance(at, self._bounds, Stage.PLACEMENT)
+            self._advance(at, None, Stage.PLACEMENT)
             self._report("refining")
 
     def evaluate(self, most: int = 0) -> None:
@@ -75,8 +76,19 @@ class Refinement:
             while len(self.pool) > most and not self._clock.over:
                 if not len(at := self._most_promising(stage, EXACT_BATCH)):
                     break
-                self._advance(at, partial(self._exact, effort=effort), Stage.SEARCHED)
+                self._advance(at, effort, Stage.SEARCHED)
                 self._report("evaluating")
+
+    @property
+    def told(self) -> str:
+        """The best throughput that is reached, and, where no point waits elsewhere, what none can exceed."""
+        if not self._best:
+            return f"{len(self.pool):,} points in question"
+        best = f"best {_digits(self._best)} samples/s"
+        if not self.holds_all:
+            return best
+        bound = max(self._best, float(self.pool.bound.max(initial=0.0)))
+        return f"{best}, bound {_digits(bound)}, gap {100 * (bound / self._best - 1):.2g} %"
 
     # -- what comes next ----------------------------------------------------------------------------------
 
@@ -112,9 +124,9 @@ class Refinement:
 
     # -- batches ------------------------------------------------------------------------------------------
 
-    def _advance(self, at: Rows, step: Step, stage: Stage) -> None:
-        """Take over what a step finds out about a batch."""
-        met = self._settle(at, step(at), stage)
+    def _advance(self, at: Rows, effort: Effort | None, stage: Stage) -> None:
+        """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
+        met = self._settle(at, self._found(at, effort), stage)
         self.pool = self.pool.take(np.setdiff1d(np.arange(len(self.pool)), at[met]))
         self._drop()
 
@@ -137,22 +149,21 @@ class Refinement:
             others, area = points.others[i].tolist(), float(points.area_mm2[i])
             self.columns[number] = others, area
             if throughput >= self._relevance.floor:
+                self._best = max(self._best, throughput)
                 self._relevance.known.add(others, throughput, (area, number))
 
-    def _bounds(self, at: Rows) -> PointBounds:
+    def _found(self, at: Rows, effort: Effort | None) -> PointBounds:
+        """Bounds of a batch of one setting, by as many workers as it is worth."""
         points = self.pool.take(at)
-        evaluator, setting = self._on(points)
-        return evaluator.bounds(setting, np.arange(len(at)), self._give_up_s(points))
-
-    def _exact(self, at: Rows, effort: Effort) -> PointBounds:
-        points = self.pool.take(at)
-        evaluator, setting = self._on(points)
-        return evaluator.exact(setting, np.arange(len(at)), self._give_up_s(points), effort)
-
-    def _on(self, points: Pool) -> tuple[Evaluator, Setting]:
-        """An evaluator of the candidates of some points, and the setting they share."""
-        table = self._candidates.table(points.number)
-        return self._evaluator.on(table), self._evaluator.settings[int(points.setting[0])]
+        batch = BatchPiece(points.number, int(points.setting[0]), self._give_up_s(points), effort)
+        if min(self._executor.workers, len(at) // LEAST) < 2:
+            return batch.on(self._ground)
+        parts = list(batch.divided(self._executor.workers))
+        bounds = PointBounds(np.empty(len(at)), np.empty(len(at)))
+        found = self._executor.map(self._ground, [piece for _, piece in parts])
+        for (rows, _), part in zip(parts, found, strict=True):
+            bounds.lower_s[rows], bounds.upper_s[rows] = part.lower_s, part.upper_s
+        return bounds
 
     def _give_up_s(self, points: Pool) -> FloatArray:
         """Iteration time above which a point is dominated by what is known."""
@@ -161,4 +172,9 @@ class Refinement:
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)
-        self._progress.update(what, done, done + len(self.pool), f"{len(self.pool)} points in question")
+        self._progress.update(what, done, done + len(self.pool), self.told)
+
+
+def _digits(value: float) -> str:
+    """Four digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import numpy as np
@@ -12,22 +12,21 @@ from numpy.typing import NDArray
 
 from phaze.explore.archive import Archive, FloatArray
 from phaze.explore.candidates import Block, Candidates
+from phaze.explore.certified.ground import BlockPiece, Ground
 from phaze.explore.certified.outcome import Outcome, best_per_candidate
 from phaze.explore.certified.pool import Pool
 from phaze.explore.certified.refinement import Refinement
 from phaze.explore.certified.relevance import Relevance, Undecided
 from phaze.explore.certified.screen import Screen, Screened
 from phaze.explore.certified.seeds import seeds, trials
-from phaze.explore.evaluator import Evaluator
 from phaze.explore.frontier import Staircase
 from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Task
 
-BLOCK = 1 << 17  # candidates bounded at once
-WAVE = 4  # blocks between two looks at the pool: they may run side by side
+BLOCK = 1 << 15  # candidates bounded at once
+WAVE = 16  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
-SURVEY = 1 << 18  # candidates that show the combinations of a space
 
 
 def power(block: Block) -> FloatArray:
@@ -39,8 +38,8 @@ class CertifiedSearch:
     """Finds the complete frontier of throughput against other columns, and proves it.
 
     `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
-    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. Whatever `threads`,
-    the answer is the same.
+    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. Whatever `threads`
+    and `means`, the answer is the same.
     """
 
     def __init__(
@@ -71,8 +70,8 @@ class CertifiedSearch:
         self._blocks = -(-candidates.size // block)
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
-        survey = _strided(candidates.size, 0, -(-candidates.size // SURVEY))
-        self.evaluator = Evaluator(task, candidates.table(survey))
+        self._ground = Ground(candidates, task, others, means.recall)
+        self.evaluator = self._ground.evaluator
         self._screen = Screen(self.evaluator, self._relevance)
         self._taken = Pool.empty()
         self._fallen: Counter[str] = Counter()
@@ -84,19 +83,20 @@ class CertifiedSearch:
 
         Raises InfeasibleError, with the smallest budgets that would do, where no candidate keeps them.
         """
-        with ThreadPoolExecutor(self._threads) as executor:
+        with ThreadPoolExecutor(self._threads) as threads:
             self._refinement = Refinement(
-                self._candidates,
-                self.evaluator,
+                self._ground,
                 self._relevance,
                 self._undecided,
                 self._clock,
                 self._progress,
+                self._means,
             )
             for wave in self._waves():
-                self._take(wave, executor)
+                self._take(wave, threads)
             if not self._in_budget:
                 raise self._candidates.none_left()
+            self._refinement.holds_all = True
             self._refinement.tighten()
             self._refinement.evaluate()
         return self._outcome()
@@ -105,28 +105,39 @@ class CertifiedSearch:
 
     def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
         """Numbers of the blocks, a wave at a time; every block is spread evenly over the space."""
-        blocks = (_strided(self._candidates.size, i, self._blocks) for i in range(self._blocks))
+        size = self._candidates.size
+        blocks = (np.arange(i, size, self._blocks, dtype=np.int64) for i in range(self._blocks))
         while wave := list(islice(blocks, WAVE)):
             yield wave
 
-    def _take(self, wave: list[NDArray[np.int64]], executor: Executor) -> None:
+    def _take(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> None:
         """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
         done = self._done
-        self._progress.update(
-            "bounding", done, self._blocks, f"{len(self._refinement.pool)} points in question"
-        )
-        blocks = [b for b in executor.map(self._candidates.within, wave) if len(b)]
-        if blocks and not self._in_budget:
-            self._seed(blocks)
-        self._in_budget += sum(map(len, blocks))
-        hurry = self._clock.over
-        screened = list(
-            executor.map(lambda b: self._screen.run(b, self._others(b), self._taken, hurry=hurry), blocks)
-        )
+        self._progress.update("bounding", done, self._blocks, self._refinement.told)
+        if self._in_budget and self._means.executor.workers > 1:
+            screened = self._screened_by_workers(wave)
+        else:
+            screened = self._screened(wave, threads)
         self._refinement.take_in([self._counted(found) for found in screened])
         self._done += len(wave)
         if self._done < self._blocks:
             self._make_room(first=done == 0)
+
+    def _screened_by_workers(self, wave: list[NDArray[np.int64]]) -> list[Screened]:
+        found = list(self._means.executor.map(self._ground, [self._piece(numbers) for numbers in wave]))
+        self._in_budget += sum(count for count, _ in found)
+        return [screened for _, screened in found]
+
+    def _screened(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> list[Screened]:
+        """What is left of each block; the first ones in budget are also where promising points are looked for."""
+        blocks = [b for b in threads.map(self._candidates.within, wave) if len(b)]
+        if blocks and not self._in_budget:
+            self._seed(blocks)
+        self._in_budget += sum(map(len, blocks))
+        return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._ground), blocks))
+
+    def _piece(self, numbers: NDArray[np.int64]) -> BlockPiece:
+        return BlockPiece(numbers, self._relevance, self._taken, self._clock.over)
 
     def _seed(self, blocks: list[Block]) -> None:
         """Tighten a few promising points, so that bounds have something to meet."""
@@ -183,7 +194,3 @@ class CertifiedSearch:
             frontier=frontier,
             undecided=self._undecided.beyond(frontier),
         )
-
-
-def _strided(size: int, first: int, step: int) -> NDArray[np.int64]:
-    return np.arange(first, size, step, dtype=np.int64)

@@ -9,7 +9,7 @@ from pydantic import Field
 from phaze.explore.document import Manifest
 from phaze.explore.record import Record
 
-PLAN_SCHEMA = "dse-plan/1"
+PLAN_SCHEMA = "dse-plan/2"
 
 
 class StrategyRecord(Record):
@@ -58,6 +58,14 @@ class PlanBreakdown(Record):
     hidden_s: float = Field(description="exchanges beside computation, no part of the sum")
 
 
+class PlanKind(Record):
+    """One kind of operator, forward and backward, on the device with most to do; together products and vectors."""
+
+    kind: str = Field(description="what the operators compute: matmul, attention, norm, ...")
+    time_s: float = Field(description="of all of them in one iteration")
+    stall_s: float = Field(description="of it, arithmetic waiting for device memory")
+
+
 class PlanMemory(Record):
     """Bytes on the device that needs most."""
 
@@ -84,6 +92,7 @@ class PlanResult(Record):
     memory_bytes: float = Field(description="largest peak on one device")
     memory: PlanMemory
     breakdown: PlanBreakdown
+    kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
 
 
 class PlanCertificate(Record):

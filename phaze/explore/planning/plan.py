@@ -14,6 +14,7 @@ from phaze.explore.planning.document import (
     PlanBreakdown,
     PlanCertificate,
     PlanDocument,
+    PlanKind,
     PlanMemory,
     PlanResult,
     StrategyRecord,
@@ -24,6 +25,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.placement.strategy.kinds import kind_times
 from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.workload.workload import Mode
@@ -58,10 +60,7 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     if not answer.best:
         raise _unfit(task, architecture, capacity, answer.account.total, answer.least_memory_bytes)
     peak = float(peak_flops_per_s(table)[0]) * task.devices
-    best, *others = (
-        _result(found, task, peak, estimator.energy_j(found.strategy, found.iteration))
-        for found in answer.best
-    )
+    best, *others = (_result(found, task, peak, estimator) for found in answer.best)
     counts = answer.account
     return PlanDocument(
         request=describe_task(task)
@@ -130,7 +129,7 @@ def _unfit(
     )
 
 
-def _result(found: Evaluated, task: Task, peak_flops_per_s: float, energy_j: float) -> PlanResult:
+def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
     s, i = found.strategy, found.iteration
     samples = task.cluster.global_batch / i.iteration_s
     tokens = task.workload.sequence_length
@@ -159,8 +158,9 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, energy_j: flo
         throughput_tokens_per_s=samples * tokens if tokens else None,
         mfu=i.model_flops / i.iteration_s / peak_flops_per_s,
         devices_used=s.devices,
-        energy_per_iteration_j=energy_j,
+        energy_per_iteration_j=costs.energy_j(s, i),
         memory_bytes=i.memory_bytes,
         memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
         breakdown=PlanBreakdown(**asdict(i.time)),
+        kinds=[PlanKind(**asdict(kind)) for kind in kind_times(costs, s)],
     )

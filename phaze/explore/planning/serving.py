@@ -16,7 +16,7 @@ from phaze.explore.record import Record
 from phaze.placement.serving import ServingPlan, ServingSpace, best_of
 from phaze.placement.serving.trial import Trial, trial
 
-SERVING_SCHEMA = "dse-serving/1"
+SERVING_SCHEMA = "dse-serving/2"
 
 
 class _Figures(Record):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import Field
 
 from phaze.errors import InfeasibleError
+from phaze.explore.document import Manifest
+from phaze.explore.manifest import manifest
 from phaze.explore.planning.document import PlanDocument
 from phaze.explore.record import Record
 
-WHATIF_SCHEMA = "dse-whatif/1"
+WHATIF_SCHEMA = "dse-whatif/2"
 
 
 class WhatIfPoint(Record):
@@ -28,11 +31,15 @@ class WhatIfDocument(Record):
     schema_: str = Field(default=WHATIF_SCHEMA, alias="schema")
     varied: str
     points: list[WhatIfPoint]
+    manifest: Manifest | None = Field(default=None, description="none in dse-whatif/1")
 
 
 def vary(name: str, values: Iterable[str], planned: Callable[[str], PlanDocument]) -> WhatIfDocument:
     """`planned` gives the best plan for a value; where none fits, the point says why. Other errors pass through."""
-    return WhatIfDocument(varied=name, points=[_point(value, planned) for value in values])
+    started = datetime.now(UTC)
+    points = [_point(value, planned) for value in values]
+    wall_time_s = (datetime.now(UTC) - started).total_seconds()
+    return WhatIfDocument(varied=name, points=points, manifest=manifest(started, wall_time_s, seed=0))
 
 
 def _point(value: str, planned: Callable[[str], PlanDocument]) -> WhatIfPoint:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,13 +23,14 @@ from phaze.scheduling.passes import Effort
 Row = dict[str, Any]
 STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
 _MOST = 16  # doublings of memory that are tried
+_ONE = np.array([0])
 
 
 @dataclass
 class Assessor:
     """Evaluates candidates, each by itself: an answer does not depend on what else is asked, or by whom.
 
-    `candidates`: those of the whole grid, whose numbers are asked for. It travels to other processes.
+    `candidates`: those of the whole grid, whose numbers are asked for. It is work that other processes can do.
     """
 
     task: Task
@@ -38,20 +38,23 @@ class Assessor:
     _shared: list[Evaluator] = field(default_factory=list)
     _misfits: dict[float, float] = field(default_factory=dict)
 
-    def assess(self, numbers: Sequence[int]) -> Iterator[Row]:
-        """Figures of some candidates, in the order asked for.
+    def do(self, piece: int) -> Row:
+        """Figures of one candidate, by its number.
 
         The columns of a design table that the best placement decides, its setting, and `memory_missed`: by what
         share the memory is too small (at most 0 where the workload fits). Where it does not fit, that alone.
         """
-        table = self.candidates.table(np.array(numbers, dtype=np.int64))
-        evaluator, effort = self._on(table), _effort()
-        for row in range(len(numbers)):
-            found = best_points(evaluator, np.array([row]), effort)
-            if (setting := found.settings[0]) is None:
-                yield {"memory_missed": self._misfit(table, row)}
-            else:
-                yield self._row(evaluator, row, setting, float(found.upper_s[0]))
+        table = self.candidates.table(np.array([piece], dtype=np.int64))
+        evaluator = self._on(table)
+        found = best_points(evaluator, _ONE, _effort())
+        if (setting := found.settings[0]) is None:
+            return {"memory_missed": self._misfit(table)}
+        return self._row(evaluator, setting, float(found.upper_s[0]))
+
+    @property
+    def content(self) -> str:
+        """Digest of everything but the hardware that figures depend on."""
+        return self._on(self.candidates.table(range(1))).content
 
     def size(self, number: int) -> Row:
         """What is known of a candidate without evaluating it."""
@@ -72,18 +75,18 @@ class Assessor:
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
         if not self._shared:
-            self._shared.append(Evaluator(self.task, table))
+            self._shared.append(Evaluator(self.task, self.candidates.survey()))
         return self._shared[0].on(table)
 
-    def _row(self, evaluator: Evaluator, row: int, setting: Setting, seconds: float) -> Row:
+    def _row(self, evaluator: Evaluator, setting: Setting, seconds: float) -> Row:
         """The columns of a design table that its placement decides, and the setting."""
-        task, rows = self.task, np.array([row])
-        plan = evaluator.plans(setting, rows, np.array([seconds]), _effort())[0]
+        task = self.task
+        plan = evaluator.plans(setting, _ONE, np.array([seconds]), _effort())[0]
         if plan is None:
             msg = f"no plan in the setting {setting} that an iteration time was found for"
             raise AssertionError(msg)
-        account = Account(plan, evaluator.timed(setting), row, task.cluster, task.workload.numerics)
-        peak = float(evaluator.peak_flops_per_s[row])
+        account = Account(plan, evaluator.timed(setting), 0, task.cluster, task.workload.numerics)
+        peak = float(evaluator.peak_flops_per_s[0])
         return {
             "throughput_samples_per_s": task.cluster.global_batch / plan.iteration_s,
             "energy_per_sample_j": account.energy_j() / task.cluster.global_batch,
@@ -92,12 +95,11 @@ class Assessor:
             "microbatch_size": setting.microbatch,
             "tensor_parallel": setting.tensor_parallel,
             "recompute": setting.recompute.value,
-            "memory_missed": float(plan.memory_bytes / evaluator.capacity_bytes[row]) - 1.0,
+            "memory_missed": float(plan.memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
 
-    def _misfit(self, table: ArchitectureTable, row: int) -> float:
+    def _misfit(self, one: ArchitectureTable) -> float:
         """By what share a memory is too small: something may fit in its least doubling that is not ruled out."""
-        one = table.take(np.array([row]))
         capacity = float(self._on(one).capacity_bytes[0])
         if capacity not in self._misfits:
             sizes = [capacity * 2.0**k for k in range(1, _MOST)]
@@ -107,8 +109,7 @@ class Assessor:
 
     def _may_fit(self, one: ArchitectureTable, capacity_bytes: float) -> bool:
         evaluator = self._on(one.replace(hbm_capacity_bytes=np.array([capacity_bytes])))
-        at = np.array([0])
-        return any(np.isfinite(evaluator.quick_bound(setting, at)[0]) for setting in evaluator.settings)
+        return any(np.isfinite(evaluator.quick_bound(setting, _ONE)[0]) for setting in evaluator.settings)
 
 
 def _effort() -> Effort:

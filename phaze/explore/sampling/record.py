@@ -6,25 +6,25 @@ Optuna itself puts it: any of its tools reads such a study.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import optuna
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from phaze.errors import InputError
 from phaze.explore.metrics import Metric
+from phaze.explore.sampling.identity import Identity, differences
+from phaze.explore.sampling.ordered import OrderedStorage, TakenError
+from phaze.explore.sampling.storage import opening, without_password
 from phaze.explore.sampling.study import directions
 
-_PLAN = "plan"
+PLAN = "plan"
+"""User attribute of a study: what has to be the same for it to be continued."""
 
 
 @dataclass(frozen=True)
@@ -45,32 +45,28 @@ class Record:
     """A study's finished trials, those of earlier runs first."""
 
     place: Place
+    storage: BaseStorage
     study: optuna.Study
     trials: list[FrozenTrial]
 
     @classmethod
-    def open(cls, place: Place, objectives: Sequence[Metric], plan: dict[str, Any]) -> Record:
-        """Open or create the study. `plan`: whatever has to be the same for a study to be continued.
-
-        Raises InputError where the storage cannot be reached or holds a study of another plan.
-        """
+    def open(cls, place: Place, storage: BaseStorage, objectives: Sequence[Metric], plan: Identity) -> Self:
+        """Open or create the study. Raises InputError where the storage holds one of another plan."""
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        names = [metric.name for metric in objectives]
-        try:
+        with opening(str(place)):
             study = optuna.create_study(
-                storage=_storage(place.storage),
+                storage=storage,
                 study_name=place.study,
                 directions=directions([metric.maximise for metric in objectives]),
                 load_if_exists=True,
             )
-            if study.user_attrs.setdefault(_PLAN, plan) != plan:
-                raise InputError(f"the {place} has other objectives, sampler, seed, task, budgets or space")
-            if not study.user_attrs:
-                _name_metrics(study, names)
-                study.set_user_attr(_PLAN, plan)
-            return cls(place, study, _finished(study, place))
-        except (SQLAlchemyError, OSError, ValueError) as error:
-            raise InputError(f"the {place} cannot be opened: {_first_line(error)}") from error
+            known = study.user_attrs
+            if known.get(PLAN, plan) != plan:
+                raise InputError(f"the {place} was begun with another {differences(known[PLAN], plan)}")
+            if not known:
+                _name_metrics(study, [metric.name for metric in objectives])
+                study.set_user_attr(PLAN, plan)
+            return cls(place, storage, study, finished(study, place))
 
     def add(self, trial: FrozenTrial) -> None:
         """Write a finished trial, unless it is there already.
@@ -78,69 +74,52 @@ class Record:
         Raises InputError where what is there, or what somebody else is writing at the same time, differs.
         """
         if trial.number < len(self.trials):
-            if self.trials[trial.number].params != trial.params:
-                raise InputError(
-                    f"trial {trial.number} of the {self.place} was sampled differently, perhaps by another "
-                    "version of Optuna; start another study"
-                )
+            check_same(self.place, self.trials[trial.number], trial)
             return
-        self.study.add_trial(trial)
         self.trials.append(trial)
-        if len(self.study.get_trials(deepcopy=False)) != len(self.trials):
-            raise InputError(
-                f"somebody else is writing to the {self.place}; give every sweep its own --study"
-            )
+        try:
+            self._write([trial])
+        except TakenError as error:
+            raise self._not_alone() from error
+
+    def _write(self, trials: Sequence[FrozenTrial]) -> None:
+        """Write trials that follow on those that are there. Raises TakenError where somebody else has done so."""
+        if isinstance(self.storage, OrderedStorage):
+            self.storage.add_trials(self.place.study, trials)
+            return
+        for trial in trials:
+            self.study.add_trial(trial)
+        if len(self.study.get_trials(deepcopy=False)) != trials[-1].number + 1:
+            raise TakenError
+
+    def flush(self, *, last: bool = False) -> None:
+        """Write what is not written yet; `last`: nothing comes after it. Here all is written at once."""
+        del last
+
+    def _not_alone(self) -> InputError:
+        return InputError(
+            f"somebody else is writing to the {self.place}; give every sweep its own --study, or all of them --join"
+        )
 
 
-def without_password(url: str) -> str:
-    """A database URL fit to be shown. Raises InputError where it is not one."""
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError as error:
-        raise InputError(
-            f"--storage {url!r} is not a database URL, such as sqlite:///sweeps.db or postgresql://host/name"
-        ) from error
-
-
-def _storage(where: Path | str | None) -> BaseStorage:
-    if where is None:
-        return InMemoryStorage()
-    if isinstance(where, Path):
-        _drop_torn_line(where)
-        return JournalStorage(JournalFileBackend(str(where)))
-    shown = without_password(where)
-    try:
-        return RDBStorage(where)
-    except ImportError as error:
-        kind = make_url(where).get_backend_name()
-        hint = "pip install 'phaze-dse[postgres]'" if kind == "postgresql" else f"its driver {error.name}"
-        raise InputError(f"--storage {shown} needs a driver that is not installed: {hint}") from error
-
-
-def _drop_torn_line(journal: Path) -> None:
-    """A killed run may have left half a line, at which Optuna would stop for good."""
-    if journal.exists() and not (content := journal.read_bytes()).endswith(b"\n"):
-        with journal.open("r+b") as file:
-            file.truncate(content.rfind(b"\n") + 1)
-
-
-def _name_metrics(study: optuna.Study, names: list[str]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        study.set_metric_names(names)
-
-
-def _finished(study: optuna.Study, place: Place) -> list[FrozenTrial]:
+def finished(study: optuna.Study, place: Place) -> list[FrozenTrial]:
+    """The trials of a study. Raises InputError where it has some that no sweep has written."""
     trials = study.get_trials(deepcopy=False)
     if any(trial.state is not TrialState.COMPLETE for trial in trials):
         raise InputError(f"the {place} has trials that were not written by dse sweep")
     return trials
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def check_same(place: Place, there: FrozenTrial, here: FrozenTrial) -> None:
+    """Raises InputError where a trial was sampled differently."""
+    if there.params != here.params:
+        raise InputError(
+            f"trial {here.number} of the {place} was sampled differently, perhaps on another kind of processor or "
+            "by another version of a library; start another study"
+        )
 
 
-def as_json(data: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Data as it comes back from a JSON file, so that it can be compared with what was stored."""
-    return json.loads(json.dumps(data, default=str))
+def _name_metrics(study: optuna.Study, names: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(names)

@@ -29,12 +29,13 @@ class Sampler(StrEnum):
     CMAES = "cmaes"
 
 
-_NEEDS = {Sampler.GP: ("torch", "scipy"), Sampler.CMAES: ("cmaes",)}
+NEEDS = {Sampler.GP: ("torch", "scipy"), Sampler.CMAES: ("cmaes",)}
+"""Packages that a sampler needs beside Optuna."""
 
 
 def check_sampler(sampler: Sampler, objectives: int) -> None:
     """Raises InputError where a package is missing or the sampler cannot weigh that many objectives."""
-    for package in _NEEDS.get(sampler, ()):
+    for package in NEEDS.get(sampler, ()):
         if find_spec(package) is None:
             raise InputError(
                 f"the {sampler} sampler needs the package {package}: pip install 'phaze-dse[{sampler}]'"

@@ -21,6 +21,7 @@ from phaze.explore.sampling.parameters import Fields, Parameter, suggested
 from phaze.explore.sampling.samplers import Sampler, check_sampler, make_sampler
 
 BATCH = 8
+"""Trials that are asked together, unless somebody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class Told:
 
 @dataclass
 class BatchedStudy:
-    """Asks a sampler in batches. Raises InputError where a package it needs is missing."""
+    """Asks a sampler in batches of `batch`. Raises InputError where a package it needs is missing."""
 
     parameters: Sequence[Parameter]
     maximise: Sequence[bool]
     sampler: Sampler
     seed: int
+    batch: int = BATCH
 
     def __post_init__(self) -> None:
         """Refuse a sampler that cannot do this."""
@@ -74,11 +76,11 @@ class BatchedStudy:
             trial.system_attrs = dict(sorted(trial.system_attrs.items()))
             self._study.add_trial(trial)
 
-    def ask(self, most: int = BATCH) -> list[Asked]:
+    def ask(self, most: int | None = None) -> list[Asked]:
         """The next batch, or the first `most` trials of it; the one before has to be told."""
         first = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = make_sampler(self.sampler, self.seed, first, self.parameters)
-        return [self._asked() for _ in range(min(BATCH, most))]
+        return [self._asked() for _ in range(self.batch if most is None else min(self.batch, most))]
 
     def _asked(self) -> Asked:
         trial = self._study.ask()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates, Numbers
 from phaze.explore.evaluator import Evaluator, Setting
 from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
+from phaze.explore.strategies.judge import Best, Judge, Together
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.table import ArchitectureTable
@@ -22,6 +23,7 @@ from phaze.scheduling.passes import Effort
 FloatArray = NDArray[np.float64]
 # Value to maximise, (A,), of throughputs (W, A) of each workload in samples/s, TDP (A,) in W, area (A,) in mm2.
 Merit = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+LEAST = 4  # candidates of a batch that are worth a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,6 @@ class Oracle:
     means: Means = ALONE
     history: list[Evaluation] = field(default_factory=list)
     _known: dict[int, Evaluation] = field(default_factory=dict)
-    _evaluators: list[Evaluator] = field(default_factory=list)
 
     @property
     def best(self) -> Evaluation | None:
@@ -84,10 +85,9 @@ class Oracle:
 
     def _evaluated(self, block: Block) -> list[Evaluation]:
         """Candidates that keep the budgets, each under its best placements."""
-        effort, rows = Effort(self.clock.left), np.arange(len(block))
-        best = [best_points(evaluator, rows, effort) for evaluator in self.evaluators(block.table)]
+        rows, best = range(len(block)), self._best(block.numbers)
         batches = np.array([[task.cluster.global_batch] for task in self.tasks])
-        throughput = batches / np.stack([b.upper_s for b in best])
+        throughput = batches / np.stack([upper_s for upper_s, _ in best])
         value = self.merit(throughput, block.tdp_w, block.area_mm2)
         value = np.where((throughput > 0).all(axis=0), value, 0.0)
         seconds = self.clock.elapsed_s
@@ -96,13 +96,28 @@ class Oracle:
                 number=int(block.numbers[i]),
                 value=float(value[i]),
                 throughputs=tuple(throughput[:, i].tolist()),
-                settings=tuple(b.settings[i] for b in best),
+                settings=tuple(settings[i] for _, settings in best),
                 tdp_w=float(block.tdp_w[i]),
                 area_mm2=float(block.area_mm2[i]),
                 seconds=seconds,
             )
             for i in rows
         ]
+
+    def _best(self, numbers: Numbers) -> list[Best]:
+        """The best points of some candidates for every workload, by as many workers as they are worth."""
+        effort = Effort(self.clock.left)
+        parts = np.array_split(numbers, max(1, min(self.means.executor.workers, len(numbers) // LEAST)))
+        pieces = [Together(part, effort) for part in parts]
+        # One piece is nothing to send away.
+        found = (
+            self.means.executor.map(self._judge, pieces) if len(pieces) > 1 else map(self._judge.do, pieces)
+        )
+        return [_joined(same) for same in zip(*found, strict=True)]
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self.candidates, self.tasks, self.means.recall)
 
     def _over_budget(self, numbers: Numbers) -> list[Evaluation]:
         """Candidates that are over a budget: nothing is known of them but their size."""
@@ -116,6 +131,10 @@ class Oracle:
 
     def evaluators(self, table: ArchitectureTable) -> list[Evaluator]:
         """An evaluator of other architectures for every workload, which shares what does not depend on them."""
-        if not self._evaluators:
-            self._evaluators = [Evaluator(task, table) for task in self.tasks]
-        return [evaluator.on(table) for evaluator in self._evaluators]
+        return self._judge.evaluators(table)
+
+
+def _joined(parts: Sequence[Best]) -> Best:
+    """The best points of one workload from parts of a batch."""
+    seconds = np.concatenate([upper_s for upper_s, _ in parts])
+    return seconds, tuple(setting for _, settings in parts for setting in settings)

@@ -9,7 +9,7 @@ from phaze.explore.progress import Progress
 from phaze.explore.sampling.parameters import parameters
 from phaze.explore.sampling.samplers import Sampler
 from phaze.explore.sampling.scope import Point, Scope, number_of
-from phaze.explore.sampling.study import Asked, BatchedStudy, Told
+from phaze.explore.sampling.study import BATCH, Asked, BatchedStudy, Told
 from phaze.explore.strategies.oracle import Evaluation, Oracle
 from phaze.explore.strategies.report import Stop, StrategyReport
 from phaze.explore.strategies.strategy import SearchBudget, report
@@ -19,11 +19,13 @@ from phaze.explore.strategies.strategy import SearchBudget, report
 class SampledSearch:
     """One of Optuna's samplers, in batches as in `dse sweep`, on a study in memory.
 
-    `patience`: batches without a single new architecture after which the search ends by itself.
+    `patience`: batches without a single new architecture after which the search ends by itself. `batch`: trials
+    that are asked together.
     """
 
     sampler: Sampler
     patience: int = 64
+    batch: int = BATCH
     seeded: bool = True
 
     @property
@@ -37,7 +39,7 @@ class SampledSearch:
         Raises InputError where a package that the sampler needs is missing.
         """
         scope = Scope(oracle.candidates)
-        study = BatchedStudy(parameters(oracle.candidates.space), [True], self.sampler, seed)
+        study = BatchedStudy(parameters(oracle.candidates.space), [True], self.sampler, seed, self.batch)
         idle = trials = 0
         while idle < self.patience and budget.room(oracle):
             known, asked = len(oracle.history), study.ask()

@@ -1,0 +1,140 @@
+"""The columns of the design table: what each holds and in which unit; figures here, hardware by the field table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phaze.hardware.fields import FieldKind, field_table
+
+DESIGNS_SCHEMA = "phaze-designs/1"
+
+
+class Content(StrEnum):
+    """What a column holds, in the words of JSON Schema."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    STRING = "string"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `unit` is 1 for counts and shares and empty for words; `written_by` names who has it."""
+
+    name: str
+    content: Content
+    unit: str
+    description: str
+    written_by: str = "all"
+
+
+PER_WORKLOAD = Column(
+    "throughput_samples_per_s[WORKLOAD]", Content.NUMBER, "1/s", "Samples per second of one workload, all devices.",
+    "several workloads",
+)  # fmt: skip
+FIGURES = (
+    Column("id", Content.STRING, "", "Name of the architecture within its space, usable as RUN:ID."),
+    Column("number", Content.INTEGER, "1", "Number of the architecture in the enumerated space.", "dse run"),
+    Column("candidate", Content.INTEGER, "1", "Number of the architecture in the grid of the space.", "dse sweep"),
+    Column("score", Content.NUMBER, "1", "Combined score of several workloads.", "several workloads"),
+    Column("throughput_samples_per_s", Content.NUMBER, "1/s", "Samples per second, all devices.", "one workload"),
+    Column("mfu", Content.NUMBER, "1", "Model FLOPs over those of all devices at their peak.", "one workload"),
+    Column("tdp_w", Content.NUMBER, "W", "Power of one accelerator, margin included."),
+    Column("area_mm2", Content.NUMBER, "mm2", "Silicon area of one accelerator."),
+    Column("energy_per_sample_j", Content.NUMBER, "J", "Energy of a sample, all devices.", "dse sweep, dse run --axes"),
+    Column("memory_bytes", Content.NUMBER, "byte", "Largest peak on one device.", "dse sweep, dse run --axes"),
+    Column("price_usd", Content.NUMBER, "USD", "Cost of making one accelerator.", "dse run --axes"),
+    Column("microbatch_size", Content.INTEGER, "1", "Samples of a microbatch in its best point.", "one workload"),
+    Column("tensor_parallel", Content.INTEGER, "1", "Tensor-parallel width in its best point.", "one workload"),
+    Column("recompute", Content.STRING, "", "What its best point computes again: none or full.", "one workload"),
+)  # fmt: skip
+_KINDS = {
+    FieldKind.INTEGER: Content.INTEGER,
+    FieldKind.NUMBER: Content.NUMBER,
+    FieldKind.BOOLEAN: Content.BOOLEAN,
+    FieldKind.CHOICE: Content.STRING,
+}
+
+
+def known_columns() -> dict[str, Column]:
+    """Every column by name, but for those of single workloads: the figures, then the hardware fields that may vary."""
+    fields = (
+        Column(
+            f.name,
+            _KINDS[f.kind],
+            "" if f.kind is FieldKind.CHOICE else f.unit,
+            f.description,
+            "where varied",
+        )
+        for f in field_table().values()
+    )
+    return {column.name: column for column in (*FIGURES, *fields)}
+
+
+def column(name: str) -> Column | None:
+    """What a column of that name holds; none where it is unknown."""
+    if re.fullmatch(r"throughput_samples_per_s\[.+\]", name):
+        return PER_WORKLOAD
+    return known_columns().get(name)
+
+
+def table_of(designs: Mapping[str, NDArray[Any]]) -> pa.Table:
+    """Equally long arrays as an Arrow table whose fields tell their unit and meaning."""
+    arrays = {name: pa.array(np.asarray(values)) for name, values in designs.items()}
+    known = known_columns()
+    fields = [
+        pa.field(name, array.type, metadata=_told(PER_WORKLOAD if "[" in name else known.get(name)))
+        for name, array in arrays.items()
+    ]
+    return pa.table(list(arrays.values()), schema=pa.schema(fields, metadata={"schema": DESIGNS_SCHEMA}))
+
+
+def _told(column: Column | None) -> dict[str, str] | None:
+    return {"unit": column.unit, "description": column.description} if column else None
+
+
+def designs_schema() -> dict[str, Any]:
+    """JSON Schema of one row, with units."""
+    return {
+        "$id": DESIGNS_SCHEMA,
+        "title": "Row of designs.parquet and designs.csv",
+        "type": "object",
+        "properties": {name: _property(column) for name, column in known_columns().items()},
+        "patternProperties": {r"^throughput_samples_per_s\[.+\]$": _property(PER_WORKLOAD)},
+        "required": ["id", "tdp_w", "area_mm2"],
+        "additionalProperties": False,
+    }
+
+
+def _property(column: Column) -> dict[str, str]:
+    return {"type": column.content.value, "unit": column.unit, "description": column.description}
+
+
+def reference_page() -> str:
+    """The page of the columns as Markdown text."""
+    return "\n".join(_page()) + "\n"
+
+
+def _page() -> Iterator[str]:
+    yield "# Columns of the design table"
+    yield ""
+    yield "Generated from `phaze/runs/design_table.py`; change that, not this page."
+    yield ""
+    yield f"The same as JSON: `dse schema --of designs`, `{DESIGNS_SCHEMA}`."
+    yield "`designs.parquet` tells unit and meaning in the metadata of each field; `designs.csv` has the same columns."
+    yield ""
+    yield "| column | content | unit | meaning | in tables of |"
+    yield "|---|---|---|---|---|"
+    for one in (*FIGURES, PER_WORKLOAD):
+        yield f"| `{one.name}` | {one.content} | {one.unit} | {one.description} | {one.written_by} |"
+    yield ""
+    yield "Then the [hardware fields](hardware-fields.md) that vary in the space, by their names and in their units."

@@ -1,0 +1,1 @@
+"""Who does the work of a search: this process, worker processes on this machine, or a Dask cluster."""

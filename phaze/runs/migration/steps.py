@@ -1,0 +1,43 @@
+"""The steps: each takes a document of one version of its format and gives that of the next.
+
+A version of a format is one JSON Schema: whatever changes it, be it one more optional key, makes a new version, since
+readers refuse keys that they do not know. Version 1 of `phaze-result` grew before that rule, by optional keys only,
+which are at their defaults where they are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from phaze.errors import InputError
+
+Document = Mapping[str, Any]
+Step = Callable[[Document], Document]
+
+
+def same_but_for_the_manifest(schema: str) -> Step:
+    """To `schema`, whose manifest also tells what was asked and of what machine; nobody knows it of old runs."""
+
+    def step(document: Document) -> Document:
+        return {**document, "schema": schema, "manifest": {**document["manifest"], **_UNKNOWN}}
+
+    return step
+
+
+def whatif_2(document: Document) -> Document:
+    """Points hold plans of version 2; when and by what they were made stands there only."""
+    plan_2 = same_but_for_the_manifest("dse-plan/2")
+    points = [
+        {**point, "plan": None if point["plan"] is None else plan_2(point["plan"])}
+        for point in document["points"]
+    ]
+    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+
+
+def never_kept(document: Document) -> Document:
+    """No step: what was printed and not kept lacks its manifest. Raises InputError."""
+    raise InputError(f"{document['schema']} was printed only and says too little to be read back; ask again")
+
+
+_UNKNOWN = {"asked": None, "machine": None}

@@ -1,0 +1,116 @@
+"""The same answer, bit for bit, whoever works it out."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from phaze.explore.api import explore
+from phaze.explore.certified import ground as ground_module
+from phaze.explore.certified import refinement, search
+from phaze.explore.certified.ground import BatchPiece, Ground
+from phaze.explore.means import Means
+from phaze.explore.progress import Clock, Silent
+from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.strategies import oracle
+from phaze.explore.strategies.registry import strategy
+from phaze.explore.strategies.strategy import SearchBudget
+from phaze.runs.executors.packing import packed
+from phaze.scheduling.passes import Effort
+
+
+class Elsewhere:
+    """Workers that are copies in this process: what a piece leaves behind in one does not reach the next."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.pieces = 0
+
+    def map(self, work, pieces):
+        content = packed(work).content
+        copies = [pickle.loads(content) for _ in range(self.workers)]
+        for i, piece in enumerate(pieces):
+            self.pieces += 1
+            yield copies[i % self.workers].do(pickle.loads(pickle.dumps(piece)))
+
+
+@pytest.fixture(autouse=True)
+def everything_is_worth_a_worker(monkeypatch):
+    monkeypatch.setattr(ground_module, "LEAST", 4)
+    monkeypatch.setattr(refinement, "LEAST", 4)
+    monkeypatch.setattr(oracle, "LEAST", 2)
+    monkeypatch.setattr(search, "WAVE", 2)
+
+
+@pytest.fixture(scope="module")
+def request_(tiny, network, small_space):
+    return ExploreRequest(Task(tiny, 16, network), small_space, Budgets(power_w=300.0), time_limit_s=1e6)
+
+
+def told(answer):
+    """The document without times and versions, and the designs."""
+    document = answer.document.model_dump(mode="json", exclude={"manifest"})
+    return document, {name: column.tolist() for name, column in answer.designs.items()}
+
+
+def test_workers_change_no_answer(request_, monkeypatch):
+    # Blocks so small that there are several waves.
+    options = search.CertifiedSearch.__init__.__kwdefaults__
+    monkeypatch.setattr(search.CertifiedSearch.__init__, "__kwdefaults__", {**options, "block": 24})
+    alone = told(explore(request_))
+    for workers in (2, 3):
+        executor = Elsewhere(workers)
+        assert told(explore(request_, means=Means(executor))) == alone
+        assert executor.pieces >= 6
+
+
+@pytest.mark.parametrize("name", ["random", "tpe"])
+def test_workers_change_no_history(request_, tiny, network, name):
+    tasks = [request_.task, Task(tiny, 8, network, 8)]
+    candidates = search.Candidates(request_.space, request_.budgets)
+
+    def history(means):
+        asked = oracle.Oracle(candidates, tasks, lambda t, tdp_w, area: t.sum(axis=0), Clock(1e6), means)
+        report = strategy(name).run(asked, SearchBudget(24), 3, Silent())
+        return [replace(evaluation, seconds=0.0) for evaluation in asked.history], report.best_value
+
+    alone = history(Means())
+    for workers in (2, 3):
+        executor = Elsewhere(workers)
+        assert history(Means(executor)) == alone
+        assert executor.pieces >= workers
+
+
+@pytest.mark.parametrize("effort", [None, Effort(lambda: np.inf, 500)])
+def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
+    candidates = search.Candidates(request_.space, request_.budgets)
+    numbers = candidates.all().numbers
+    random = np.random.default_rng(0)
+    for setting in range(0, len(Ground(candidates, request_.task, search.power).evaluator.settings), 9):
+        fresh = Ground(candidates, request_.task, search.power)
+        free = np.full(len(numbers), np.inf)
+        whole = BatchPiece(numbers, setting, free, effort).on(fresh)
+        # What some of them cannot reach is no matter to the others.
+        limit = np.where(random.random(len(numbers)) < 0.5, free, whole.lower_s)
+        batch = BatchPiece(numbers, setting, limit, effort)
+        together = batch.on(fresh)
+        at, parts = zip(*batch.divided(3), strict=True)
+        apart = [part.on(Ground(candidates, request_.task, search.power)) for part in parts]
+        order = np.argsort(np.concatenate(at))
+        for side in ("lower_s", "upper_s"):
+            joined = np.concatenate([getattr(part, side) for part in apart])[order]
+            assert joined.tolist() == getattr(together, side).tolist()
+            kept = np.isinf(limit)
+            assert joined[kept].tolist() == getattr(whole, side)[kept].tolist()
+    assert np.isfinite(whole.lower_s).any()
+
+
+def test_a_clock_shows_in_another_process_what_is_left():
+    clock = Clock(50.0)
+    clock.started -= 20.0
+    assert 29.0 < pickle.loads(pickle.dumps(clock)).left() <= 30.0
+    clock.interrupt()
+    assert pickle.loads(pickle.dumps(Effort(clock.left))).left_s() == 0.0

@@ -1,0 +1,86 @@
+"""Published JSON Schemas change with their version only, and every column of a design table is described."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from phaze.hardware.fields import field_table
+from phaze.runs.design_table import column, known_columns, reference_page
+from phaze.runs.directory import write_tables
+from phaze.runs.schemas import Kind, schema
+
+ROOT = Path(__file__).parents[2]
+DIGESTS = ROOT / "tests" / "data" / "schemas.json"
+PROSE = ("title", "description")
+
+
+def shape(value):
+    """A schema without its prose; `title` and `description` stay where they are names of properties."""
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {key: shape(one) for key, one in inner.items()}
+        if name in ("properties", "$defs")
+        else shape(inner)
+        for name, inner in value.items()
+        if name not in PROSE
+    }
+
+
+def digest(kind):
+    text = json.dumps(shape(schema(kind)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_schema_changes_with_its_version_only(kind):
+    name, now = schema(kind)["$id"], digest(kind)
+    known = json.loads(DIGESTS.read_text(encoding="utf-8"))
+    assert known.get(name) == now, (
+        f"The JSON Schema of {kind.value} is not the one that {name} stands for. If {name} was never released, put its "
+        f"new digest {now} into {DIGESTS.relative_to(ROOT)}. Otherwise raise its version where {name!r} is written, "
+        "add the step from the old version to phaze/runs/migration/steps.py and to its Format in "
+        "phaze/runs/documents.py, keep an old document in tests/data/documents, and add the digest under the new "
+        "name; digests of old versions stay."
+    )
+
+
+def test_prose_is_no_change_but_a_property_called_title_is():
+    one = {"title": "A", "properties": {"title": {"type": "string", "description": "x"}}}
+    assert shape(one) == {"properties": {"title": {"type": "string"}}}
+
+
+def test_the_page_of_columns_is_current():
+    page = ROOT / "docs" / "reference" / "design-table.md"
+    assert page.read_text(encoding="utf-8") == reference_page(), "write reference_page() to the file again"
+
+
+def test_parquet_tells_units(tmp_path):
+    designs = {
+        "id": np.array(["a"]),
+        "tdp_w": np.array([1.0]),
+        "hbm_stacks": np.array([4]),
+        "throughput_samples_per_s[x]": np.array([2.0]),
+    }
+    write_tables(tmp_path, designs, [{"id": "a"}])
+    written = pa_parquet.read_schema(tmp_path / "designs.parquet")
+    assert written.metadata[b"schema"].decode() == schema(Kind.DESIGNS)["$id"]
+    assert written.field("tdp_w").metadata[b"unit"] == b"W"
+    assert written.field("throughput_samples_per_s[x]").metadata[b"unit"] == b"1/s"
+    assert all(written.field(name).metadata[b"description"] for name in designs)
+
+
+def test_columns_are_known_by_name():
+    assert column("tdp_w").unit == "W"
+    assert column("hbm_generation").unit == ""
+    assert column("throughput_samples_per_s[gpt3]").unit == "1/s"
+    assert column("nonsense") is None
+    assert set(field_table()) < set(known_columns())
