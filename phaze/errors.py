@@ -46,3 +46,7 @@ class OutOfTimeError(PhazeError):
     """The time limit passed before any answer was known."""
 
     exit_code = 4
+
+
+class WorkerLostError(PhazeError):
+    """Those that do the work have gone: a worker process died, or a cluster cannot be reached any more."""

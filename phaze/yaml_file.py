@@ -76,7 +76,14 @@ def _fault(model: type[BaseModel], fault: Mapping[str, Any]) -> str:
     what = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if fault["type"] == "value_error":  # a sentence of ours, which names the values itself
         return f"{path}: {what}" if path else what
-    return f"{path or '(top level)'}: {what}, found {_short(fault['input'])}"
+    later = ", for a later phaze-dse" if path == "schema_version" and _is_later(fault) else ""
+    return f"{path or '(top level)'}: {what}, found {_short(fault['input'])}{later}"
+
+
+def _is_later(fault: Mapping[str, Any]) -> bool:
+    """Whether a file says that it is of a version that is not known yet."""
+    found, known = fault["input"], fault.get("ctx", {}).get("expected", "")
+    return isinstance(found, int) and str(known).isdigit() and found > int(known)
 
 
 def _nearest(model: type[BaseModel], place: Sequence[int | str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from phaze.hardware.network import Network
     from phaze.inputs.task import Source
     from phaze.placement.strategy.framework import Framework
+    from phaze.runs.documents import Answer
 
 
 @speaks_python
@@ -37,19 +39,23 @@ def evaluate(
     network: str | Path | Network = "default",
     rung: str = "analytic",
     calibration: str | Path | None = None,
+    out: str | Path | None = None,
 ) -> Evaluated:
     """Evaluate one architecture under its best placement, or one that is given, as `dse evaluate` does.
 
-    Schedules, ZeRO, further kinds of parallelism and what software costs are for `phaze.plan`.
+    Schedules, ZeRO, further kinds of parallelism and what software costs are for `phaze.plan`. `out`: keep the
+    answer in this folder, here as in `compare` and `plan`.
 
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
     asked = _task(locals())
-    from phaze.inputs.files import input_files, with_inputs
+    from phaze.inputs.files import recorded
     from phaze.inputs.known import evaluated
 
-    files = input_files(asked["workload"], network)
-    return Evaluated(with_inputs(evaluated(**asked), files, command=()))
+    with _kept(asked.pop("out")) as keep:
+        document = recorded(evaluated(**asked), "evaluate", asked)
+        keep(document)
+    return Evaluated(document)
 
 
 @speaks_python
@@ -67,17 +73,22 @@ def compare(
     bind: Mapping[str, int] | Sequence[str] | None = None,
     network: str | Path | Network = "default",
     rung: str = "analytic",
+    out: str | Path | None = None,
 ) -> Compared:
     """Compare architectures, each under its own best placement, as `dse compare` does.
 
     Raises InputError where an argument is no good, InfeasibleError where none of them can run the workload.
     """
     asked = _task(locals())
+    from phaze.inputs.files import recorded
     from phaze.inputs.known import check_some_can, compared
 
-    rows = compared(several(asked.pop("arch")), **asked)
-    check_some_can(rows, asked["workload"])
-    return Compared(rows)
+    archs = several(asked.pop("arch"))
+    with _kept(asked.pop("out")) as keep:
+        found = compared(archs, **asked)
+        keep(recorded(found.document, "compare", {"arch": archs, **asked}))
+    check_some_can(found.rows, asked["workload"])
+    return Compared(found.rows)
 
 
 @speaks_python
@@ -106,16 +117,22 @@ def plan(
     network: str | Path | Network = "default",
     rung: str = "analytic",
     calibration: str | Path | None = None,
+    out: str | Path | None = None,
 ) -> Planned:
     """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
 
     Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
     """
     asked = _task(locals())
+    from phaze.inputs.files import recorded
     from phaze.inputs.plan import HELD, held, planned
 
-    choices = held(**{name: asked.pop(name) for name in HELD})
-    return Planned(planned(choices=choices, **asked))
+    with _kept(asked.pop("out")) as keep:
+        choices = held(**{name: asked[name] for name in HELD})
+        rest = {name: value for name, value in asked.items() if name not in HELD}
+        document = recorded(planned(choices=choices, **rest), "plan", asked)
+        keep(document)
+    return Planned(document)
 
 
 @speaks_python
@@ -140,6 +157,13 @@ def validate(
 
     folder = measurements(Path(data) if data is not None else None)
     return Validated(judged(folder, several(sets), choose(Rung, rung, "--rung"), progress))
+
+
+def _kept(out: str | Path | None) -> AbstractContextManager[Callable[[Answer], None]]:
+    """A function that keeps an answer in the folder, if one is named."""
+    from phaze.runs.answers import kept
+
+    return kept(None if out is None else Path(out))
 
 
 def _task(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +62,8 @@ def explore(
     time_limit: Quantity = "60s",
     gap: float = 0.0,
     seed: int = 0,
+    workers: int = 1,
+    executor: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -70,22 +72,24 @@ def explore(
 
     `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
     such as `power` and `area` are texts with units or SI numbers (areas in mm2). `out`: keep a run directory
-    there; without it nothing is written. `progress` is told what is done.
+    there; without it nothing is written. `workers` processes, or the Dask cluster at `executor`
+    (dask://HOST:PORT), do the work; they change no answer. `progress` is told what is done.
 
     Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
     memory, OutOfTimeError where the time limit passes before anything is known.
     """
     asked = options(locals())
     from phaze.explore.api import explore as searched
-    from phaze.inputs.files import input_files, with_inputs
+    from phaze.explore.means import Means
+    from phaze.inputs.files import recorded
     from phaze.inputs.request import make_request
-    from phaze.runs.directory import run_directory, write_run
+    from phaze.runs.directory import write_run
+    from phaze.runs.executors.opened import opened_executor
 
     request = make_request(asked)
-    files = input_files(asked["workload"], network, space)
-    with run_directory(Path(out), resume=resume) if out is not None else nullcontext() as folder:
-        answer = searched(request, progress)
-        document = with_inputs(answer.document, files, command=())
+    with _place(out, progress, resume=resume) as (folder, log), opened_executor(workers, executor) as team:
+        answer = searched(request, log, means=Means(team))
+        document = recorded(answer.document, "run", asked)
         if folder is not None:
             write_run(folder, document, answer.designs)
     return Explored(document, answer, folder)
@@ -116,10 +120,13 @@ def sweep(
     attention: str = "flash",
     fusion: str = "all",
     bind: Mapping[str, int] | Sequence[str] | None = None,
-    workers: int = 1,
     storage: str | None = None,
     study: str = "sweep",
+    batch: int = 8,
+    join: bool = False,
     seed: int = 0,
+    workers: int = 1,
+    executor: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -127,23 +134,47 @@ def sweep(
     """Sample the design space with Optuna, as `dse sweep` does.
 
     The study lasts where `out` names a run directory or `storage` a database; otherwise it is kept in memory.
+    `workers` processes, or the Dask cluster at `executor`, evaluate; with `join` any number of hosts that ask the
+    same share the database and the work. None of it changes an answer.
 
     Raises InputError where an argument is no good or the study cannot be opened, InfeasibleError where nothing
     keeps the budgets or no trial was feasible.
     """
     asked = options(locals())
-    from phaze.explore.progress import Silent
+    from phaze.explore.means import Means
     from phaze.explore.sweep import Sweep
-    from phaze.inputs.files import input_files
+    from phaze.explore.sweep_document import sweep_document
+    from phaze.inputs.files import recorded
     from phaze.inputs.sweep import JOURNAL, make_plan
-    from phaze.runs.directory import run_directory
+    from phaze.runs.executors.opened import opened_executor
     from phaze.runs.sweep import write_sweep
 
     started = datetime.now(UTC)
     plan = make_plan(asked, storage or (Path(out) / JOURNAL if out is not None else None))
-    with run_directory(Path(out), resume=resume) if out is not None else nullcontext() as folder:
-        result = Sweep(plan, progress or Silent()).run()
+    with (
+        _place(out, progress, resume=resume or join) as (folder, log),
+        opened_executor(workers, executor) as team,
+    ):
+        sampling = Sweep(plan, log, means=Means(team))
+        result = sampling.run()
         if folder is not None:
-            files = input_files(asked["workload"], network, space)
-            write_sweep(folder, result, plan.seed, files, started)
+            document = sweep_document(sampling, result, started)
+            write_sweep(folder, recorded(document, "sweep", asked), result)
     return Swept(result, plan, folder)
+
+
+@contextmanager
+def _place(
+    out: str | Path | None, progress: Progress | None, *, resume: bool
+) -> Iterator[tuple[Path | None, Progress]]:
+    """The run directory with its log, where one was asked for, and who is told of the course of things."""
+    from phaze.explore.progress import Silent
+    from phaze.runs.directory import run_directory
+    from phaze.runs.log import logged
+
+    report = progress or Silent()
+    if out is None:
+        yield None, report
+        return
+    with run_directory(Path(out), resume=resume) as folder, logged(folder, report) as log:
+        yield folder, log

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import options as opt
+from phaze.cli.completion import archs, one_of, workloads
 from phaze.cli.noun import Row, noun_app
 
 
@@ -19,4 +26,64 @@ def _show(name: str) -> str:
     return architecture_text(find_architecture(name))
 
 
-app = noun_app("archs", "architectures", _rows, _show)
+app = noun_app("archs", "architectures", _rows, _show, archs, "h100")
+
+
+@app.command()
+def export(
+    arch: Annotated[
+        str,
+        typer.Argument(
+            help="Built-in chip, YAML file, run directory or RUN:ID.", metavar="ARCH", autocompletion=archs
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--for", help="scale-sim or accelforge.", autocompletion=one_of("scale-sim", "accelforge")
+        ),
+    ] = "scale-sim",
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            *("--workload", "-w"),
+            help="Also write the matrix products of this workload.",
+            metavar="MODEL",
+            autocompletion=workloads,
+        ),
+    ] = None,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
+    microbatch: opt.Microbatch = 1,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Devices that each product is divided over.")
+    ] = 1,
+    bind: opt.Bind = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files (default: ./ARCH-SIMULATOR).", metavar="DIR")
+    ] = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write input files of another simulator: the chip, and the products of a workload; comments say what is left out.
+
+    Examples:
+        dse archs export tpuv4 --for accelforge
+        dse archs export results/gpt3-400W --for scale-sim --workload gpt3 --out gpt3-scale-sim
+    """
+    from phaze.cli.output import say
+    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.choice import choose
+    from phaze.inputs.task import open_workload
+    from phaze.report.exports.export import Simulator, export
+    from phaze.report.exports.products import products
+    from phaze.runs.directory import run_directory
+    from phaze.runs.files import write_atomically
+
+    chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
+    opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None
+    work = products(opened.chain(microbatch, tensor_parallel)) if opened else ()
+    files = export(chip, work, simulator)
+    with run_directory(out or Path(f"{chip.name}-{simulator.value}")) as folder:
+        for name, text in files.items():
+            write_atomically(folder / name, text)
+    say(f"written: {', '.join(str(folder / name) for name in files)}", quiet=quiet)

@@ -8,18 +8,25 @@ from typing import Annotated
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import archs
 
 
 def command(
     data: Annotated[Path, typer.Argument(help="Folder of measurements, files as dse validate reads.")],
-    arch: Annotated[str, typer.Option("--arch", "-a", help="The chip: built-in name or YAML file.")],
+    arch: Annotated[
+        str, typer.Option("--arch", "-a", help="The chip: built-in name or YAML file.", autocompletion=archs)
+    ],
     out: Annotated[Path | None, typer.Option(help="Write the constants here, for --calibration.")] = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Fit the cost model's constants to measurements of a chip; every fifth row is judged, not fitted.
 
-    Example: dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
+    Examples:
+        dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
+        dse calibrate measurements --arch mychip.yaml --json
+
+    See also: dse validate; dse evaluate --calibration.
     """
     from phaze.cli.output import console, print_json, print_rows, say
     from phaze.inputs.architecture import find_architecture

@@ -24,7 +24,13 @@ def command(
 ) -> None:
     """Re-check a run: its winner, its counts, and designs that it pruned; exit code 5 if anything is wrong.
 
-    Example: dse certify results/gpt3-... --samples 50
+    Examples:
+        dse certify results/gpt3-400W --samples 50
+        dse certify results/gpt3-400W --seed 7 --json
+
+    Exit codes: 5
+
+    See also: dse replay, which makes the whole run again.
     """
     from phaze.cli.output import console, print_json, progress
     from phaze.cli.rerun import request_of

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import archs
+
+if TYPE_CHECKING:
+    from phaze.inputs.known import Found
+
+_TASK = (
+    *("devices", "global_batch", "network", "rung"),
+    *("mode", "context", "kv_cache", "attention", "fusion"),
+)
 
 
 def command(
     workload: opt.Workload,
-    arch: Annotated[list[str], typer.Option("--arch", "-a", help="Chips, YAML files or run directories.")],
+    arch: Annotated[
+        list[str],
+        typer.Option("--arch", "-a", help="Chips, YAML files or run directories.", autocompletion=archs),
+    ],
     more: Annotated[
-        list[str] | None, typer.Argument(help="Further architectures.", metavar="[ARCH]...")
+        list[str] | None,
+        typer.Argument(help="Further architectures.", metavar="[ARCH]...", autocompletion=archs),
     ] = None,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
@@ -25,37 +40,41 @@ def command(
     bind: opt.Bind = None,
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
+    out: opt.Keep = None,
     json: opt.Json = False,
 ) -> None:
     """Compare architectures, each under its own best placement.
 
-    Example: dse compare --arch a100 h100 tpuv4 --workload gpt3
-    """
-    from phaze.cli.output import console, print_json
-    from phaze.inputs.known import check_some_can, compared
-    from phaze.report.compare import print_comparison
+    Examples:
+        dse compare --arch a100 h100 tpuv4 --workload gpt3
+        dse compare --arch mine.yaml h100 --workload llama3-8b --mode decode --devices 8 --json
 
-    rows = compared(
-        (*arch, *(more or ())),
-        workload,
-        mode=mode,
-        attention=attention,
-        devices=devices,
-        global_batch=global_batch,
-        network=network,
-        bind=bind or (),
-        context=context,
-        kv_cache=kv_cache,
-        fusion=fusion,
-        rung=rung,
-    )
+    Exit codes: 3
+
+    See also: dse evaluate for one; dse archs for built-in chips.
+    """
+    asked = dict(locals())
+    from phaze.cli.output import console, print_json
+    from phaze.inputs.files import recorded
+    from phaze.inputs.known import check_some_can
+    from phaze.report.compare import print_comparison
+    from phaze.runs.answers import kept
+
+    asked |= {"arch": [*arch, *(more or ())], "more": None}
+    with kept(out) as keep:
+        found = answer(asked)
+        document = recorded(found.document, "compare", asked, ["dse", *sys.argv[1:]])
+        keep(document)
     if json:
-        print_json(
-            {
-                "designs": {n: d.model_dump(mode="json") for n, d in rows.items() if not isinstance(d, str)},
-                "infeasible": {n: d for n, d in rows.items() if isinstance(d, str)},
-            }
-        )
+        print_json(document)
     else:
-        print_comparison(rows, console())
-    check_some_can(rows, workload)
+        print_comparison(found.rows, console())
+    check_some_can(found.rows, workload)
+
+
+def answer(asked: Mapping[str, Any]) -> Found:
+    """The architectures as the options say."""
+    from phaze.inputs.known import compared
+
+    task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
+    return compared(asked["arch"], asked["workload"], **task)

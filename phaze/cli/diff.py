@@ -11,20 +11,24 @@ from phaze.cli import options as opt
 
 
 def command(
-    first: Annotated[Path, typer.Argument(help="Run directory of dse run.", metavar="RUN")],
-    second: Annotated[Path, typer.Argument(help="Another one.", metavar="RUN")],
+    first: Annotated[Path, typer.Argument(help="Run directory, of dse run or another verb.", metavar="RUN")],
+    second: Annotated[Path, typer.Argument(help="Another one of the same verb.", metavar="RUN")],
     json: opt.Json = False,
 ) -> None:
     """Say what differs between two runs: what was asked, the files read, the versions, the answer.
 
-    Example: dse diff results/gpt3-400W results/gpt3-500W
+    Examples:
+        dse diff results/gpt3-400W results/gpt3-500W
+        dse diff results/gpt3-400W results/gpt3-500W --json
+
+    See also: dse runs; dse replay.
     """
     from phaze.cli.output import console, print_json
     from phaze.report.difference import print_difference
     from phaze.runs.difference import difference
-    from phaze.runs.directory import load_run
+    from phaze.runs.documents import load_answer
 
-    found = difference(load_run(first), load_run(second))
+    found = difference(load_answer(first), load_answer(second))
     if json:
         print_json(found)
     else:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
-
-import typer
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from phaze.cli import options as opt
 from phaze.cli import plan_options as own
 
+if TYPE_CHECKING:
+    from phaze.explore.document import ResultDocument
+    from phaze.explore.planning.document import PlanDocument
+
 _PLACEMENT = ("data_parallel", "tensor_parallel", "pipeline_parallel", "microbatch", "recompute")
 _CLUSTER = ("devices", "global_batch", "network")
 _COSTS = ("attention", "fusion", "rung", "calibration")
+_PASS = ("mode", "context", "kv_cache")
 
 
 def command(
-    arch: Annotated[
-        str, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
-    ],
+    arch: opt.Arch,
     workload: opt.Workload,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
@@ -44,6 +46,7 @@ def command(
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
     calibration: opt.Calibration = None,
+    out: opt.Keep = None,
     json: opt.Json = False,
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
@@ -51,35 +54,45 @@ def command(
     With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order or a framework: as a training plan,
     see dse plan.
 
-    Example: dse evaluate --arch a100 --workload gpt3 --devices 1024
+    Examples:
+        dse evaluate --arch a100 --workload gpt3 --devices 1024
+        dse evaluate --arch results/gpt3-400W --workload bert-large --tensor-parallel 2 --microbatch 4 --json
+
+    Exit codes: 3
+
+    See also: dse compare for several architectures; dse plan for training plans.
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.inputs.files import input_files, with_inputs
-    from phaze.inputs.known import evaluated
-    from phaze.inputs.plan import HELD, held, planned
+    from phaze.explore.document import ResultDocument
+    from phaze.inputs.files import recorded
     from phaze.report.design import print_design
     from phaze.report.plan import print_plan
+    from phaze.runs.answers import kept
 
-    placement: dict[str, Any] = {name: asked[name] for name in _PLACEMENT}
-    cluster: dict[str, Any] = {name: asked[name] for name in _CLUSTER} | {"bind": bind or ()}
-    costs: dict[str, Any] = {name: asked[name] for name in _COSTS}
-    choices = {name: asked[name] for name in HELD}
-    if framework != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
-        plan = planned(arch, workload, framework, held(**choices), mode=mode, **cluster, **costs)
-        print_json(plan) if json else print_plan(plan, console())
-        return
-    document = evaluated(
-        arch,
-        workload,
-        mode=mode,
-        context=context,
-        kv_cache=kv_cache,
-        **placement,
-        **cluster,
-        **costs | {"attention": attention or "flash", "fusion": fusion or "all"},
-    )
+    with kept(out) as keep:
+        document = recorded(answer(asked), "evaluate", asked, ["dse", *sys.argv[1:]])
+        keep(document)
     if json:
-        print_json(with_inputs(document, input_files(workload, network), ["dse", *sys.argv[1:]]))
-    else:
+        print_json(document)
+    elif isinstance(document, ResultDocument):
         print_design(document.best, console())
+    else:
+        print_plan(document, console())
+
+
+def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
+    """One architecture as the options say: its best placement, or a training plan where they ask for one."""
+    from phaze.inputs.known import evaluated
+    from phaze.inputs.plan import HELD, held, planned
+
+    given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
+    choices = {name: asked[name] for name in HELD}
+    if asked["framework"] != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
+        plan = held(**choices)
+        return planned(
+            asked["arch"], asked["workload"], asked["framework"], plan, mode=asked["mode"], **given
+        )
+    given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
+    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS)}
+    return evaluated(asked["arch"], asked["workload"], **given)

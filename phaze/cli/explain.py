@@ -28,7 +28,13 @@ def command(
     Of a name: meaning, unit, default, source. Of a run: what binds the winner, what its layers wait for, what more
     of anything would buy, and why known chips are slower.
 
-    Example: dse explain tdp; dse explain results/gpt3-...
+    Examples:
+        dse explain tdp
+        dse explain results/gpt3-400W --budgets
+
+    Exit codes: 3, 4
+
+    See also: dse report; dse certify.
     """
     if Path(what).is_dir():
         _run(Path(what), budgets=budgets, time_limit=time_limit, json=json, quiet=quiet)

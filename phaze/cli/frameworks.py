@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phaze.cli.completion import frameworks
 from phaze.cli.noun import Row, noun_app
 
 
@@ -27,4 +28,4 @@ def _show(name: str) -> str:
     return file_text(find(Catalogue.FRAMEWORK, name))
 
 
-app = noun_app("frameworks", "frameworks", _rows, _show)
+app = noun_app("frameworks", "frameworks", _rows, _show, frameworks, "ideal")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import one_of
 
 if TYPE_CHECKING:
     from phaze.report.drawing import Drawing
@@ -37,12 +38,22 @@ def command(
     tensor_parallel: Annotated[int, typer.Option(min=1, help="Devices that share each layer.")] = 1,
     attention: opt.Attention = "flash",
     bind: opt.Bind = None,
-    format: Annotated[str, typer.Option(help="text, dot, json, mermaid, or svg (needs Graphviz).")] = "text",
+    format: Annotated[
+        str,
+        typer.Option(
+            help="text, dot, json, mermaid, or svg (needs Graphviz).",
+            autocompletion=one_of("text", "dot", "json", "mermaid", "svg"),
+        ),
+    ] = "text",
     out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
 ) -> None:
     """Show the layers of a workload, or the operators of one layer: forward, and in training backward.
 
-    Example: dse graph resnet50 --layer bottleneck1 --format mermaid
+    Examples:
+        dse graph resnet50 --layer bottleneck1 --format mermaid
+        dse graph gpt3 --mode decode --tensor-parallel 8
+
+    See also: dse workloads show for FLOPs and bytes.
     """
     from phaze.inputs.choice import choose
     from phaze.inputs.task import open_workload

@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Annotated, NoReturn
 
 import typer
@@ -15,6 +17,7 @@ import typer
 from phaze import __version__
 from phaze.cli import (
     archs,
+    cache,
     calibrate,
     certify,
     compare,
@@ -23,6 +26,7 @@ from phaze.cli import (
     explain,
     frameworks,
     graph,
+    help,
     networks,
     pareto,
     plan,
@@ -40,6 +44,7 @@ from phaze.cli import (
     workloads,
 )
 from phaze.cli.interrupt import INTERRUPTED
+from phaze.cli.manual.app import App
 from phaze.cli.output import print_error
 from phaze.errors import PhazeError
 
@@ -49,9 +54,10 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 TRACEBACK = "DSE_TRACEBACK"
 """Environment variable under which a bug of ours ends in a stack trace instead of a sentence."""
 
-app = typer.Typer(
+app = App(
     name="dse",
-    help="Find the best accelerator for your models, and the best way to spread them over N of it.",
+    help="Find the best accelerator for your models, and the best way to spread them over N of it.\n\n"
+    "Examples:\n  dse run --workload gpt3 --power 400W\n  dse help run",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -73,14 +79,21 @@ def _root(
     """Hold the options before the verb."""
 
 
-_VERBS = (
-    *(run, evaluate, whatif, compare, sweep, pareto, report, trace, certify, explain),
-    *(runs, diff, replay, graph, validate, calibrate, schema),
-)
-for _module in _VERBS:
-    app.command(_module.__name__.rpartition(".")[2])(_module.command)
-for _module in (plan, solve, workloads, archs, spaces, networks, frameworks):
-    app.add_typer(_module.app)
+_VERBS: Mapping[str, tuple[ModuleType, ...]] = {
+    "Search": (run, sweep, plan, whatif),
+    "Evaluate": (evaluate, compare, validate, calibrate),
+    "Read a run": (report, trace, pareto, explain, certify, runs, diff, replay, cache),
+    "Look around": (workloads, archs, spaces, networks, frameworks, graph, schema, help),
+    "Solvers alone": (solve,),
+}
+"""The verbs by group, as `dse --help` lists them."""
+
+for _group, _modules in _VERBS.items():
+    for _module in _modules:
+        if hasattr(_module, "app"):
+            app.add_typer(_module.app, rich_help_panel=_group)
+        else:
+            app.command(_module.__name__.rpartition(".")[2], rich_help_panel=_group)(_module.command)
 app.add_typer(networks.app, name="network", hidden=True)
 
 
@@ -97,7 +110,7 @@ def _guarded() -> int:
     """The exit code; every expected failure has printed one clear sentence on stderr."""
     try:
         # Outside standalone mode typer returns the code of an Exit, 130 after Ctrl-C.
-        code = app(standalone_mode=False)
+        code = app(prog_name="dse", standalone_mode=False)
         sys.stdout.flush()
     except PhazeError as error:
         print_error(error)

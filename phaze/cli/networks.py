@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from phaze.cli import completion as known
 from phaze.cli import options as opt
 from phaze.cli.noun import Row, noun_app
 
@@ -37,21 +38,32 @@ def _show(name: str) -> str:
     return file_text(find(Catalogue.NETWORK, name))
 
 
-app = noun_app("networks", "networks", _rows, _show)
+app = noun_app("networks", "networks", _rows, _show, known.networks)
 
 
 @app.command()
 def cost(
-    network: Annotated[str, typer.Argument(help="Name or path.", metavar="[NETWORK]")] = "default",
+    network: Annotated[
+        str, typer.Argument(help="Name or path.", metavar="[NETWORK]", autocompletion=known.networks)
+    ] = "default",
     collective: Annotated[
-        str, typer.Option(help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.")
+        str,
+        typer.Option(
+            help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.",
+            autocompletion=known.one_of(
+                "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
+            ),
+        ),
     ] = "all_reduce",
     devices: Annotated[int, typer.Option(min=2, help="Devices of the group, neighbours.")] = 8,
     sizes: Annotated[
         str, typer.Option(help="Buffers of one device as nccl-tests counts them, SIZE,SIZE,...")
     ] = _SIZES,
     arch: Annotated[
-        str | None, typer.Option(help="Chip whose links a network without bandwidth of its own takes.")
+        str | None,
+        typer.Option(
+            help="Chip whose links a network without bandwidth of its own takes.", autocompletion=known.archs
+        ),
     ] = None,
     constants: Annotated[
         str | None,
@@ -63,7 +75,11 @@ def cost(
 ) -> None:
     """Print time, bus bandwidth and algorithm of a collective per size.
 
-    Example: dse networks cost hgx-h100 --collective all_reduce --devices 16 --constants hopper
+    Examples:
+        dse networks cost hgx-h100 --collective all_reduce --devices 16 --constants hopper
+        dse networks cost default --sizes 1MiB,1GiB --arch h100 --json
+
+    See also: dse networks fit.
     """
     from phaze.cli.network_cost import curve
     from phaze.cli.output import print_json, print_rows
@@ -92,7 +108,11 @@ def fit(
 ) -> None:
     """Fit a network's constants to measured collectives; every fifth row is kept aside to tell the error.
 
-    Example: dse networks fit measurements.csv --out mynetwork.yaml
+    Examples:
+        dse networks fit measurements.csv --out mynetwork.yaml
+        dse networks fit measurements.csv --bandwidth 450GB/s --json
+
+    See also: dse networks cost.
     """
     from phaze.cli.network_fit import report
 

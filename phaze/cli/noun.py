@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import Completer
+from phaze.cli.manual.app import App
 
 Row = Mapping[str, object]
 
 
 def noun_app(
-    name: str, what: str, rows: Callable[[], Sequence[Row]], show: Callable[[str], str] | None
-) -> typer.Typer:
+    name: str,
+    what: str,
+    rows: Callable[[], Sequence[Row]],
+    show: Callable[[str], str] | None,
+    names: Completer | None = None,
+    example: str = "default",
+) -> App:
     """The typer application of a noun; `rows` describes each item, `show` gives its YAML file.
 
-    Without `show` the noun brings a command of its own.
+    Without `show` the noun brings a command of its own. `names`: what a shell offers to show; `example`: one of it.
     """
-    app = typer.Typer(name=name, help=f"List or show {what}.", invoke_without_command=True)
+    app = App(name=name, help=f"List or show {what}.", invoke_without_command=True)
+    lists = f"List the built-in {what}.\n\nExamples:\n  dse {name} list\n  dse {name} list --json"
+    shows = f"Print the YAML file, every number with its source.\n\nExamples:\n  dse {name} show {example}"
 
     def print_list(json: bool) -> None:
         from phaze.cli.output import print_json, print_rows
@@ -36,15 +44,17 @@ def noun_app(
         if context.invoked_subcommand is None:
             print_list(json)
 
-    @app.command("list", help=f"List the built-in {what}.")
+    @app.command("list", help=lists)
     def list_(json: opt.Json = False) -> None:
         print_list(json)
 
     if show is None:
         return app
 
-    @app.command("show", help="Print the YAML file, every number with its source.")
-    def show_(item: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME")]) -> None:
+    named = typer.Argument(help="Name or path.", metavar="NAME", autocompletion=names)
+
+    @app.command("show", help=shows)
+    def show_(item: str = named) -> None:
         typer.echo(show(item), nl=False)
 
     return app

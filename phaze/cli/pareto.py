@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phaze.cli.completion import METRICS, one_of, several_of
+
 if TYPE_CHECKING:
     from phaze.explore.metrics import Metric, Row
     from phaze.report.frontier import Frontier
@@ -27,12 +29,19 @@ class Format(StrEnum):
 
 def command(
     run: Annotated[Path, typer.Argument(help="Run directory of dse run or dse sweep.", metavar="RUN")],
-    x: Annotated[str, typer.Option("--x", help="Metric across.")] = "tdp",
-    y: Annotated[str, typer.Option("--y", help="Metric upwards.")] = "throughput",
-    z: Annotated[str | None, typer.Option("--z", help="A third metric.")] = None,
+    x: Annotated[str, typer.Option("--x", help="Metric across.", autocompletion=one_of(*METRICS))] = "tdp",
+    y: Annotated[
+        str, typer.Option("--y", help="Metric upwards.", autocompletion=one_of(*METRICS))
+    ] = "throughput",
+    z: Annotated[
+        str | None, typer.Option("--z", help="A third metric.", autocompletion=one_of(*METRICS))
+    ] = None,
     axes: Annotated[
         str | None,
-        typer.Option(help="Two or more metrics, separated by commas; instead of --x, --y and --z."),
+        typer.Option(
+            help="Two or more metrics, separated by commas; instead of --x, --y and --z.",
+            autocompletion=several_of(*METRICS),
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -46,7 +55,11 @@ def command(
     Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory.
     Hypervolume and knee go to stderr (with json into the document).
 
-    Example: dse pareto results/gpt3-... --x tdp --y throughput --format svg --out frontier.svg
+    Examples:
+        dse pareto results/gpt3-400W --x tdp --y throughput --format svg --out frontier.svg
+        dse pareto results/gpt3-400W --axes throughput,tdp,area --format json
+
+    See also: dse report for an interactive frontier.
     """
     from phaze.report.frontier import frontier
     from phaze.runs.directory import load_designs

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phaze.cli import options as opt
 from phaze.cli import plan_options as own
 from phaze.cli import plan_serving
+from phaze.cli.completion import one_of
+from phaze.cli.manual.app import App
 
-app = typer.Typer(
-    name="plan",
-    help="The best way to train (or serve) a model on a cluster of one architecture.",
-    invoke_without_command=True,
-)
+if TYPE_CHECKING:
+    from phaze.explore.planning.document import PlanDocument
+
+_TASK = ("devices", "global_batch", "network", "attention", "fusion", "rung", "calibration")
+
+app = App(name="plan", invoke_without_command=True)
 
 
 @app.callback()
 def training(
     context: typer.Context,
-    arch: Annotated[
-        str | None, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option("--workload", "-w", help="Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON."),
-    ] = None,
+    arch: opt.ArchOrNone = None,
+    workload: opt.WorkloadOrNone = None,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     framework: own.Framework = "ideal",
@@ -49,70 +49,77 @@ def training(
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
     calibration: opt.Calibration = None,
+    out: opt.Keep = None,
     json: opt.Json = False,
 ) -> None:
     """Find the fastest training plan that fits in memory, with a proof; what is fixed stays fixed.
 
-    Example: dse plan --arch h100 --workload gpt3 --devices 1024
+    Examples:
+        dse plan --arch h100 --workload gpt3 --devices 1024
+        dse plan --arch h100 --workload llama3-70b --devices 512 --framework megatron-lm-2022 --zero 1 --json
+
+    Exit codes: 3
+
+    See also: dse plan export and dse plan serving; dse whatif, which plans for every value of one thing.
     """
     if context.invoked_subcommand is not None:
         return
     from phaze.cli.output import console, print_json
     from phaze.errors import InputError
-    from phaze.inputs.plan import held, planned
+    from phaze.inputs.files import recorded
     from phaze.report.plan import print_plan
+    from phaze.runs.answers import kept
 
     if arch is None or not workload:
         raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
-    choices = held(
-        data_parallel=data_parallel,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        context_parallel=context_parallel,
-        expert_parallel=expert_parallel,
-        sequence_parallel=sequence_parallel,
-        microbatch=microbatch,
-        schedule=schedule,
-        chunks=chunks,
-        recompute=recompute,
-        zero=zero,
-        order=order,
-    )
-    document = planned(
-        arch,
-        workload,
-        framework,
-        choices,
-        devices=devices,
-        global_batch=global_batch,
-        network=network,
-        bind=bind or (),
-        attention=attention,
-        fusion=fusion,
-        rung=rung,
-        calibration=calibration,
-    )
+    with kept(out) as keep:
+        document = recorded(answer(context.params), "plan", context.params, ["dse", *sys.argv[1:]])
+        keep(document)
     if json:
         print_json(document)
     else:
         print_plan(document, console())
 
 
+def answer(asked: Mapping[str, Any]) -> PlanDocument:
+    """The best plan as the options say."""
+    from phaze.inputs.plan import HELD, held, planned
+
+    choices = held(**{name: asked[name] for name in HELD})
+    task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
+    return planned(asked["arch"], asked["workload"], asked["framework"], choices, **task)
+
+
 @app.command()
 def export(
     file: Annotated[
-        Path, typer.Argument(help="What dse plan --json printed ( - : standard input).", metavar="PLAN")
+        Path,
+        typer.Argument(
+            help="What dse plan --json printed ( - : standard input), or a folder of dse plan --out.",
+            metavar="PLAN",
+        ),
     ],
-    target: Annotated[str, typer.Option("--for", help="megatron-lm, torchtitan or maxtext.")] = "megatron-lm",
+    target: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="megatron-lm, torchtitan or maxtext.",
+            autocompletion=one_of("megatron-lm", "torchtitan", "maxtext"),
+        ),
+    ] = "megatron-lm",
 ) -> None:
     """Print a plan as a launch recipe.
 
-    Example: dse plan export plan.json --for torchtitan
+    Examples:
+        dse plan export plan.json --for torchtitan
+        dse plan export - --for maxtext
+
+    See also: dse plan --json, which prints the document.
     """
     from phaze.cli.output import say
-    from phaze.explore.planning.file import read_plan
     from phaze.inputs.choice import choose
-    from phaze.report.recipes.recipe import Target, recipe
+    from phaze.report.recipes.export import Target, recipe
+    from phaze.runs.documents import read_plan
 
     told = recipe(read_plan(file), choose(Target, target, "--for"))
     typer.echo(told.text, nl=False)

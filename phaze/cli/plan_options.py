@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).")]
+from phaze.cli import completion as known
+
+Degree = Annotated[int | None, typer.Option(min=1, help="Fix this degree (default: the best).", metavar="N")]
 Sequence = Annotated[
     bool | None,
     typer.Option(
@@ -14,24 +16,46 @@ Sequence = Annotated[
     ),
 ]
 Schedule = Annotated[
-    str | None, typer.Option(help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe.")
+    str | None,
+    typer.Option(
+        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe.",
+        autocompletion=known.one_of("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe"),
+    ),
 ]
 Chunks = Annotated[int | None, typer.Option(min=1, help="Parts of the model on each device (interleaving).")]
 Recompute = Annotated[
-    str | None, typer.Option(help="none, selective or full (default: the least that fits).")
+    str | None,
+    typer.Option(
+        help="none, selective or full (default: the least that fits).",
+        autocompletion=known.one_of("none", "selective", "full"),
+    ),
 ]
 Zero = Annotated[
     int | None,
     typer.Option(min=0, max=3, help="What replicas divide: 1 optimizer, 2 and gradients, 3 and weights."),
 ]
 Order = Annotated[
-    str | None, typer.Option(help="tensor-context-data-pipeline or tensor-context-pipeline-data.")
+    str | None,
+    typer.Option(
+        help="tensor-context-data-pipeline or tensor-context-pipeline-data.",
+        autocompletion=known.one_of("tensor-context-data-pipeline", "tensor-context-pipeline-data"),
+    ),
 ]
-Framework = Annotated[str, typer.Option(help="Built-in framework or YAML file: what the software costs.")]
-Attention = Annotated[str | None, typer.Option(help="flash or unfused (default: the framework's).")]
+Framework = Annotated[
+    str,
+    typer.Option(
+        help="Built-in framework or YAML file: what the software costs.", autocompletion=known.frameworks
+    ),
+]
+Attention = Annotated[
+    str | None,
+    typer.Option(
+        help="flash or unfused (default: the framework's).", autocompletion=known.one_of("flash", "unfused")
+    ),
+]
 Fusion = Annotated[
     str | None,
     typer.Option(
-        help="all, none, or of epilogue,bias-gradient,norm-residual,softmax,elementwise (default: the framework's)."
+        help="all, none, or of epilogue, bias-gradient, norm-residual, softmax, elementwise (default: the framework's)."
     ),
 ]

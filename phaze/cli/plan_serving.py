@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phaze.cli import options as opt
 from phaze.errors import InputError
 
+if TYPE_CHECKING:
+    from phaze.explore.planning.serving import ServingDocument
+    from phaze.placement.serving import ServingPlan, ServingSpace
+    from phaze.placement.serving.trial import Trial
+
 
 def command(
-    arch: Annotated[
-        str, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
-    ],
+    arch: opt.Arch,
     workload: opt.Workload,
     devices: opt.Devices = 8,
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 2048,
@@ -49,48 +53,74 @@ def command(
         int | None, typer.Option(min=1, help="Simulate so many requests at --rate, for percentiles.")
     ] = None,
     seed: opt.Seed = 0,
+    out: opt.Keep = None,
     json: opt.Json = False,
 ) -> None:
     """Plan the serving of a model: replicas, batches, chunks, pools, within latency targets.
 
     Without --rate, the most that the devices can serve; with it, the fewest devices that serve it.
 
-    Example: dse plan serving --arch h100 --workload llama3-70b --max-ttft 1s --max-tpot 50ms
+    Examples:
+        dse plan serving --arch h100 --workload llama3-70b --max-ttft 1s --max-tpot 50ms
+        dse plan serving --arch h100 --workload llama3-8b --devices 4 --rate 20 --simulate 500 --json
+
+    Exit codes: 3
+
+    See also: dse plan for training; dse evaluate --mode decode for one batch.
     """
+    asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.cost.rung import Rung
+    from phaze.inputs.files import recorded
+    from phaze.report.serving import print_serving
+    from phaze.runs.answers import kept
+
+    with kept(out) as keep:
+        space, (plan, tried, found) = answer(asked)
+        document = recorded(found, "plan serving", asked, ["dse", *sys.argv[1:]])
+        keep(document)
+    if json:
+        print_json(document)
+    else:
+        print_serving(plan, space, tried, console())
+
+
+def answer(
+    asked: Mapping[str, Any],
+) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
+    """What is looked through as the options say, and the best of it. Raises InputError."""
     from phaze.explore.planning.serving import serve
+
+    if asked["simulate"] is not None and asked["rate"] is None:
+        raise InputError("--simulate needs --rate: requests arrive at some rate")
+    space = _space(asked)
+    return space, serve(space, asked["simulate"], asked["seed"])
+
+
+def _space(asked: Mapping[str, Any]) -> ServingSpace:
+    from phaze.cost.rung import Rung
     from phaze.hardware.network import load_network
     from phaze.inputs.architecture import find_architecture
     from phaze.inputs.choice import choose
-    from phaze.inputs.files import input_files, with_inputs
     from phaze.inputs.task import one_workload
     from phaze.placement.serving import ServingOptions, ServingSpace, Targets, Traffic
-    from phaze.report.serving import print_serving
     from phaze.workload.rules_cache import KvCache
 
-    if simulate is not None and rate is None:
-        raise InputError("--simulate needs --rate: requests arrive at some rate")
-    space = ServingSpace(
-        str(one_workload(workload)),
-        find_architecture(arch),
-        devices,
-        load_network(network),
-        Traffic(prompt, output_tokens, rate),
-        Targets(_seconds(max_ttft, "--max-ttft"), _seconds(max_tpot, "--max-tpot")),
+    dispatch = asked["dispatch"]
+    return ServingSpace(
+        str(one_workload(asked["workload"])),
+        find_architecture(asked["arch"]),
+        asked["devices"],
+        load_network(asked["network"]),
+        Traffic(asked["prompt"], asked["output_tokens"], asked["rate"]),
+        Targets(_seconds(asked["max_ttft"], "--max-ttft"), _seconds(asked["max_tpot"], "--max-tpot")),
         ServingOptions(
-            kv_cache=choose(KvCache, kv_cache, "--kv-cache"),
-            chunk=chunk,
-            disaggregate=disaggregate,
+            kv_cache=choose(KvCache, asked["kv_cache"], "--kv-cache"),
+            chunk=asked["chunk"],
+            disaggregate=asked["disaggregate"],
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
-            rung=choose(Rung, rung, "--rung"),
+            rung=choose(Rung, asked["rung"], "--rung"),
         ),
     )
-    plan, tried, document = serve(space, simulate, seed)
-    if json:
-        print_json(with_inputs(document, input_files(workload, network), ["dse", *sys.argv[1:]]))
-    else:
-        print_serving(plan, space, tried, console())
 
 
 def _seconds(text: str | None, name: str) -> float:

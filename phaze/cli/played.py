@@ -69,9 +69,7 @@ def asked(document: ResultDocument, run: Path) -> ExploreRequest:
 
     Raises InputError where it was not made by `dse run` or an input has changed since.
     """
-    from phaze.cli.rerun import check_inputs, recorded
+    from phaze.cli.rerun import asked_of_run
     from phaze.inputs.request import make_request
 
-    options = recorded(document.manifest.command, run)
-    check_inputs(document.manifest, options)
-    return make_request(options)
+    return make_request(asked_of_run(document.manifest, run))

@@ -14,39 +14,39 @@ FAILED = 5
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="Run directory of dse run.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="Run directory.", metavar="RUN")],
     out: Annotated[Path | None, typer.Option(help="Also keep the new run in this folder.")] = None,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Repeat a run from its recorded command line and compare; exit code 5 if the answer differs.
+    """Ask again what a run directory was asked, and compare; exit code 5 if the answer differs.
 
-    A run that its time limit ended may end elsewhere on another machine.
+    For all that dse run, sweep, evaluate, compare, plan and whatif keep, from Python too. A run that its time limit
+    ended may end elsewhere on another machine.
 
-    Example: dse replay results/gpt3-...
+    Examples:
+        dse replay results/gpt3-400W
+        dse replay results/gpt3-400W --out results/again --json
+
+    Exit codes: 3, 4, 5
+
+    See also: dse diff; dse certify.
     """
     from contextlib import nullcontext
 
+    from phaze.cli.again import again
     from phaze.cli.output import console, print_json, progress
-    from phaze.cli.rerun import check_inputs, recorded
-    from phaze.explore.api import explore
-    from phaze.inputs.request import make_request
     from phaze.report.difference import print_difference
     from phaze.runs.difference import difference
-    from phaze.runs.directory import load_run, run_directory, write_run
+    from phaze.runs.directory import run_directory
+    from phaze.runs.documents import load_answer
 
-    document = load_run(run)
-    asked = recorded(document.manifest.command, run)
-    check_inputs(document.manifest, asked)
-    request = make_request(asked)
+    document = load_answer(run)
     with run_directory(out) if out else nullcontext() as folder, progress(quiet=quiet) as report:
-        answer = explore(request, report)
-        same = {name: getattr(document.manifest, name) for name in ("command", "inputs_sha256")}
-        manifest = answer.document.manifest.model_copy(update=same)
-        again = answer.document.model_copy(update={"manifest": manifest})
+        new = again(document, run, report)
         if folder is not None:
-            write_run(folder, again, answer.designs)
-    found = difference(document, again)
+            new.write(folder, new.document)
+    found = difference(document, new.document)
     if json:
         print_json(found)
     else:

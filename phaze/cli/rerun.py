@@ -1,9 +1,10 @@
-"""From a run directory back to what was asked: its command line, read again by the same parser."""
+"""From a run directory back to what was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,12 @@ if TYPE_CHECKING:
 def request_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
     """The request behind a run of `dse run`, for a verb that looks at runs over throughput and TDP.
 
-    Files are looked for where the command line says, from the working directory. Raises InputError where the run
+    Files are looked for where they were named, from the working directory. Raises InputError where the run
     was not made by `dse run`, an input has changed since, or its objective or axes are others.
     """
     from phaze.inputs.request import make_request
 
-    asked = recorded(document.manifest.command, run)
-    check_inputs(document.manifest, asked)
-    request = make_request(asked)
+    request = make_request(asked_of_run(document.manifest, run))
     if request.axes or not request.objective.on_frontier:
         other = "--axes" if request.axes else f"--objective {request.objective}"
         raise InputError(f"{verb} is for runs over throughput and TDP; {run} was made with {other}")
@@ -52,8 +51,43 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     return replace(request, space=alike, strategy=None, robust=False, length=None)
 
 
-def recorded(line: Sequence[str], run: Path) -> Mapping[str, Any]:
-    """The options of the command line that a run was made with, by their names in Python.
+def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
+    """The options that a run of `dse run` or `phaze.explore` was made with, by their names in Python.
+
+    Raises InputError where it is of another verb, or an input has changed since.
+    """
+    options = options_of_run(manifest, run)
+    check_inputs(manifest, options)
+    return options
+
+
+def options_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
+    """The same, whatever has become of the inputs."""
+    from phaze.cli.run import command
+
+    if manifest.asked is None:
+        return _typed(manifest.command, run)
+    if manifest.asked.verb != "run":
+        raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
+    return asked_before(manifest, run, command)
+
+
+def asked_before(manifest: Manifest, run: Path, command: Callable[..., None]) -> dict[str, Any]:
+    """The recorded options; those that the verb's `command` did not have then are at their defaults."""
+    from phaze.inputs.asked import options_of
+
+    if manifest.asked is None:
+        raise InputError(f"{run} does not tell what was asked")
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature(command).parameters.items()
+        if parameter.default is not Parameter.empty
+    }
+    return {**defaults, **options_of(manifest.asked, run)}
+
+
+def _typed(line: Sequence[str], run: Path) -> dict[str, Any]:
+    """The options of a command line, read again by the same parser: all that runs of `phaze-result/1` tell.
 
     Raises InputError where it was not `dse run`.
     """
@@ -67,17 +101,23 @@ def recorded(line: Sequence[str], run: Path) -> Mapping[str, Any]:
     return dict(context.params)
 
 
-def check_inputs(manifest: Manifest, asked: Mapping[str, Any]) -> None:
+def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:
     """Raises InputError where a file that the run has read is not what it was."""
     from phaze.inputs.files import input_files
-    from phaze.runs.manifest import hashes
+    from phaze.runs.hashes import hashes
 
-    files = input_files(asked["workload"], asked["network"], asked["space"])
-    for name, path in files.items():
-        if not path.is_file():
-            raise InputError(f"{path} ({name}) is missing; go to where the run was made, or restore it")
-    for name, now in hashes(files).items():
-        if manifest.inputs_sha256.get(name) != now:
+    files = input_files(options)
+    for name in manifest.inputs_sha256:
+        if name not in files:
             raise InputError(
-                f"{files[name]} has changed since the run was made; restore it, or run again with dse run"
+                f"{_named(name, options)} is missing; go to where the run was made, or restore it"
             )
+    for name, now in hashes({name: files[name] for name in manifest.inputs_sha256}).items():
+        if manifest.inputs_sha256[name] != now:
+            raise InputError(f"{files[name]} has changed since the run was made; restore it, or ask again")
+
+
+def _named(name: str, options: Mapping[str, Any]) -> str:
+    """An input by what it is and as it was asked for."""
+    given = options.get(name.split(maxsplit=1)[0])
+    return f"{name} ({given})" if isinstance(given, str) else name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -57,37 +57,63 @@ def command(
     time_limit: opt.TimeLimit = "60s",
     gap: own.Gap = 0.0,
     seed: opt.Seed = 0,
+    workers: opt.Workers = 1,
+    executor: opt.Executor = None,
     out: opt.Out = None,
     resume: opt.Resume = False,
+    no_cache: opt.NoCache = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Find the best architecture and placement, with a proof; several workloads share one design.
 
-    Example: dse run --workload gpt3 --power 400W
-    """
-    from phaze.cli.interrupt import INTERRUPTED, interruptible
-    from phaze.cli.output import progress
-    from phaze.explore.api import explore
-    from phaze.explore.progress import Clock
-    from phaze.inputs.files import input_files, run_folder, with_inputs
-    from phaze.inputs.request import make_request
-    from phaze.runs.directory import run_directory, write_run
+    Examples:
+        dse run --workload gpt3 --power 400W
+        dse run -w bert-large -w resnet50 --devices 64 --power 300W --combine worst --out results/common
+        dse run --workload model.onnx --devices 8 --strategy wham --designs per-stage --json
 
-    request = make_request(typed.params)
-    timer = Clock(request.time_limit_s)
-    with (
-        run_directory(run_folder(out, workload), resume=resume) as folder,
-        interruptible(timer.interrupt) as interrupted,
-        progress(quiet=quiet) as report,
-    ):
-        answer = explore(request, report, timer)
-        document = with_inputs(answer.document, input_files(workload, network, space), ["dse", *sys.argv[1:]])
-        write_run(folder, document, answer.designs)
-        stopped = interrupted()
+    Exit codes: 3, 4
+
+    See also: dse report, dse explain and dse certify for the run directory; dse sweep; dse plan.
+    """
+    from phaze.cli.interrupt import INTERRUPTED
+
+    document, folder, stopped = _found(typed.params)
     show(document, folder, json=json, quiet=quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
+
+
+def _found(asked: dict[str, Any]) -> tuple[ResultDocument, Path, bool]:
+    """The answer to options by their names, the folder that keeps it, and whether somebody ended the search."""
+    from phaze.cli.interrupt import interruptible
+    from phaze.cli.kept import keeping
+    from phaze.cli.output import progress
+    from phaze.explore.api import explore
+    from phaze.explore.means import Means
+    from phaze.explore.progress import Clock
+    from phaze.inputs.files import input_files, recorded, run_folder
+    from phaze.inputs.request import make_request
+    from phaze.runs.directory import run_directory, write_run
+    from phaze.runs.executors.opened import opened_executor
+    from phaze.runs.log import logged
+
+    request = make_request(asked)
+    timer, files = Clock(request.time_limit_s), input_files(asked)
+    with (
+        run_directory(run_folder(asked["out"], asked["workload"]), resume=asked["resume"]) as folder,
+        interruptible(timer.interrupt) as interrupted,
+        progress(quiet=asked["quiet"]) as report,
+        logged(folder, report, sys.argv[1:]) as log,
+        keeping(folder, asked, files) as kept,
+        opened_executor(asked["workers"], asked["executor"]) as team,
+    ):
+        answer = explore(request, log, timer, Means(team, kept.store))
+        document = recorded(answer.document, "run", asked, ["dse", *sys.argv[1:]])
+        write_run(folder, document, answer.designs)
+        if not timer.over:
+            kept.complete()
+        return document, folder, interrupted()
 
 
 def show(document: ResultDocument, folder: Path, *, json: bool, quiet: bool) -> None:

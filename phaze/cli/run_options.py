@@ -6,31 +6,52 @@ from typing import Annotated
 
 import typer
 
+from phaze.cli import completion as known
+
 Devices = Annotated[
     int | None, typer.Option(min=1, help="Accelerators the workload is spread over (default: 1024).")
 ]
 Objective = Annotated[
     str,
     typer.Option(
-        help="throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip."
+        help="throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip.",
+        autocompletion=known.one_of(*known.OBJECTIVES),
     ),
 ]
 Axes = Annotated[
     str | None,
-    typer.Option(help="Frontier on these metrics besides the objective, for instance throughput,area."),
+    typer.Option(
+        help="Frontier on these metrics besides the objective, for instance throughput,area.",
+        autocompletion=known.several_of(*known.METRICS),
+    ),
 ]
-Strategy = Annotated[str, typer.Option(help="certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.")]
+Strategy = Annotated[
+    str,
+    typer.Option(
+        help="certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.",
+        autocompletion=known.one_of("certified", "phaze", "wham", "random", "tpe", "gp", "nsga2", "cmaes"),
+    ),
+]
 Evaluations = Annotated[
     int | None, typer.Option(min=1, help="Architectures a strategy may evaluate (default: 200).")
 ]
-Designs = Annotated[str | None, typer.Option(help="Of wham: one design (default), or per-stage.")]
+Designs = Annotated[
+    str | None,
+    typer.Option(
+        help="Of wham: one design (default), or per-stage.", autocompletion=known.one_of("one", "per-stage")
+    ),
+]
 TopK = Annotated[int | None, typer.Option(min=1, help="Of wham: designs kept for each stage (default: 10).")]
 Robust = Annotated[
     bool,
     typer.Option("--robust", help="Rank near-optimal designs where the model's constants are wrong."),
 ]
 Combine = Annotated[
-    str, typer.Option(help="Several workloads: geomean, mean or worst of ratios, or throughput.")
+    str,
+    typer.Option(
+        help="Several workloads: geomean, mean or worst of ratios, or throughput.",
+        autocompletion=known.one_of("geomean", "mean", "worst", "throughput"),
+    ),
 ]
 Weight = Annotated[
     list[str] | None, typer.Option(help="Weight of one of several workloads.", metavar="NAME=NUMBER")

@@ -10,22 +10,26 @@ import typer
 from phaze.cli import options as opt
 
 if TYPE_CHECKING:
-    from phaze.runs.listing import ListedRun
+    from phaze.runs.documents import Answer
 
 
 def command(
     folder: Annotated[Path, typer.Argument(help="Folder of run directories.")] = Path("results"),
     json: opt.Json = False,
 ) -> None:
-    """List the runs of a folder, the latest first: what was asked, and the answer.
+    """List the runs of a folder, the latest first: what was asked, and the answer, whichever verb it is of.
 
-    Example: dse runs results
+    Examples:
+        dse runs
+        dse runs results --json
+
+    See also: dse diff for two of them; dse report for one.
     """
     from phaze.cli.output import print_json, print_rows, say
     from phaze.runs.listing import list_runs
 
     found = list_runs(folder)
-    rows = [_row(run) for run in found if run.document is not None]
+    rows = [_row(run.path, run.document) for run in found if run.document is not None]
     if json:
         print_json(rows)
     else:
@@ -37,18 +41,58 @@ def command(
         say(f"no runs in {folder}", quiet=json)
 
 
-def _row(run: ListedRun) -> dict[str, Any]:
-    document = run.document
-    if document is None:
-        msg = "only runs that can be read have a row"
-        raise AssertionError(msg)
-    certificate = document.certificate
+def _row(path: Path, document: Answer) -> dict[str, Any]:
+    from phaze.explore.document import ResultDocument
+
+    manifest = document.manifest
+    certificate = document.certificate if isinstance(document, ResultDocument) else None
     return {
-        "run": run.path.name,
-        "started_utc": document.manifest.started_utc[5:16].replace("T", " "),  # month to minute
-        "workloads": ", ".join(document.best.workloads),
-        "objective": certificate.objective,
-        "value": certificate.objective_value,
-        "tdp_w": document.best.tdp_w,
-        "gap": certificate.gap,
+        "run": path.name,
+        "verb": manifest.asked.verb if manifest and manifest.asked else "run" if certificate else None,
+        "started_utc": manifest.started_utc[5:16].replace("T", " ") if manifest else None,  # month to minute
+        "workloads": ", ".join(_workloads(document)) or None,
+        **_told(document),
+        "tdp_w": document.best.tdp_w if isinstance(document, ResultDocument) else None,
+        "gap": certificate.gap if certificate else None,
     }
+
+
+def _workloads(document: Answer) -> list[str]:
+    """Names of the workloads, as far as a document tells them in one place."""
+    from phaze.explore.document import ResultDocument
+    from phaze.explore.planning.serving import ServingDocument
+    from phaze.explore.planning.whatif import WhatIfDocument
+
+    match document:
+        case ResultDocument():
+            return list(document.best.workloads)
+        case ServingDocument():
+            return [document.request["workload"]]
+        case WhatIfDocument():
+            plans = [point.plan for point in document.points if point.plan is not None]
+            return list(plans[0].request["workloads"]) if plans else []
+        case _:
+            return list(document.request["workloads"])
+
+
+def _told(document: Answer) -> dict[str, Any]:
+    """What was looked for, and how much of it was found, where that is one number."""
+    from phaze.explore.document import ResultDocument
+    from phaze.explore.planning.document import PlanDocument
+    from phaze.explore.planning.serving import ServingDocument
+    from phaze.explore.planning.whatif import WhatIfDocument
+    from phaze.explore.sweep_document import SweepDocument
+
+    match document:
+        case ResultDocument(certificate=certificate):
+            return {"objective": certificate.objective, "value": certificate.objective_value}
+        case PlanDocument(best=best):
+            return {"objective": "throughput", "value": best.throughput_samples_per_s}
+        case ServingDocument(best=served):
+            return {"objective": "requests_per_s", "value": served.requests_per_s}
+        case SweepDocument(objectives=objectives):
+            return {"objective": ", ".join(objectives), "value": None}
+        case WhatIfDocument(varied=varied):
+            return {"objective": f"throughput by {varied}", "value": None}
+        case _:
+            return {"objective": "throughput", "value": None}

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-
-class Kind(StrEnum):
-    """Documents with a schema."""
-
-    RESULT = "result"
-    PLAN = "plan"
-    SERVING = "serving"
-    WHATIF = "whatif"
+from phaze.cli.completion import one_of
 
 
 def command(
     of: Annotated[
-        str, typer.Option(help="result (dse run, evaluate), plan (dse plan), serving or whatif.")
+        str,
+        typer.Option(
+            help="result (dse run, evaluate), sweep, compare, plan, serving, whatif, diff, certify, explanation, "
+            "validate, or designs: a row of designs.parquet.",
+            autocompletion=one_of(
+                *("result", "sweep", "compare", "plan", "serving", "whatif"),
+                *("diff", "certify", "explanation", "validate", "designs"),
+            ),
+        ),
     ] = "result",
 ) -> None:
-    """Print the JSON Schema of a document that --json prints and result.json holds.
+    """Print the JSON Schema of a document that --json prints and result.json holds, or of the design table.
 
-    Example: dse schema --of plan
+    Examples:
+        dse schema
+        dse schema --of plan
+
+    See also: dse explain for the meaning of a field.
     """
     from phaze.cli.output import print_json
-    from phaze.explore.document import RESULT_SCHEMA, ResultDocument
-    from phaze.explore.planning.document import PLAN_SCHEMA, PlanDocument
-    from phaze.explore.planning.serving import SERVING_SCHEMA, ServingDocument
-    from phaze.explore.planning.whatif import WHATIF_SCHEMA, WhatIfDocument
     from phaze.inputs.choice import choose
+    from phaze.runs.schemas import Kind, schema
 
-    documents: dict[Kind, tuple[str, type[BaseModel]]] = {
-        Kind.RESULT: (RESULT_SCHEMA, ResultDocument),
-        Kind.PLAN: (PLAN_SCHEMA, PlanDocument),
-        Kind.SERVING: (SERVING_SCHEMA, ServingDocument),
-        Kind.WHATIF: (WHATIF_SCHEMA, WhatIfDocument),
-    }
-    name, model = documents[choose(Kind, of, "--of")]
-    schema = model.model_json_schema(by_alias=True, mode="serialization")
-    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": name, **schema})
+    print_json(schema(choose(Kind, of, "--of")))

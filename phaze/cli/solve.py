@@ -10,8 +10,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import one_of
+from phaze.cli.manual.app import App
 
-app = typer.Typer(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
+app = App(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
 _Problem = TypeVar("_Problem")
 
@@ -19,7 +21,12 @@ _Problem = TypeVar("_Problem")
 @app.command()
 def schedule(
     file: File,
-    method: Annotated[str, typer.Option(help="exact, ilp or critical-path.")] = "exact",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="exact, ilp or critical-path.", autocompletion=one_of("exact", "ilp", "critical-path")
+        ),
+    ] = "exact",
     time_limit: opt.TimeLimit = "60s",
     gantt: Annotated[
         Path | None, typer.Option(help="Draw the schedule into this file, .svg or .html.")
@@ -28,7 +35,13 @@ def schedule(
 ) -> None:
     """Schedule the operators of one layer on tensor and vector cores.
 
-    Example: dse solve schedule layer.json --time-limit 10s --gantt layer.svg
+    Examples:
+        dse solve schedule layer.json --time-limit 10s --gantt layer.svg
+        dse solve schedule layer.json --method critical-path --json
+
+    Exit codes: 3, 4
+
+    See also: dse solve placement.
     """
     from phaze.inputs.choice import choose
     from phaze.quantity import parse_time
@@ -75,13 +88,22 @@ def schedule(
 def placement(
     file: File,
     compat: Annotated[
-        str | None, typer.Option(help="phaze: PHAZE's rules instead of the instance's own.")
+        str | None,
+        typer.Option(
+            help="phaze: PHAZE's rules instead of the instance's own.", autocompletion=one_of("phaze")
+        ),
     ] = None,
     json: opt.Json = False,
 ) -> None:
     """Split layers into pipeline stages, and choose data and tensor parallelism and the stages' options.
 
-    Example: dse solve placement chain.json
+    Examples:
+        dse solve placement chain.json
+        dse solve placement chain.json --compat phaze --json
+
+    Exit codes: 3, 4
+
+    See also: dse solve schedule.
     """
     from phaze.cli.solve_placement import Compat, placement_answer
     from phaze.inputs.choice import choose

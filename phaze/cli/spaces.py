@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import spaces
 from phaze.cli.noun import Row, noun_app, write_new
 
 
@@ -22,7 +23,7 @@ app = noun_app("spaces", "design spaces", _rows, None)
 
 @app.command("show")
 def show(
-    space: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME")],
+    space: Annotated[str, typer.Argument(help="Name or path.", metavar="NAME", autocompletion=spaces)],
     power: opt.Power = None,
     area: opt.Area = None,
     power_density: Annotated[
@@ -38,7 +39,11 @@ def show(
 ) -> None:
     """Count a space before and after its constraints and under budgets, with its axes.
 
-    Example: dse spaces show default --power 400W
+    Examples:
+        dse spaces show default --power 400W
+        dse spaces show default --fix tensor_cores=8 --json
+
+    See also: dse run --space.
     """
     from phaze.cli.output import console, file_text, print_json
     from phaze.hardware.catalogue import Catalogue, find
@@ -68,7 +73,11 @@ def new(
 ) -> None:
     """Write a commented space file to start from.
 
-    Example: dse spaces new myspace
+    Examples:
+        dse spaces new myspace
+        dse spaces new folder/myspace.yaml
+
+    See also: dse explain for the fields.
     """
     from phaze.hardware.space_file import new_space_text
 

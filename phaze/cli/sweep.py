@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,8 +14,9 @@ from phaze.cli import options as opt
 from phaze.cli import sweep_options as own
 
 if TYPE_CHECKING:
-    from phaze.explore.document import Design
-    from phaze.explore.sweep import SweepPlan, SweepResult
+    from phaze.explore.sampling.hosts.shared import Shared
+    from phaze.explore.sweep import Sweep, SweepPlan, SweepResult
+    from phaze.explore.sweep_document import SweepDocument
 
 
 def command(
@@ -41,12 +43,16 @@ def command(
     attention: opt.Attention = "flash",
     fusion: opt.Fusion = "all",
     bind: opt.Bind = None,
-    workers: own.Workers = 1,
     storage: own.Storage = None,
     study: own.Study = "sweep",
+    batch: own.Batch = 8,
+    join: own.Join = False,
     seed: opt.Seed = 0,
+    workers: opt.Workers = 1,
+    executor: opt.Executor = None,
     out: opt.Out = None,
     resume: own.Resume = False,
+    no_cache: opt.NoCache = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -54,39 +60,78 @@ def command(
 
     Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
 
-    Example: dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp
+    Examples:
+        dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp
+        dse sweep -w bert-large --devices 32 --sampler nsga2 --storage sqlite:///all.db --study mine
+
+    Exit codes: 3
+
+    See also: dse run, which proves its answer; dse pareto and dse report for what was found.
     """
-    from phaze.cli.interrupt import INTERRUPTED, interruptible
+    from phaze.cli.interrupt import INTERRUPTED
+    from phaze.cli.output import console, print_json
+    from phaze.report.sweep import sweep_table
+
+    done = _sampled(typed.params)
+    if json:
+        print_json(done.document)
+    else:
+        found = done.result
+        console().print(
+            sweep_table(found.frontier, done.sweep.plan.objectives, found.trials, found.infeasible)
+        )
+    _say(done.sweep.plan, done.folder, done.sweep.share, quiet=quiet)
+    if done.stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A sweep that has ended, by itself or because somebody stopped it."""
+
+    sweep: Sweep
+    result: SweepResult
+    document: SweepDocument
+    folder: Path
+    stopped: bool
+
+
+def _sampled(asked: dict[str, Any]) -> _Done:
+    """Sample as options by their names ask for, and keep what was found."""
+    from phaze.cli.interrupt import interruptible
+    from phaze.cli.kept import shared
     from phaze.cli.output import progress
+    from phaze.explore.means import Means
     from phaze.explore.sweep import Sweep
-    from phaze.inputs.files import input_files, run_folder
+    from phaze.explore.sweep_document import sweep_document
+    from phaze.inputs.files import recorded, run_folder
     from phaze.inputs.sweep import JOURNAL, make_plan
     from phaze.runs.directory import run_directory
+    from phaze.runs.executors.opened import opened_executor
+    from phaze.runs.log import logged
     from phaze.runs.sweep import write_sweep
 
     started = datetime.now(UTC)
-    folder = run_folder(out, workload)
-    plan = make_plan(typed.params, typed.params["storage"] or folder / JOURNAL)
+    folder = run_folder(asked["out"], asked["workload"], each_host=asked["join"])
+    plan = make_plan(asked, asked["storage"] or folder / JOURNAL)
     with (
-        run_directory(folder, resume=resume),
+        run_directory(folder, resume=asked["resume"] or asked["join"]),
         interruptible() as interrupted,
-        progress(quiet=quiet) as report,
+        progress(quiet=asked["quiet"]) as report,
+        logged(folder, report, _typed()) as log,
+        opened_executor(asked["workers"], asked["executor"]) as team,
     ):
-        sampling = Sweep(plan, report, interrupted)
+        sampling = Sweep(plan, log, interrupted, Means(team, shared(cached=not asked["no_cache"])))
         result = sampling.run()
-        files = input_files(workload, network, space)
-        write_sweep(folder, result, plan.seed, files, started, ["dse", *_typed()])
-        best = [sampling.design(row) for row in result.frontier] if json else []
-        stopped = interrupted()
-    _show(result, plan, best, json=json)
-    _say(plan, folder, quiet=quiet)
-    if stopped:
-        raise typer.Exit(INTERRUPTED)
+        found = sweep_document(sampling, result, started)
+        document = recorded(found, "sweep", asked, ["dse", *_typed()])
+        write_sweep(folder, document, result)
+        return _Done(sampling, result, document, folder, interrupted())
 
 
 def _typed() -> list[str]:
     """The command line without the password of a database."""
-    from phaze.explore.sampling.record import without_password
+    from phaze.explore.sampling.storage import without_password
 
     words = []
     for word in sys.argv[1:]:
@@ -95,27 +140,12 @@ def _typed() -> list[str]:
     return words
 
 
-def _show(result: SweepResult, plan: SweepPlan, best: list[Design], *, json: bool) -> None:
-    from phaze.cli.output import console, print_json
-    from phaze.report.sweep import sweep_table
-
-    if json:
-        print_json(
-            {
-                "schema": "phaze-sweep/1",
-                "trials": result.trials,
-                "infeasible": result.infeasible,
-                "objectives": [metric.name for metric in plan.objectives],
-                "frontier": [design.model_dump(mode="json") for design in best],
-            }
-        )
-    else:
-        console().print(sweep_table(result.frontier, plan.objectives, result.trials, result.infeasible))
-
-
-def _say(plan: SweepPlan, folder: Path, *, quiet: bool) -> None:
+def _say(plan: SweepPlan, folder: Path, share: Shared | None, *, quiet: bool) -> None:
     from phaze.cli.output import say
 
     say(f"run directory: {folder}", quiet=quiet)
     if isinstance(plan.place.storage, str):
         say(str(plan.place), quiet=quiet)
+    if share:
+        done = f"this host evaluated {share.evaluated} designs and waited {share.waited_s:.1f} s for others"
+        say(done, quiet=quiet)

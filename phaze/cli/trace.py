@@ -41,7 +41,11 @@ def command(
     Open the JSON file at ui.perfetto.dev or in chrome://tracing. Every microbatch is there pass by pass and layer by
     layer, the first one operator by operator. A name that ends in .gz is compressed.
 
-    Example: dse trace results/gpt3-... --out trace.json
+    Examples:
+        dse trace results/gpt3-400W --out trace.json.gz
+        dse trace results/gpt3-400W --format svg --out iteration.svg
+
+    See also: dse report, which draws the same iteration.
     """
     from phaze.cli.output import say
     from phaze.cli.report import beside

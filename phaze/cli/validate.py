@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import one_of
 from phaze.inputs.measurements import DATA, measurements
 
 FAILED = 5
@@ -20,7 +21,11 @@ def command(
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--set", help="One data set; may be repeated.")] = None,
     rung: Annotated[
-        str, typer.Option(help="Rung of the model: roofline, analytic, calibrated.")
+        str,
+        typer.Option(
+            help="Rung of the model: roofline, analytic, calibrated.",
+            autocompletion=one_of("roofline", "analytic", "calibrated"),
+        ),
     ] = "analytic",
     out: Annotated[
         Path | None,
@@ -31,7 +36,13 @@ def command(
 ) -> None:
     """Compare the model with measured hardware; exit code 5 if an error is above its threshold.
 
-    Example: dse validate --data measurements --set op_gemm_tpu_v4
+    Examples:
+        dse validate --data measurements --set op_gemm_tpu_v4
+        dse validate --data measurements --rung calibrated --out validation --json
+
+    Exit codes: 5
+
+    See also: dse calibrate, to fit the model to a chip.
     """
     from phaze.cli.output import console, print_json
     from phaze.cost.rung import Rung

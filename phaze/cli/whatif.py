@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +14,14 @@ from phaze.cli import plan_options as own
 
 if TYPE_CHECKING:
     from phaze.explore.planning.document import PlanDocument
+    from phaze.explore.planning.whatif import WhatIfDocument
 
 _NUMBERS = ("devices", "global_batch")
 _WORDS = ("arch", "workload", "network", "framework", "rung", "attention", "fusion")
 
 
 def command(
-    arch: Annotated[
-        str, typer.Option("--arch", "-a", help="Built-in chip, YAML file, run directory or RUN:ID.")
-    ],
+    arch: opt.Arch,
     workload: opt.Workload,
     vary: Annotated[
         str,
@@ -52,24 +53,30 @@ def command(
     plot: Annotated[
         Path | None, typer.Option(help="Draw where the time goes into this file, .svg or .html.")
     ] = None,
+    out: opt.Keep = None,
     json: opt.Json = False,
 ) -> None:
     """Vary one thing and plan the training anew for every value; what is fixed stays fixed.
 
-    Example: dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
+    Examples:
+        dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
+        dse whatif --arch h100 --workload llama3-70b --vary hbm_stacks=4,5,6 --json
+
+    Exit codes: 3
+
+    See also: dse plan for one value; dse explain for the names of hardware fields.
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json, say
-    from phaze.explore.planning.whatif import vary as varied
-    from phaze.inputs.plan import HELD
+    from phaze.inputs.files import recorded
     from phaze.report.whatif import check_plot_file, print_whatif, write_plot
+    from phaze.runs.answers import kept
 
     if plot is not None:
         check_plot_file(plot)
-    choices = {name: asked[name] for name in HELD}
-    rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
-    name, values = _parsed(vary)
-    document = varied(name, values, lambda value: _planned(name, value, choices, rest))
+    with kept(out) as keep:
+        document = recorded(answer(asked), "whatif", asked, ["dse", *sys.argv[1:]])
+        keep(document)
     if json:
         print_json(document)
     else:
@@ -77,6 +84,17 @@ def command(
     if plot is not None:
         write_plot(document, plot)
         say(f"Wrote {plot}.", quiet=json)
+
+
+def answer(asked: Mapping[str, Any]) -> WhatIfDocument:
+    """The best plans for all values, as the options say. Raises InputError."""
+    from phaze.explore.planning.whatif import vary
+    from phaze.inputs.plan import HELD
+
+    choices = {name: asked[name] for name in HELD}
+    rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
+    name, values = _parsed(asked["vary"])
+    return vary(name, values, lambda value: _planned(name, value, choices, rest))
 
 
 def _parsed(text: str) -> tuple[str, list[str]]:

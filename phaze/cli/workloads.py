@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli.completion import workloads
 from phaze.cli.noun import Row, noun_app, write_new
 
 
@@ -44,7 +45,11 @@ def show(
 ) -> None:
     """Parameters, FLOPs, bytes and arithmetic intensity, per operator kind and per layer kind.
 
-    Example: dse workloads show resnet50 --mode prefill
+    Examples:
+        dse workloads show resnet50 --mode prefill
+        dse workloads show gpt3 --yaml
+
+    See also: dse graph for operators.
     """
     from phaze.cli.output import console, print_json
     from phaze.inputs.task import open_workload
@@ -69,11 +74,17 @@ def show(
 def new(
     name: Annotated[str, typer.Argument(help="Name of the workload, or path of the file.", metavar="NAME")],
     family: Annotated[str, typer.Option(help="Family whose smallest model to start from.")] = "decoder",
-    like: Annotated[str | None, typer.Option(help="Built-in workload to start from instead.")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="Built-in workload to start from instead.", autocompletion=workloads)
+    ] = None,
 ) -> None:
     """Write a commented workload file to start from.
 
-    Example: dse workloads new mymodel --like mixtral-8x7b
+    Examples:
+        dse workloads new mymodel --like mixtral-8x7b
+        dse workloads new folder/mymodel.yaml --family encoder
+
+    See also: dse workloads show.
     """
     from phaze.inputs.choice import choose
     from phaze.workload.families.registry import Family

@@ -10,6 +10,9 @@ from phaze.errors import InputError
 if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
 
+WINNER = "architecture.yaml"
+"""File of a run directory."""
+
 
 def find_architecture(named: str | Path | Architecture) -> Architecture:
     """An architecture by name, YAML file, run directory (its winner) or RUN:ID (any design evaluated there).
@@ -20,15 +23,29 @@ def find_architecture(named: str | Path | Architecture) -> Architecture:
 
     if isinstance(named, Architecture):
         return named
+    path = architecture_file(named)
+    folder, design = _run_and_design(named)
+    return _evaluated_design(folder, design) if folder and design else load_architecture(path)
+
+
+def architecture_file(named: str | Path) -> Path:
+    """The file in which the fields of an architecture begin: of a run that of its winner. Raises InputError."""
+    from phaze.hardware.architecture import architecture_path
+
+    folder, _ = _run_and_design(named)
+    if folder is None:
+        return architecture_path(named)
+    if not (folder / WINNER).is_file():
+        raise InputError(f"no run at {folder}: {WINNER} is missing")
+    return folder / WINNER
+
+
+def _run_and_design(named: str | Path) -> tuple[Path | None, str]:
+    """The folder of RUN or RUN:ID and the id; neither of anything else."""
     folder, colon, design = str(named).rpartition(":")
     if colon and Path(folder).is_dir():
-        return _evaluated_design(Path(folder), design)
-    path = Path(named)
-    if not path.is_dir():
-        return load_architecture(named)
-    if not (path / "architecture.yaml").is_file():
-        raise InputError(f"no run at {path}: architecture.yaml is missing")
-    return load_architecture(path / "architecture.yaml")
+        return Path(folder), design
+    return (Path(named), "") if Path(named).is_dir() else (None, "")
 
 
 def _evaluated_design(folder: Path, design: str) -> Architecture:
@@ -45,4 +62,4 @@ def _evaluated_design(folder: Path, design: str) -> Architecture:
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise InputError(f"{folder} has no evaluated design {design!r}{hint}")
     fields = {name: value for name, value in rows[design].items() if name in field_table()}
-    return load_architecture(folder / "architecture.yaml").replace(design, **fields)
+    return load_architecture(folder / WINNER).replace(design, **fields)

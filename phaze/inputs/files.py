@@ -2,53 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.serving import ServingDocument
-    from phaze.hardware.network import Network
-    from phaze.hardware.space import DesignSpace
-    from phaze.inputs.task import Source
-
-Document = TypeVar("Document", "ResultDocument", "ServingDocument")
+    from phaze.explore.document import Manifest
 
 
-def run_folder(out: Path | None, workloads: Sequence[str]) -> Path:
-    """The folder asked for, or the default one of this moment."""
+class Documented(Protocol):
+    """Every document that tells how it came about."""
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """How."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """The same with other values (pydantic)."""
+
+
+Document = TypeVar("Document", bound=Documented)
+
+
+def run_folder(out: Path | None, workloads: Sequence[str], *, each_host: bool = False) -> Path:
+    """The folder asked for, or the default one of this moment; `each_host`: and of this process on this host."""
     from phaze.runs.directory import default_directory
 
-    return out or default_directory("+".join(Path(name).stem for name in workloads), datetime.now(UTC))
+    name = "+".join(Path(name).stem for name in workloads)
+    if each_host:
+        name += f"-{socket.gethostname()}-{os.getpid()}"
+    return out or default_directory(name, datetime.now(UTC))
 
 
-def input_files(
-    workloads: Sequence[Source], network: str | Path | Network, space: str | Path | DesignSpace | None = None
-) -> dict[str, Path]:
-    """The files behind what was asked, built-in ones included; what is no file has none."""
+def input_files(options: Mapping[str, Any]) -> dict[str, Path]:
+    """The files that the options of a verb name, and those that such files build on; built-in ones included.
+
+    By what they are: `workload`, `space`, `arch h100`. What is no file has none. The weights beside an ONNX file are
+    not among them: only their shapes count, which stand in the file.
+    """
+    return {name: path for name, path in _files(options) if path.is_file()}
+
+
+def recorded(
+    document: Document, verb: str, options: Mapping[str, Any], command: Sequence[str] = ()
+) -> Document:
+    """The document with what was asked in its manifest, and the hashes of the files that were read for it.
+
+    `command`: as typed, empty in Python.
+    """
+    from phaze.inputs.asked import asked
+    from phaze.runs.hashes import hashes
+
+    told = {
+        "command": list(command),
+        "asked": asked(verb, options),
+        "inputs_sha256": hashes(input_files(options)),
+    }
+    before = document.manifest
+    return document.model_copy(update={"manifest": before and before.model_copy(update=told)})
+
+
+def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     from phaze.hardware.catalogue import Catalogue, find
     from phaze.workload.load import source_file
 
-    several = len(workloads) > 1
-    files = {
-        f"workload {Path(name).stem}" if several else "workload": source_file(str(name))
-        for name in workloads
-        if isinstance(name, str | Path)
-    }
-    for what, named, catalogue in (
-        ("network", network, Catalogue.NETWORK),
-        ("space", space, Catalogue.SPACE),
+    yield from _several("workload", options.get("workload"), source_file)
+    for what, catalogue in (
+        ("network", Catalogue.NETWORK),
+        ("space", Catalogue.SPACE),
+        ("framework", Catalogue.FRAMEWORK),
     ):
-        if isinstance(named, str | Path):
-            files[what] = find(catalogue, named)
-    return files
+        if isinstance(named := options.get(what), str | Path):
+            path = find(catalogue, named)
+            yield what, path
+            if what == "space":
+                yield from _bases(what, path)
+    for what, path in _several("arch", options.get("arch"), _architecture):
+        yield what, path
+        yield from _bases(what, path)
+    if isinstance(own := options.get("calibration"), str | Path):
+        yield "calibration", Path(own)
 
 
-def with_inputs(document: Document, inputs: dict[str, Path], command: Sequence[str]) -> Document:
-    """The document with the command line that was typed and the hashes of the files it named."""
-    from phaze.runs.manifest import hashes
+def _several(what: str, named: object, find: Any) -> Iterator[tuple[str, Path]]:  # noqa: ANN401 - text to a path
+    """One or more files of a kind; each by its own name where there are several."""
+    names = named if isinstance(named, list | tuple) else [named]
+    for name in names:
+        if isinstance(name, str | Path):
+            yield what if len(names) == 1 else f"{what} {Path(name).stem}", find(str(name))
 
-    typed = {"command": list(command), "inputs_sha256": hashes(inputs)}
-    return document.model_copy(update={"manifest": document.manifest.model_copy(update=typed)})
+
+def _architecture(named: str) -> Path:
+    from phaze.inputs.architecture import architecture_file
+
+    return architecture_file(named)
+
+
+def _bases(what: str, path: Path) -> Iterator[tuple[str, Path]]:
+    """The architectures that a YAML file of a space or of an architecture builds on, one on the other."""
+    from phaze.hardware.architecture import architecture_path
+    from phaze.yaml_file import read_yaml
+
+    content = read_yaml(path) if path.is_file() else None
+    base = content.get("base") if isinstance(content, dict) else None
+    if isinstance(base, str):
+        found = architecture_path(base)
+        yield f"{what} base {base}", found
+        yield from _bases(f"{what} base {base}", found)

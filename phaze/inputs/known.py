@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from phaze.inputs.choice import choose
 from phaze.inputs.task import make_task, name_of, one_workload
 
 if TYPE_CHECKING:
+    from phaze.explore.compare_document import CompareDocument
     from phaze.explore.document import Design, ResultDocument
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task import Source
@@ -45,17 +48,27 @@ def evaluated(
     return evaluate_document(make_task(workload, fixed=fixed, **task), find_architecture(arch))
 
 
+@dataclass(frozen=True)
+class Found:
+    """Architectures by what they were asked as, each a design or why it cannot run the workload."""
+
+    rows: Mapping[str, Design | str]
+    document: CompareDocument
+
+
 def compared(
     archs: Sequence[str | Path | Architecture],
     workload: Sequence[Source],
     **task: Any,  # noqa: ANN401 - the arguments of make_task
-) -> Mapping[str, Design | str]:
-    """Architectures, each under its own best placement, by what they were asked as; or why one cannot run it.
+) -> Found:
+    """Architectures, each under its own best placement.
 
-    Raises InputError; whether any of them can is for `check_some_can` to say.
+    Raises InputError; whether any of them can run the workload is for `check_some_can` to say.
     """
     from phaze.explore.api import evaluate
+    from phaze.explore.compare_document import compare_document
 
+    started = datetime.now(UTC)
     made = make_task(workload, **task)
     chips = {_name(arch): find_architecture(arch) for arch in archs}
     rows: dict[str, Design | str] = {}
@@ -64,7 +77,7 @@ def compared(
             rows[name] = evaluate(made, chip)
         except InfeasibleError as error:
             rows[name] = str(error)
-    return rows
+    return Found(rows, compare_document(made, rows, started))
 
 
 def check_some_can(rows: Mapping[str, Design | str], workload: Sequence[Source]) -> None:

@@ -52,6 +52,7 @@ def make_plan(asked: Mapping[str, Any], storage: Path | str | None) -> SweepPlan
         place=Place(storage, asked["study"]),
         sampler=choose(Sampler, asked["sampler"], "--sampler"),
         seed=asked["seed"],
-        workers=asked["workers"],
         resume=asked["resume"],
+        join=asked["join"],
+        batch=asked["batch"],
     )

@@ -25,6 +25,11 @@ _SUFFIXES = (
     ("_s", "s"),
 )
 
+_ABBREVIATIONS = {
+    **{word: word.upper() for word in ("hbm", "tdp", "mfu", "mac", "phy", "pue", "kv", "simt")},
+    "alus": "ALUs",
+}
+
 
 def number(value: float, digits: int = 3) -> str:
     """`digits` significant digits, without an exponent between 1e-3 and 1e7."""
@@ -103,6 +108,6 @@ def field(name: str, value: object) -> str:
 
 
 def label(name: str) -> str:
-    """A field name as words: without its unit, without underscores."""
+    """A field name as words: without its unit, without underscores, abbreviations in capitals."""
     suffix = next((suffix for suffix, _ in _SUFFIXES if name.endswith(suffix)), "")
-    return name.removesuffix(suffix).replace("_", " ")
+    return " ".join(_ABBREVIATIONS.get(word, word) for word in name.removesuffix(suffix).split("_"))

@@ -26,7 +26,7 @@ TIMES: Mapping[str, str] = {
     "optimizer_s": "optimizer",
     "host_s": "waiting for the host",
 }
-_BYTES: Mapping[str, str] = {
+BYTES: Mapping[str, str] = {
     "weights_bytes": "weights",
     "gradients_bytes": "gradients",
     "optimizer_bytes": "optimizer state",
@@ -48,7 +48,9 @@ def print_plan(document: PlanDocument, console: Console) -> None:
     if best.breakdown.hidden_s > 0:
         console.print(f"Beside computation: {fmt.duration(best.breakdown.hidden_s)} of exchanges.")
     console.print()
-    console.print(_parts("Memory of the fullest device", _BYTES, best.memory.model_dump(), fmt.memory))
+    console.print(_kinds(best))
+    console.print()
+    console.print(_parts("Memory of the fullest device", BYTES, best.memory.model_dump(), fmt.memory))
     if document.next_best:
         console.print()
         console.print(_others(document))
@@ -134,6 +136,14 @@ def _parts(
     for name, value in shown.items():
         table.add_row(name, told(value), fmt.percent(value / total))
     table.add_row("total", told(total), "", style="bold")
+    return table
+
+
+def _kinds(best: PlanResult) -> Table:
+    """Computation by kind of operator, and what of it waits for memory."""
+    table = plain_table("Computation, recompute aside", "", "", "of it waiting for memory")
+    for kind in best.kinds:
+        table.add_row(escape(kind.kind), fmt.duration(kind.time_s), fmt.percent(kind.stall_s / kind.time_s))
     return table
 
 

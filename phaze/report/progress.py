@@ -30,6 +30,7 @@ class ConsoleProgress:
     _start: float = field(init=False)
     _last: float = field(init=False)
     _live: Live | None = field(init=False, default=None)
+    _since: tuple[str, float, int] = field(init=False, default=("", 0.0, 0))
 
     def __post_init__(self) -> None:
         """Start the clock; nothing is written before `SILENT_S`."""
@@ -49,11 +50,14 @@ class ConsoleProgress:
     def update(self, stage: str, done: int, total: int, note: str) -> None:
         """Write the state, at most once per interval."""
         now = self.clock()
+        if stage != self._since[0]:
+            self._since = stage, now, done
         every = LIVE_EVERY_S if self.console.is_terminal else PLAIN_EVERY_S
         if now - self._start < SILENT_S or now - self._last < every:
             return
         self._last = now
-        line = Text(_line(stage, done, total, note, now - self._start), no_wrap=True, overflow="ellipsis")
+        words = _line(stage, done, total, note, now - self._start, self._rate(now, done))
+        line = Text(words, no_wrap=True, overflow="ellipsis")
         if not self.console.is_terminal:
             self.console.print(line, no_wrap=True, overflow="ellipsis")
             return
@@ -62,7 +66,13 @@ class ConsoleProgress:
             self._live.start()
         self._live.update(line, refresh=True)
 
+    def _rate(self, now: float, done: int) -> float:
+        """Units per second since the stage began."""
+        _, began, before = self._since
+        return (done - before) / (now - began) if now > began else 0.0
 
-def _line(stage: str, done: int, total: int, note: str, elapsed_s: float) -> str:
+
+def _line(stage: str, done: int, total: int, note: str, elapsed_s: float, rate: float) -> str:
     state = f"{100 * done / total:.0f} %, {total - done:,} left" if total else f"{done:,}"
-    return f"{elapsed_s:.0f} s  {stage} {state}" + (f"; {note}" if note else "")
+    speed = f", {rate:,.3g}/s" if rate > 0 else ""
+    return f"{elapsed_s:.0f} s  {stage} {state}{speed}" + (f"; {note}" if note else "")

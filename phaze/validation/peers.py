@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib import resources
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from phaze.explore.record import Record
 from phaze.yaml_file import parse_yaml
@@ -24,10 +24,12 @@ class Source(StrEnum):
 class Peer(Record):
     """Mean absolute percentage errors of another model on the published and on the held-out half of a set."""
 
-    peer: str
-    kind: Source
-    published: float | None = None
-    held_out: float | None = None
+    peer: str = Field(description="its name")
+    kind: Source = Field(description="where the errors come from")
+    published: float | None = Field(
+        default=None, description="percent, on the half of the rows that is published"
+    )
+    held_out: float | None = Field(default=None, description="percent, on the other half")
 
 
 @lru_cache(maxsize=1)

@@ -24,10 +24,10 @@ PLAN_ONLY = {
     *("schedule", "chunks", "zero", "order", "framework"),
 }
 NO_ARGUMENT = {
-    "explore": {"json", "quiet"},
+    "explore": {"json", "quiet", "no_cache"},
     "evaluate": {"json", *PLAN_ONLY},
     "compare": {"json", "more"},
-    "sweep": {"json", "quiet"},
+    "sweep": {"json", "quiet", "no_cache"},
     "plan": {"json"},
     "validate": {"json", "quiet", "out", "only"},
 }
@@ -82,7 +82,7 @@ def requests(monkeypatch, found):
     """What the explorer is asked, which answers at once."""
     asked_for = []
 
-    def search(request, progress=None, clock=None):
+    def search(request, progress=None, clock=None, means=None):
         asked_for.append(request)
         return found.answer
 

@@ -36,7 +36,7 @@ def explorer(monkeypatch, document):
     api = ModuleType("phaze.explore.api")
     api.asked = []
 
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         api.asked.append(request)
         progress.update("bounding", 1, 2, "")
         return Exploration(document, DESIGNS)
@@ -171,7 +171,7 @@ def test_node_and_clock_are_fixed_in_the_space(dse, explorer, tmp_path):
 
 
 def test_infeasible_says_what_falls_short_and_what_helps(dse, explorer, tmp_path):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         raise InfeasibleError("no design keeps 5 W", (Shortfall("power", 5, 41.7, "W", ("a newer node",)),))
 
     explorer.explore = explore
@@ -186,7 +186,7 @@ def test_infeasible_says_what_falls_short_and_what_helps(dse, explorer, tmp_path
 
 
 def test_bytes_that_fall_short_are_told_in_gib(dse, explorer, tmp_path):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         raise InfeasibleError("too big", (Shortfall("memory", 80 * 2**30, 2949.3 * 2**30, "bytes"),))
 
     explorer.explore = explore
@@ -202,11 +202,12 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
     from phaze.inputs.files import input_files
 
-    assert input_files([str(tmp_path / "m.onnx")], "default")["workload"] == tmp_path / "m.onnx"
+    (tmp_path / "m.onnx").write_bytes(b"abc")
+    assert input_files({"workload": [str(tmp_path / "m.onnx")]})["workload"] == tmp_path / "m.onnx"
 
 
 def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monkeypatch):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         raise KeyError("broken")
 
     explorer.explore = explore
@@ -222,7 +223,7 @@ def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monk
 
 
 def test_out_of_time_without_an_answer_is_exit_code_4(dse, explorer, tmp_path):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         raise OutOfTimeError("no answer within 1 s")
 
     explorer.explore = explore
@@ -230,7 +231,7 @@ def test_out_of_time_without_an_answer_is_exit_code_4(dse, explorer, tmp_path):
 
 
 def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         os.kill(os.getpid(), signal.SIGINT)
         assert clock.over
         return Exploration(document, DESIGNS)
@@ -245,7 +246,7 @@ def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
 
 
 def test_ctrl_c_before_any_answer_is_no_matter_of_time(dse, explorer, tmp_path):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         os.kill(os.getpid(), signal.SIGINT)
         raise OutOfTimeError("the time limit passed")
 
@@ -273,7 +274,7 @@ def test_ctrl_c_while_loading_leaves_no_trace(monkeypatch, capfd):
 
 
 def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
-    def explore(request, progress, clock):
+    def explore(request, progress, clock, means):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         pytest.fail("went on")
@@ -384,7 +385,10 @@ def test_sweep_into_a_database_shows_no_password(dse, tmp_path):
     assert "study mine in sqlite:///" in err
     code, _, err = dse(*sweep, "--out", tmp_path / "t")
     assert code == 2
-    assert "holds 2 trials; add --resume to continue it, or choose another --study" in err
+    assert "holds 2 trials; add --resume to continue it, --join to do so together" in err
+    code, out, err = dse(*sweep, "--join", "--out", tmp_path / "t")
+    assert (code, "non-dominated designs of 2 trials" in out) == (0, True)
+    assert "this host evaluated 0 designs" in err
     secret = ("--storage=postgresql+nodriver://me:secret@localhost/x", "--out", tmp_path / "u")
     code, _, err = dse("sweep", *task, *secret)
     assert (code, "secret" in err) == (2, False)
@@ -418,7 +422,7 @@ def test_version_and_schema(dse, document):
 
     assert dse("--version")[1] == f"phaze-dse {__version__}\n"
     schema = json.loads(dse("schema")[1])
-    assert schema["$id"] == "phaze-result/1"
+    assert schema["$id"] == "phaze-result/2"
     assert set(schema["properties"]) == set(json.loads(document.model_dump_json(by_alias=True)))
 
 

@@ -75,7 +75,7 @@ def test_a_changed_input_is_refused(run, monkeypatch, capfd):
 
 def test_a_run_of_another_origin_is_refused(run, monkeypatch, capfd, tmp_path):
     result = json.loads((run / "result.json").read_text())
-    result["manifest"]["command"] = []
+    result["manifest"] |= {"command": [], "asked": None}
     (tmp_path / "result.json").write_text(json.dumps(result))
     assert call(monkeypatch, "explain", tmp_path) == 2
     assert "was not made by dse run" in capfd.readouterr().err

@@ -36,7 +36,7 @@ def test_plan_tells_time_memory_and_proof(dse):
 def test_plan_document(plan_file):
     document = json.loads(plan_file.read_text())
     best, proof = document["best"], document["certificate"]
-    assert document["schema"] == "dse-plan/1"
+    assert document["schema"] == "dse-plan/2"
     assert best["strategy"]["pipeline_parallel"] == 2
     assert best["strategy"]["microbatch_size"] == 4
     parts = [v for k, v in best["breakdown"].items() if k != "hidden_s"]
@@ -123,7 +123,7 @@ def test_export_for_maxtext(dse, plan_file):
         (("plan", *SMALL, "--tensor-parallel", "7"), "tensor-parallel width 7"),
         (("plan", *SMALL, "--data-parallel", "16"), "no plan has the degrees"),
         (("plan", *SMALL, "--framework", "nope"), "no framework is named"),
-        (("plan", "export", "nope.json"), "cannot be read"),
+        (("plan", "export", "nope.json"), "is missing"),
         (("whatif", *SMALL, "--vary", "devices"), "is not NAME=V1,V2"),
         (("whatif", *SMALL, "--vary", "devices=a"), "not a whole number"),
         (("whatif", *SMALL, "--vary", "flux=1"), "no hardware field"),

@@ -55,7 +55,7 @@ def test_the_document_holds_everything(plan):
     code, out, err = plan("--json", "--rate", 200, "--simulate", 50, "--max-tpot", "10ms")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert found["schema"] == "dse-serving/1"
+    assert found["schema"] == "dse-serving/2"
     assert found["request"]["max_tpot_s"] == 0.01
     assert found["request"]["max_ttft_s"] is None
     best = found["best"]
@@ -64,7 +64,7 @@ def test_the_document_holds_everything(plan):
     assert best["devices"] == sum(pool["devices"] for pool in best["pools"])
     assert best["tokens_per_s_per_device"] == best["tokens_per_s"] / best["devices"]
     assert set(found["simulation"]["ttft"]) == {"mean_s", "p50_s", "p90_s", "p99_s"}
-    assert set(found["manifest"]["inputs_sha256"]) == {"workload", "network"}
+    assert set(found["manifest"]["inputs_sha256"]) == {"workload", "network", "arch"}
 
 
 def test_the_tables_fit_the_page(plan):
@@ -93,7 +93,7 @@ def test_one_sentence_and_an_exit_code(plan, options, code, words):
 
 
 def test_the_commands_of_the_page_are_understood():
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    block = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     verb = typer.main.get_command(app).commands["plan"].commands["serving"]
     asked = [verb.make_context("serving", shlex.split(line)[3:]).params for line in block.splitlines()]
     assert [a["rate"] for a in asked] == [None, 6, None]

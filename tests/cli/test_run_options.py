@@ -41,7 +41,8 @@ def result(dse, tmp_path):
     """The document that a run prints, also as the tables show it."""
 
     def call(*options):
-        code, out, err = dse(*TASK, *options, "--out", tmp_path / "run", "--json")
+        folder = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        code, out, err = dse(*TASK, *options, "--out", folder, "--json")
         assert (code, err) == (0, "")
         return ResultDocument.model_validate_json(out)
 
@@ -131,7 +132,7 @@ def test_fixed_fields_density_and_clock(result):
     assert free.best.architecture["tensor_cores"] == 4
     assert free.best.architecture["vector_cores"] == 1
     density = free.best.tdp_w / free.best.area_mm2
-    held = result("--resume", "--fix", "tensor_cores=4", "--dvfs", "--power-density", f"{density * 0.9}W/mm2")
+    held = result("--fix", "tensor_cores=4", "--dvfs", "--power-density", f"{density * 0.9}W/mm2")
     assert held.best.tdp_w / held.best.area_mm2 <= density * 0.9 * (1 + 1e-9)
     assert held.best.architecture["clock_hz"] < free.best.architecture["clock_hz"]
 

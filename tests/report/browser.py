@@ -122,13 +122,18 @@ class Browser:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
+    def style(self, rules):
+        """Add rules to the style of the page."""
+        element = f"Object.assign(document.createElement('style'), {{textContent: {json.dumps(rules)}}})"
+        self.run(f"document.head.append({element})")
+
     def point(self, x, y):
         """Move the pointer there."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def screenshot(self, path, clip=None):
-        """The whole page, or a part of it, as PNG."""
-        area = {"clip": {**clip, "scale": 1}} if clip else {}
+    def screenshot(self, path, clip=None, scale=1):
+        """The whole page, or a part of it, as PNG, smaller where `scale` is less than 1."""
+        area = {"clip": {**clip, "scale": scale}} if clip else {}
         found = self.call("Page.captureScreenshot", captureBeyondViewport=True, **area)
         path.write_bytes(base64.b64decode(found["data"]))
 

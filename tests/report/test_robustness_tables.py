@@ -61,4 +61,4 @@ def test_designs_marks_and_constants_fit_eighty_columns(robustness):
     assert " w " in rows[robustness.best_worst_case]
     assert "- " in rows[robustness.winner] or rows[robustness.winner].endswith("-")
     assert "time was over" in console.file.getvalue()
-    assert "x 0.6" in rows["mac"]
+    assert "x 0.6" in rows["MAC"]

@@ -27,7 +27,7 @@ def test_it_has_the_form_of_a_trace(case):
     _, plan = case
     document, events, metadata = read(plan)
     assert document["otherData"]["title"] == EVIL
-    assert len(events) + len(metadata) == len(document["traceEvents"])
+    assert {e["ph"] for e in document["traceEvents"]} <= set("XMsf")
     for event in events:
         assert set(event) == {"ph", "name", "cat", "pid", "tid", "ts", "dur", "args"}
         assert event["ts"] >= 0
@@ -96,3 +96,51 @@ def test_the_gantt_chart_is_one_picture_with_every_pass(case):
     passes = len(plan.stages) * plan.microbatches
     assert looks.count("c2") == passes
     assert looks.count("c1") == (passes if plan.training else 0)
+
+
+def test_flows_join_the_passes_of_a_microbatch_in_order(case):
+    _, plan = case
+    document, events, metadata = read(plan)
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in metadata if e["name"] == "thread_name"}
+    passes = defaultdict(list)
+    for event in events:
+        if threads[event["pid"], event["tid"]] == PASSES and "microbatch" in event["args"]:
+            passes[event["pid"], event["tid"]].append(event)
+    starts, ends = ({e["id"]: e for e in document["traceEvents"] if e["ph"] == phase} for phase in "sf")
+    turns = 2 if plan.training else 1
+    assert set(starts) == set(ends)
+    assert len(starts) == plan.microbatches * (turns * len(plan.stages) - 1)
+    for number, start in starts.items():
+        end = ends[number]
+        assert end["bp"] == "e"
+        one, other = (around(passes[e["pid"], e["tid"]], e["ts"]) for e in (start, end))
+        assert one["args"]["microbatch"] == other["args"]["microbatch"]
+        assert one is not other
+        assert end["ts"] >= start["ts"]
+
+
+def around(slices, time):
+    """The one slice that a flow event binds to: the one that its time lies in."""
+    at = round(time * 1000)
+    (found,) = (s for s in slices if 0 <= at - round(s["ts"] * 1000) < round(s["dur"] * 1000))
+    return found
+
+
+def test_events_are_those_of_the_format(pipeline):
+    """Trace Event Format: phases with the fields they need, numbers finite, metadata known, slices nested."""
+    needed = {
+        "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
+        "M": {"name", "ts", "pid", "tid", "args"},
+        "s": {"name", "cat", "id", "ts", "pid", "tid"},
+        "f": {"name", "cat", "id", "ts", "pid", "tid", "bp"},
+    }
+    known = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
+    document, _, metadata = read(pipeline)
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    for event in document["traceEvents"]:
+        assert set(event) == needed[event["ph"]] | {"ph"}
+        assert all(isinstance(event[k], int) for k in ("pid", "tid"))
+        assert all(isinstance(event[k], int | float) and event[k] >= 0 for k in ("ts", "dur") if k in event)
+    assert {e["name"] for e in metadata} == known
+    once = [(e["name"], e["pid"], e["tid"]) for e in metadata]
+    assert len(once) == len(set(once))

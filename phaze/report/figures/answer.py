@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
@@ -17,7 +17,12 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|mm²|W|samples/s)(?!\w))")
 
 def sentence(document: ResultDocument) -> Html:
     """The sentence that the terminal shows, its bold names strong."""
-    told = Text.from_markup(answer(document))
+    return marked(answer(document))
+
+
+def marked(words: str) -> Html:
+    """A sentence with bold words, as rich marks them."""
+    told = Text.from_markup(words)
     parts, at = [], 0
     for span in sorted(told.spans):
         parts += [_words(told.plain[at : span.start]), tag("strong", told.plain[span.start : span.end])]
@@ -38,7 +43,7 @@ def key_figures(document: ResultDocument) -> Html:
     each = list(figures.values())
     if len(each) == 1:
         tiles += each[0]
-    drawn = tag("dl", *(_tile(*tile) for tile in tiles), look="numbers")
+    drawn = tiled(tiles)
     if len(each) == 1:
         return drawn
     rows = [
@@ -59,6 +64,11 @@ def _figures(result: WorkloadResult) -> Iterator[tuple[str, str, str]]:
     energy = result.energy_per_iteration_j / result.global_batch
     yield "energy per sample", fmt.decimal(energy, "J"), "on all devices"
     yield "peak memory", fmt.memory(result.memory_bytes), "of one device"
+
+
+def tiled(tiles: Iterable[tuple[str, str, str]]) -> Html:
+    """Figures at a glance: name, value, and what belongs below it."""
+    return tag("dl", *(_tile(*tile) for tile in tiles), look="numbers")
 
 
 def _tile(name: str, value: str, below: str) -> Html:

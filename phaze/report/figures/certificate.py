@@ -75,7 +75,7 @@ def _funnel(found: Certificate) -> Html:
         words = "over a budget" if name == "over_budget" else _STAGES.get(name, fmt.label(name))
         rows.append([words, f"{count:,}", f"{left:,}", _bar(left, found.space_size)])
     rows.append(["evaluated exactly", "", f"{found.evaluated:,}", _bar(found.evaluated, found.space_size)])
-    return table(("", "ruled out", "left", ""), rows, look="wide")
+    return table(("", "ruled out", "left", ""), rows, look="wide told")
 
 
 def _in_order(found: Certificate) -> list[str]:

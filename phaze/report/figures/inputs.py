@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from phaze.explore.document import Manifest
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents
 from phaze.report.page.markup import Html, Section, join, paragraph, table, tag
@@ -24,16 +25,26 @@ _ASSUMPTIONS = (
 def inputs(contents: Contents) -> Iterator[Section]:
     """The request, the assumptions, and the manifest."""
     yield Section("assumptions", "Inputs and assumptions", join(_asked(contents)))
-    yield Section("repeat", "Versions", join(_manifest(contents)))
+    yield repeat(contents.document.manifest)
+
+
+def repeat(manifest: Manifest) -> Section:
+    """What is needed to make it again."""
+    return Section("repeat", "Versions", join(_manifest(manifest)))
+
+
+def request_table(request: Mapping[str, object]) -> Html:
+    """What was asked, without what was not."""
+    rows = [
+        (fmt.label(name), _value(name, value))
+        for name, value in request.items()
+        if value not in (None, {}, [], False)
+    ]
+    return table(("", ""), rows, look="facts")
 
 
 def _asked(contents: Contents) -> Iterator[Html]:
-    rows = [
-        (fmt.label(name), _value(name, value))
-        for name, value in contents.document.request.items()
-        if value not in (None, {}, [], False)
-    ]
-    yield table(("", ""), rows, look="facts")
+    yield request_table(contents.document.request)
     yield tag("h3", "What the model assumes")
     yield tag("ul", *(tag("li", line) for line in _ASSUMPTIONS))
     yield paragraph(
@@ -56,8 +67,7 @@ def _value(name: str, value: object) -> object:
     return fmt.field(name, value)
 
 
-def _manifest(contents: Contents) -> Iterator[Html]:
-    manifest = contents.document.manifest
+def _manifest(manifest: Manifest) -> Iterator[Html]:
     if manifest.command:
         yield paragraph(tag("code", shlex.join(manifest.command)))
     rows = [

@@ -9,7 +9,19 @@ from phaze.explore.document import Placement, Stage, WorkloadResult
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
 from phaze.report.figures.parts import TIME
-from phaze.report.page.markup import Bar, Html, Section, bars, figure, join, legend, paragraph, table, tag
+from phaze.report.page.markup import (
+    Bar,
+    Html,
+    Section,
+    bar,
+    bars,
+    figure,
+    join,
+    legend,
+    paragraph,
+    table,
+    tag,
+)
 
 _MOST_DOTS = 32  # replicas that are drawn one by one
 _MOST_LAYERS = 48  # layers of a stage that are drawn one by one
@@ -62,12 +74,12 @@ def _stages(plan: Placement, looks: Mapping[str, str]) -> Html:
         [
             f"{first}" if first == last else f"{first} to {last}",
             tag("td", _layers(stage, looks), look="left"),
-            tag("td", _span(stage), look="left"),
+            tag("td", span, look="left"),
             tag("td", _dots(plan.data_parallel), look="left"),
             fmt.duration(stage.load_s),
             bars([Bar(stage.load_s / slowest, "c1")]),
         ]
-        for first, last, stage in _alike(plan.stages)
+        for first, last, stage, span in _alike(plan.stages)
     ]
     heads = ("stage", "<layers", "", "<replicas", "per microbatch", "")
     return table(heads, rows, look="wide")
@@ -80,9 +92,11 @@ def _layers(stage: Stage, looks: Mapping[str, str]) -> Html:
     return tag("div", *cells, look="layers", role="img", aria_label=f"{len(stage.layers)} layers")
 
 
-def _span(stage: Stage) -> str:
-    first, last = stage.layers[0], stage.layers[-1]
-    return first if first == last else f"{first} … {last}"
+def _span(alike: Sequence[Stage]) -> str:
+    """First and last layer of neighbouring stages, and how many each has."""
+    first, last = alike[0].layers[0], alike[-1].layers[-1]
+    span = first if first == last else f"{first} … {last}"
+    return f"{span}, {len(alike[0].layers)} each" if len(alike) > 1 else span
 
 
 def _dots(replicas: int) -> Html:
@@ -92,24 +106,19 @@ def _dots(replicas: int) -> Html:
     return tag("div", *cells, *rest, look="dots", role="img", aria_label=f"{replicas} replicas")
 
 
-def _alike(stages: Sequence[Stage]) -> Iterator[tuple[int, int, Stage]]:
-    """Runs of neighbouring stages with layers of the same kinds: (first, last, the slowest of them), from 1."""
+def _alike(stages: Sequence[Stage]) -> Iterator[tuple[int, int, Stage, str]]:
+    """Neighbouring stages with layers of the same kinds: (first, last, the slowest, all their layers), from 1."""
     first = 1
     for _, run in groupby(stages, key=lambda stage: [_kind(name) for name in stage.layers]):
         same = list(run)
-        yield first, first + len(same) - 1, max(same, key=lambda stage: stage.load_s)
+        yield first, first + len(same) - 1, max(same, key=lambda stage: stage.load_s), _span(same)
         first += len(same)
 
 
 def _time(result: WorkloadResult) -> Html:
     parts = result.breakdown.model_dump()
     total = result.iteration_time_s
-    whole = tag(
-        "div",
-        *(tag("i", look=TIME[n].look, style=f"width:{max(0.0, s / total):.4%}") for n, s in parts.items()),
-        look="bar",
-        aria_hidden="true",
-    )
+    whole = bar(Bar(s / total, TIME[n].look, TIME[n].name) for n, s in parts.items())
     rows: list[list[object]] = [
         [TIME[name].name, fmt.duration(seconds), fmt.percent(seconds / total)]
         for name, seconds in parts.items()

@@ -99,8 +99,13 @@ def _is_cell(cell: object) -> bool:
     return isinstance(cell, Html) and cell.startswith("<td")
 
 
-def bars(parts: Sequence[Bar]) -> Html:
-    """A table cell with a bar of parts; it repeats figures that stand beside it, so it is not read aloud."""
+def bars(parts: Iterable[Bar]) -> Html:
+    """A table cell with a bar of parts."""
+    return tag("td", bar(parts), look="barcell")
+
+
+def bar(parts: Iterable[Bar]) -> Html:
+    """A bar of parts; it repeats figures that stand beside it, so it is not read aloud."""
     drawn = (
         tag(
             "i", look=part.look, style=f"width:{max(0.0, min(1.0, part.share)):.4%}", title=part.label or None
@@ -108,7 +113,7 @@ def bars(parts: Sequence[Bar]) -> Html:
         for part in parts
         if part.share > 0
     )
-    return tag("td", tag("div", *drawn, look="bar", aria_hidden="true"), look="barcell")
+    return tag("div", *drawn, look="bar", aria_hidden="true")
 
 
 def figure(picture: Html, caption: str, behind: Html | None = None, behind_name: str = "As a table") -> Html:

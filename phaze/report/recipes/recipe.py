@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil
 
 from phaze.explore.planning.document import PlanDocument, StrategyRecord
-
-
-class Target(StrEnum):
-    """Frameworks that a plan can be written for."""
-
-    MEGATRON_LM = "megatron-lm"
-    TORCHTITAN = "torchtitan"
-    MAXTEXT = "maxtext"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +14,6 @@ class Recipe:
 
     text: str
     remarks: tuple[str, ...]
-
-
-def recipe(document: PlanDocument, target: Target) -> Recipe:
-    """The best plan of a document for a framework."""
-    from phaze.report.recipes import maxtext, megatron, torchtitan
-
-    writers = {
-        Target.MEGATRON_LM: megatron.write,
-        Target.TORCHTITAN: torchtitan.write,
-        Target.MAXTEXT: maxtext.write,
-    }
-    return writers[target](document)
 
 
 def heading(document: PlanDocument) -> list[str]:

@@ -1,15 +1,18 @@
 """Slices as JSON in the Trace Event Format, which the Perfetto UI, trace_processor and chrome://tracing open.
 
 Format: "Trace Event Format", N. Duca and D. Sinclair, Google 2016: complete events (`ph` X) with `ts` and `dur` in
-microseconds, and metadata events (`ph` M) that name processes and threads and give their order.
+microseconds, flow events (`ph` s and f) from the pass of a microbatch on one stage to its pass on the next, and
+metadata events (`ph` M) that name processes and threads and give their order.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
+from phaze.report.replay.pipeline import PassRun, pass_runs
 from phaze.report.replay.replay import Replay
 from phaze.report.trace.events import ALL_CORES, LAYERS, LINK, PASSES, Slice, slices
 
@@ -20,7 +23,7 @@ def trace(plan: Replay, title: str) -> str:
     """The whole document, one event to a line."""
     threads: dict[tuple[int, str], int] = {}
     events = [_complete(one, threads) for one in slices(plan)]
-    rows = [*_metadata(plan, threads), *events]
+    rows = [*_metadata(plan, threads), *events, *_flows(plan, threads)]
     other = {
         "title": title,
         "workload": plan.workload,
@@ -47,6 +50,34 @@ def _complete(one: Slice, threads: dict[tuple[int, str], int]) -> dict[str, Any]
         "ts": start / 1e3,
         "dur": (end - start) / 1e3,
         "args": one.args,
+    }
+
+
+def _flows(plan: Replay, threads: Mapping[tuple[int, str], int]) -> Iterator[dict[str, Any]]:
+    """Arrows along every microbatch: forward up the stages, then backward down; each inside the passes it joins."""
+    paths: dict[int, list[PassRun]] = {}
+    for run in sorted(pass_runs(plan), key=lambda run: run.start_s):
+        paths.setdefault(run.microbatch, []).append(run)
+    number = 0
+    for runs in paths.values():
+        for before, after in pairwise(runs):
+            number += 1
+            leaves, enters = round(before.end_s * 1e9) - 1, round(after.start_s * 1e9)
+            yield _flow("s", number, before, leaves, threads)
+            yield {**_flow("f", number, after, enters, threads), "bp": "e"}
+
+
+def _flow(
+    phase: str, number: int, run: PassRun, time_ns: int, threads: Mapping[tuple[int, str], int]
+) -> dict[str, Any]:
+    return {
+        "ph": phase,
+        "name": "microbatch",
+        "cat": "flow",
+        "id": number,
+        "pid": run.stage + 1,
+        "tid": threads[run.stage, PASSES],
+        "ts": time_ns / 1e3,
     }
 
 

@@ -1,0 +1,101 @@
+"""What a run directory was asked, asked again: one way for every verb that keeps an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.cli import compare, evaluate, plan, plan_serving, sweep, whatif
+from phaze.cli.rerun import asked_before, asked_of_run, check_inputs
+from phaze.errors import InputError
+from phaze.explore.document import ResultDocument
+from phaze.runs.answers import write_answer
+
+if TYPE_CHECKING:
+    from phaze.explore.document import Manifest
+    from phaze.explore.progress import Progress
+    from phaze.runs.documents import Answer
+
+
+@dataclass(frozen=True)
+class Again:
+    """The new answer, and how it is written to a folder."""
+
+    document: Answer
+    write: Callable[[Path, Answer], None] = write_answer
+
+    def signed_as(self, before: Manifest) -> Again:
+        """The same with the question of another manifest: it is that one's."""
+        manifest = self.document.manifest
+        told = {name: getattr(before, name) for name in ("command", "asked", "inputs_sha256")}
+        signed = manifest and manifest.model_copy(update=told)
+        return Again(self.document.model_copy(update={"manifest": signed}), self.write)
+
+
+_ANSWERS: Mapping[str, tuple[Callable[..., None], Callable[[Mapping[str, Any]], Answer]]] = {
+    "evaluate": (evaluate.command, evaluate.answer),
+    "compare": (compare.command, lambda asked: compare.answer(asked).document),
+    "plan": (plan.training, plan.answer),
+    "plan serving": (plan_serving.command, lambda asked: plan_serving.answer(asked)[1][2]),
+    "whatif": (whatif.command, whatif.answer),
+}
+
+
+def again(document: Answer, run: Path, report: Progress) -> Again:
+    """Ask once more what an answer was asked, of the same files.
+
+    Raises InputError where that is not known, an input has changed since, or was an object of Python.
+    """
+    manifest = document.manifest
+    if manifest is None:
+        raise InputError(f"{run} does not tell what was asked")
+    if manifest.asked is None and not isinstance(document, ResultDocument):
+        raise InputError(f"{run} does not tell what was asked: it was made before answers did")
+    verb = manifest.asked.verb if manifest.asked else "run"
+    if verb == "run":
+        return _run(asked_of_run(manifest, run), report).signed_as(manifest)
+    if verb == "sweep":
+        options = asked_before(manifest, run, sweep.command)
+        check_inputs(manifest, options)
+        return _sweep(options, report).signed_as(manifest)
+    if verb not in _ANSWERS:
+        raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
+    command, answer = _ANSWERS[verb]
+    options = asked_before(manifest, run, command)
+    check_inputs(manifest, options)
+    return Again(answer(options)).signed_as(manifest)
+
+
+def _run(options: Mapping[str, Any], report: Progress) -> Again:
+    from phaze.explore.api import explore
+    from phaze.inputs.request import make_request
+    from phaze.runs.directory import write_run
+
+    found = explore(make_request(options), report)
+
+    def write(folder: Path, document: Answer) -> None:
+        if isinstance(document, ResultDocument):
+            write_run(folder, document, found.designs)
+
+    return Again(found.document, write)
+
+
+def _sweep(options: Mapping[str, Any], report: Progress) -> Again:
+    """A sweep from its start, in a study that does not last."""
+    from phaze.explore.sweep import Sweep
+    from phaze.explore.sweep_document import SweepDocument, sweep_document
+    from phaze.inputs.sweep import make_plan
+    from phaze.runs.sweep import write_sweep
+
+    started = datetime.now(UTC)
+    sampling = Sweep(make_plan({**options, "join": False}, None), report)
+    found = sampling.run()
+
+    def write(folder: Path, document: Answer) -> None:
+        if isinstance(document, SweepDocument):
+            write_sweep(folder, document, found)
+
+    return Again(sweep_document(sampling, found, started), write)

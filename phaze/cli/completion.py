@@ -1,0 +1,70 @@
+"""What a shell offers for the value of an option: packaged names and known words, found with light imports alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+Completer = Callable[[str], list[str]]
+"""From what is typed so far to the values it may become; a shell offers files where there are none."""
+
+
+def one_of(*words: str) -> Completer:
+    """One of these words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _beginning(words, incomplete)
+
+    return complete
+
+
+def several_of(*words: str) -> Completer:
+    """Some of these words, separated by commas, each once."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        left = [word for word in words if word not in before.split(",")]
+        return [f"{before}{comma}{word}" for word in _beginning(left, last)]
+
+    return complete
+
+
+def workloads(incomplete: str) -> list[str]:
+    """Built-in workloads."""
+    from importlib.resources import files
+
+    folder = Path(str(files("phaze.workloads")))
+    return _beginning((path.stem for path in sorted(folder.glob("*.yaml"))), incomplete)
+
+
+def _packaged(kind: str) -> Completer:
+    """Templates of a kind, by the name of its catalogue."""
+
+    def complete(incomplete: str) -> list[str]:
+        from phaze.hardware.catalogue import Catalogue, packaged
+
+        return _beginning(packaged(Catalogue[kind]), incomplete)
+
+    return complete
+
+
+archs, spaces, networks, frameworks = map(_packaged, ("ARCHITECTURE", "SPACE", "NETWORK", "FRAMEWORK"))
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
+    return [word for word in words if word.startswith(incomplete)]
+
+
+METRICS = (
+    *("throughput", "throughput_per_tdp", "mfu", "tdp", "area", "cost_per_chip"),
+    *("score", "score_per_tdp", "energy_per_sample", "memory"),
+)
+"""Of frontiers and sweeps."""
+
+OBJECTIVES = (
+    *("throughput", "throughput_per_tdp", "tdp", "area", "energy_per_sample", "memory", "cost_per_chip"),
+)
+"""Of `dse run`."""
+
+NODES = ("N28", "N16", "N12", "N8", "N7", "N6", "N5", "N4", "N3")
+"""Process nodes."""

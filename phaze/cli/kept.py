@@ -1,0 +1,76 @@
+"""What a run remembers: its own record, and the cache that all runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from phaze.explore.means import Store
+    from phaze.runs.store.question import Question
+    from phaze.runs.store.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The store that a search is given, and the run's own record in it."""
+
+    store: Store
+    record: RunRecord
+
+    def complete(self) -> None:
+        """There is nothing left to continue."""
+        self.record.remove()
+
+
+@contextmanager
+def keeping(folder: Path, options: Mapping[str, object], files: Mapping[str, Path]) -> Iterator[Kept]:
+    """Open both for a run with these options, by their names in Python, that reads these files.
+
+    Raises InputError where the run to be continued in that folder was asked something else.
+    """
+    from phaze.runs.hashes import hashes
+    from phaze.runs.store.question import Question
+    from phaze.runs.store.record import run_record
+
+    question = Question.of(options, hashes(files))
+    _check_complete(folder, question)
+    with run_record(folder, question, _tell) as record:
+        yield Kept(_with_cache(record.store, cached=not options["no_cache"]), record)
+
+
+def _check_complete(folder: Path, question: Question) -> None:
+    """Raises InputError where a complete run in that folder was asked something else."""
+    from phaze.cli.rerun import options_of_run
+    from phaze.runs.directory import RESULT, load_run
+    from phaze.runs.store.question import Question
+
+    if (folder / RESULT).is_file():
+        manifest = load_run(folder).manifest
+        question.check(Question.of(options_of_run(manifest, folder), manifest.inputs_sha256), folder)
+
+
+def shared(*, cached: bool) -> Store:
+    """The cache that all runs share, or a store that remembers nothing."""
+    if not cached:
+        from phaze.explore.means import Forgetful
+
+        return Forgetful()
+    from phaze.runs.store.cache import open_cache
+
+    return open_cache(_tell)
+
+
+def _with_cache(record: Store, *, cached: bool) -> Store:
+    from phaze.runs.store.guarded import Layered
+
+    return Layered(record, shared(cached=True)) if cached else record
+
+
+def _tell(sentence: str) -> None:
+    from phaze.cli.output import print_error
+
+    print_error(sentence)

@@ -1,0 +1,38 @@
+"""Typer applications whose `--help` is a manual page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class _Manual:
+    """What a command and a group have in common: their help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's click is vendored
+        """Write the page of this command."""
+        from phaze.cli.manual.page import page
+
+        formatter.write(page(self, ctx.command_path))
+
+
+class Command(_Manual, TyperCommand):
+    """A verb."""
+
+
+class Group(_Manual, TyperGroup):
+    """A noun with verbs of its own, or the whole."""
+
+
+class App(typer.Typer):
+    """A typer application of such commands."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - those of typer
+        super().__init__(cls=Group, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+        """Register a function as a command, as typer does."""
+        return super().command(name, cls=Command, **settings)

@@ -1,0 +1,39 @@
+"""From a plan document to its best plan, played again: for the page that draws it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phaze.errors import InputError
+
+if TYPE_CHECKING:
+    from phaze.explore.planning.again import PlayedPlan
+    from phaze.explore.planning.document import PlanDocument
+
+
+def played_plan(document: PlanDocument) -> PlayedPlan | str:
+    """The plan in time, or why it cannot be worked out again: a document names its inputs, it does not hold them."""
+    from phaze.explore.planning.again import play
+    from phaze.explore.planning.plan import PlanRequest
+    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.task import make_task
+    from phaze.placement.strategy.framework import load_framework
+
+    asked = document.request
+    try:
+        framework = load_framework(asked["framework"])
+        task = make_task(
+            asked["workloads"],
+            devices=asked["devices"],
+            global_batch=asked["global_batch"],
+            network=asked["network"],
+            rung=asked["rung"],
+            mode=asked["mode"],
+            attention=framework.attention.value,
+            fusion=asked["fusion"],
+        )
+        return play(document, PlanRequest(task, framework), find_architecture(asked["architecture"]))
+    except KeyError as error:
+        return f"the request of the document does not tell {error}"
+    except (InputError, ValueError) as error:  # ValueError: a name that no file can have
+        return " ".join(str(error).split())

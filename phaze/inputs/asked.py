@@ -1,0 +1,48 @@
+"""What was asked, as a run directory keeps it: the options of a verb as JSON, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from phaze.errors import InputError
+from phaze.explore.document import Asked
+from phaze.runs.store.question import NO_MATTER
+
+
+def asked(verb: str, options: Mapping[str, Any]) -> Asked:
+    """The options of a verb, by their names in Python, without those that change no answer."""
+    return Asked(verb=verb, options={n: _plain(v) for n, v in options.items() if n not in NO_MATTER})
+
+
+def options_of(record: Asked, run: Path) -> dict[str, Any]:
+    """The options behind a record. Raises InputError where one of them was an object of Python."""
+    return {name: _back(value, f"{name} of {run}") for name, value in record.options.items()}
+
+
+def _plain(value: object) -> object:
+    """As JSON has it; a file by its path, any other object by its kind and name."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return {"object": type(value).__name__, "name": str(getattr(value, "name", ""))}
+
+
+def _back(value: object, what: str) -> object:
+    if isinstance(value, list):
+        return [_back(item, what) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"float"}:
+        return float(value["float"])
+    raise InputError(
+        f"{what} was no name and no file but an object of Python ({value.get('object')} {value.get('name')!r}), "
+        "which a run directory cannot keep; give it in a file"
+    )

@@ -1,0 +1,1 @@
+"""Architectures and workloads as input files of other simulators."""

@@ -1,0 +1,27 @@
+"""Writes a plan for one of the training frameworks that are known."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from phaze.explore.planning.document import PlanDocument
+from phaze.report.recipes import maxtext, megatron, torchtitan
+from phaze.report.recipes.recipe import Recipe
+
+
+class Target(StrEnum):
+    """Frameworks that a plan can be written for."""
+
+    MEGATRON_LM = "megatron-lm"
+    TORCHTITAN = "torchtitan"
+    MAXTEXT = "maxtext"
+
+
+def recipe(document: PlanDocument, target: Target) -> Recipe:
+    """The best plan of a document for a framework."""
+    writers = {
+        Target.MEGATRON_LM: megatron.write,
+        Target.TORCHTITAN: torchtitan.write,
+        Target.MAXTEXT: maxtext.write,
+    }
+    return writers[target](document)
