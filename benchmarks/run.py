@@ -2,8 +2,8 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, growth, product, estimates, workload or convergence. `--data` is a folder with
-scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
+PART is schedules, placement, plans, growth, product, scaling, estimates, workload or convergence. `--data` is a
+folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
 instances are solved. Writes nothing without `--out` and `--answers`.
 """
 
@@ -22,13 +22,17 @@ import growth
 import placements
 import plans
 import product
+import scaling
 import schedule_tables
 import schedules
 import workload
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = ("schedules", "placement", "plans", "growth", "product", "estimates", "workload", "convergence")
+PARTS = (
+    *("schedules", "placement", "plans", "growth", "product"),
+    *("scaling", "estimates", "workload", "convergence"),
+)
 
 
 def main() -> None:
@@ -62,7 +66,15 @@ def _report(part: str, arguments: argparse.Namespace) -> Report:
             kept = convergence_jobs.Kept(arguments.runs)
             return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
         case _:
-            return {"estimates": estimates.report, "product": product.report, "plans": plans.measured}[part]()
+            return _OTHERS[part]()
+
+
+_OTHERS = {
+    "estimates": estimates.report,
+    "product": product.report,
+    "plans": plans.measured,
+    "scaling": lambda: scaling.measured(tell),
+}
 
 
 def _convergence(arguments: argparse.Namespace) -> convergence_jobs.Plan:

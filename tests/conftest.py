@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import itertools
+import os
 import sys
+import tempfile
 
 import pytest
 
@@ -17,6 +20,19 @@ from phaze.explore.document import (
     Stage,
     WorkloadResult,
 )
+
+# Never the user's own cache: fixtures of a module share one, and every test has another one to itself.
+os.environ["DSE_CACHE"] = tempfile.mkdtemp(prefix="dse-cache-")
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    """The folder of this test's cache, which is not there yet."""
+    folder = tmp_path_factory.getbasetemp() / f"cache-{next(_NUMBERS)}"
+    monkeypatch.setenv("DSE_CACHE", str(folder))
+    return folder
+
 
 ARCHITECTURE = {
     "tensor_cores": 8,

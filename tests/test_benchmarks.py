@@ -164,7 +164,7 @@ def test_the_command_writes_tables_and_rows(tmp_path, monkeypatch, capsys):
     assert Counter(row["method"] for row in rows) == {"exact": 3, "critical-path": 3}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_searches_converge_on_a_small_case(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["run.py", "convergence", "--quick", "--out", str(tmp_path)])
     run.main()

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
-SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
+LONG = {"portfolio.py", "phaze_question.py"}
+SCRIPTS = [
+    pytest.param(name, marks=[pytest.mark.soak] if name in LONG else [])
+    for name in sorted(path.name for path in FOLDER.glob("*.py"))
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -34,5 +38,5 @@ def test_the_study_ends_in_a_conclusion(script, tmp_path):
 def test_the_readme_tells_of_every_study():
     assert len(SCRIPTS) == 5
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
-    for script in SCRIPTS:
+    for script in (one.values[0] for one in SCRIPTS):
         assert f"[{script}]({script})" in readme

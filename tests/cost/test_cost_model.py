@@ -14,6 +14,7 @@ from phaze.cost.model import Bottleneck, CostModel
 from phaze.cost.roofline import roofline_s
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
+from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.workload.degrees import Group, Parallel
@@ -159,6 +160,16 @@ def test_many_architectures_equal_one_at_a_time():
         np.testing.assert_array_equal(together.parallel_s[row], alone.parallel_s[0])
         assert together.hbm_s[row] == alone.hbm_s[0]
         assert together.buffer_s[row] == alone.buffer_s[0]
+
+
+@pytest.mark.parametrize("chip", ["h100", "tpuv4"])
+def test_fastest_modes_of_many_passes_at_once(chip):
+    model = CostModel(to_table([load_architecture(chip)]), NETWORK)
+    passes = [transformer_layer(), Pass((reduction(1e6, 8), tensor("a", product(64, 64, 64))), ())]
+    each = [model.costs(p).latencies(np.array([0])) for p in passes]
+    expected = np.concatenate([np.fmin(one.single_s[0], one.parallel_s[0]) for one in each])
+    together = [work for p in passes for work in p.works]
+    assert model.fastest_s(together, 0).tolist() == pytest.approx(expected.tolist(), rel=1e-12)
 
 
 def test_parallel_is_between_ideal_and_single():

@@ -84,6 +84,7 @@ def test_thresholds_name_known_comparisons():
     assert {(name, metric) for name, metrics in thresholds().items() for metric in metrics} <= known
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(DATA is None, reason="DSE_DATA names no measurements")
 def test_the_model_keeps_its_thresholds_and_counts_every_row():
     data = Path(DATA or "") / "validation"

@@ -1,0 +1,89 @@
+"""How long the best plan takes to find, and how many plans are looked at for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from timing import seconds
+
+from phaze.explore.planning.document import PlanDocument
+from phaze.explore.planning.plan import PlanRequest, plan
+from phaze.explore.request import Task
+from phaze.hardware.architecture import load_architecture
+from phaze.hardware.network import load_network
+from phaze.workload.load import load_workload
+
+CHIP = "h100"
+
+
+@dataclass(frozen=True)
+class Search:
+    """A model on so many devices."""
+
+    workload: str
+    devices: int
+
+
+SEARCHES = (
+    Search("gpt3", 1024),
+    Search("gpt3", 100_000),
+    Search("llama3-405b", 16_384),
+    Search("mixtral-8x7b", 64),
+)
+
+
+def measure(tell: Callable[[str], None]) -> list[dict[str, object]]:
+    """One row per search; a first one, not told, loads what Python loads once."""
+    _plan(Search("gpt3-small", 8))
+    rows = []
+    for search in SEARCHES:
+        tell(f"plans: {search.workload} on {search.devices:,} devices")
+        found, processor_s = seconds(lambda search=search: _plan(search))
+        counts = found.certificate
+        rows.append(
+            {
+                "search": search.workload,
+                "devices": search.devices,
+                "plans": counts.space_size,
+                "out_of_memory": counts.out_of_memory,
+                "evaluated": counts.evaluated,
+                "best_s": found.best.iteration_time_s,
+                "processor_s": processor_s,
+            }
+        )
+    return rows
+
+
+def _plan(search: Search) -> PlanDocument:
+    """As `dse plan` finds it, from a workload that nothing is known of yet."""
+    task = Task(load_workload(search.workload), search.devices, load_network())
+    return plan(PlanRequest(task), load_architecture(CHIP))
+
+
+_HEAD = """
+## How long it takes
+
+The best plan and the next four on H100s, as `dse plan` finds them, in a process that has loaded what it needs. Every
+plan has a bound. It is made to fit into memory only where bounds ask for it, and *evaluated*, its pipeline run by the
+event simulation, only where no bound is above the fifth best. Microseconds per plan are those of the whole search over
+all plans of the space, costs of layers included.
+
+| model | devices | plans | do not fit | evaluated | processor time, s | µs per plan |
+|---|--:|--:|--:|--:|--:|--:|
+"""
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """The rows in words."""
+    return _HEAD + "".join(_line(row) for row in rows)
+
+
+def _line(row: dict[str, object]) -> str:
+    plans, spent = row["plans"], row["processor_s"]
+    assert isinstance(plans, int)
+    assert isinstance(spent, float)
+    return (
+        f"| {row['search']} | {row['devices']:,} | {plans:,} | {row['out_of_memory']:,} | {row['evaluated']:,} "
+        f"| {spent:.2f} | {1e6 * spent / plans:.0f} |\n"
+    )
