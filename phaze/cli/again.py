@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.cli import compare, evaluate, plan, plan_serving, sweep, whatif
-from phaze.cli.rerun import asked_before, asked_of_run, check_inputs
+from phaze.cli.rerun import asked_of_run, check_inputs
 from phaze.errors import InputError
 from phaze.explore.document import ResultDocument
+from phaze.inputs.asked import asked_before
 from phaze.runs.answers import write_answer
 
 if TYPE_CHECKING:

@@ -44,13 +44,14 @@ def keeping(folder: Path, options: Mapping[str, object], files: Mapping[str, Pat
 
 def _check_complete(folder: Path, question: Question) -> None:
     """Raises InputError where a complete run in that folder was asked something else."""
-    from phaze.cli.rerun import options_of_run
+    from phaze.api import explore
+    from phaze.inputs.asked import asked_before
     from phaze.runs.directory import RESULT, load_run
     from phaze.runs.store.question import Question
 
     if (folder / RESULT).is_file():
         manifest = load_run(folder).manifest
-        question.check(Question.of(options_of_run(manifest, folder), manifest.inputs_sha256), folder)
+        question.check(Question.of(asked_before(manifest, folder, explore), manifest.inputs_sha256), folder)
 
 
 def shared(*, cached: bool) -> Store:

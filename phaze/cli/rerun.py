@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,34 +55,15 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
 
     Raises InputError where it is of another verb, or an input has changed since.
     """
-    options = options_of_run(manifest, run)
+    from phaze.cli.run import command
+    from phaze.inputs.asked import asked_before
+
+    if manifest.asked is not None and manifest.asked.verb != "run":
+        raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
+    old = manifest.asked is None
+    options = _typed(manifest.command, run) if old else asked_before(manifest, run, command)
     check_inputs(manifest, options)
     return options
-
-
-def options_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
-    """The same, whatever has become of the inputs."""
-    from phaze.cli.run import command
-
-    if manifest.asked is None:
-        return _typed(manifest.command, run)
-    if manifest.asked.verb != "run":
-        raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
-    return asked_before(manifest, run, command)
-
-
-def asked_before(manifest: Manifest, run: Path, command: Callable[..., None]) -> dict[str, Any]:
-    """The recorded options; those that the verb's `command` did not have then are at their defaults."""
-    from phaze.inputs.asked import options_of
-
-    if manifest.asked is None:
-        raise InputError(f"{run} does not tell what was asked")
-    defaults = {
-        name: parameter.default
-        for name, parameter in signature(command).parameters.items()
-        if parameter.default is not Parameter.empty
-    }
-    return {**defaults, **options_of(manifest.asked, run)}
 
 
 def _typed(line: Sequence[str], run: Path) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
 from phaze.errors import InputError
-from phaze.explore.document import Asked
+from phaze.explore.document import Asked, Manifest
 from phaze.runs.store.question import NO_MATTER
 
 
@@ -20,6 +21,18 @@ def asked(verb: str, options: Mapping[str, Any]) -> Asked:
 def options_of(record: Asked, run: Path) -> dict[str, Any]:
     """The options behind a record. Raises InputError where one of them was an object of Python."""
     return {name: _back(value, f"{name} of {run}") for name, value in record.options.items()}
+
+
+def asked_before(manifest: Manifest, run: Path, command: Callable[..., object]) -> dict[str, Any]:
+    """The recorded options; what the `command` (a verb, or its function) did not have then is at its default."""
+    if manifest.asked is None:
+        raise InputError(f"{run} does not tell what was asked")
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature(command).parameters.items()
+        if parameter.default is not Parameter.empty
+    }
+    return {**defaults, **options_of(manifest.asked, run)}
 
 
 def _plain(value: object) -> object:
