@@ -7,57 +7,35 @@ bits or operations per second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_parts_mm2
 from phaze.hardware.derived import (
+    Figures,
     global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
     local_buffer_bytes_per_core,
 )
 from phaze.hardware.power import energy_constants
+from phaze.hardware.table import ArchitectureTable
 from phaze.report.exports.products import Product
 
 _BITS = 8
 _OPERAND_BITS = 16  # of tensor cores: bf16 or fp16
 _M2 = 1e-6  # of a mm2
-
-
-def architecture(chip: Architecture) -> str:
-    """The `arch:` tree: HBM, global buffer, local buffers, and tensor cores that keep weights.
-
-    Area and energy are those of our laws (`dse explain`): the parts' areas are divided among their instances.
-    """
-    table = to_table([chip])
-    energy, parts = energy_constants(table), area_parts_mm2(table)
-    cores, rows, columns = (
-        int(chip.value(name) or 0) for name in ("tensor_cores", "tensor_core_rows", "tensor_core_columns")
-    )
-    hbm_j, buffer_j = (float(e[0]) / _BITS for e in (energy.hbm_j_per_byte, energy.global_buffer_j_per_byte))
-    local_j = float(energy.local_buffer_j_per_byte[0]) / _BITS
-    hbm, buffer = (
-        float(law(table)[0]) * _BITS
-        for law in (hbm_bandwidth_bytes_per_s, global_buffer_bandwidth_bytes_per_s)
-    )
-    local_bits = float(local_buffer_bytes_per_core(table)[0]) * _BITS
-    clock = float(chip.value("clock_hz") or 0.0)
-
-    def area(part: str, instances: int = 1) -> str:
-        return f"{float(parts[part][0]) * _M2 / instances:.6e}"
-
-    return f"""\
-# {chip.name}, written by phaze-dse for AccelForge 1.0.
+_ARCHITECTURE = """\
+# {name}, written by phaze-dse for AccelForge 1.0.
 # Not expressed: vector cores (element-wise operators run nowhere), collectives and links, background and leakage power,
 # the delivery of operands to the array apart from the local buffer, what dealing a product to several cores costs.
 arch:
   nodes:
   - !Memory
     name: MainMemory
-    size: {float(hbm_capacity_bytes(table)[0]) * _BITS:.0f}
+    size: {hbm_bits:.0f}
     leak_power: 0
-    area: {area("hbm_phy")}
+    area: {hbm_m2:.6e}
     actions:
     - {{name: read, energy: {hbm_j:.6e}, throughput: {hbm:.6e}}}
     - {{name: write, energy: {hbm_j:.6e}, throughput: {hbm:.6e}}}
@@ -65,9 +43,9 @@ arch:
 
   - !Memory
     name: GlobalBuffer
-    size: {int(chip.value("global_buffer_bytes") or 0) * _BITS}
+    size: {buffer_bits}
     leak_power: 0
-    area: {area("global")}
+    area: {buffer_m2:.6e}
     actions:
     - {{name: read, energy: {buffer_j:.6e}, throughput: {buffer:.6e}}}
     - {{name: write, energy: {buffer_j:.6e}, throughput: {buffer:.6e}}}
@@ -78,7 +56,7 @@ arch:
     spatial: [{{name: TensorCore, fanout: {cores}, may_reuse: Nothing, min_usage: 0}}]
     size: {local_bits:.0f}
     leak_power: 0
-    area: {area("local", cores)}
+    area: {local_m2:.6e}
     actions: # feeds its array at full rate
     - {{name: read, energy: {local_j:.6e}, throughput: inf}}
     - {{name: write, energy: {local_j:.6e}, throughput: inf}}
@@ -94,7 +72,7 @@ arch:
     name: Register
     size: weight.bits_per_value if weight else 0
     leak_power: 0
-    area: {area("registers", cores * rows * columns)}
+    area: {register_m2:.6e}
     actions:
     - {{name: read, energy: 0, throughput: inf}}
     - {{name: write, energy: 0, throughput: inf}}
@@ -103,10 +81,51 @@ arch:
   - !Compute
     name: MAC
     leak_power: 0
-    area: {area("mac", cores * rows * columns)}
+    area: {mac_m2:.6e}
     actions:
-    - {{name: compute, energy: {float(energy.mac_j[0]):.6e}, throughput: {clock:.6e}}}
+    - {{name: compute, energy: {mac_j:.6e}, throughput: {clock:.6e}}}
 """
+
+
+def architecture(chip: Architecture) -> str:
+    """The `arch:` tree: HBM, global buffer, local buffers, and tensor cores that keep weights.
+
+    Area and energy are those of our laws (`dse explain`): the parts' areas are divided among their instances.
+    """
+    table = to_table([chip])
+    energy, parts = energy_constants(table), area_parts_mm2(table)
+    cores, rows, columns, buffer_bytes = (
+        int(chip.value(name) or 0)
+        for name in ("tensor_cores", "tensor_core_rows", "tensor_core_columns", "global_buffer_bytes")
+    )
+
+    def bits(law: Callable[[ArchitectureTable], Figures]) -> float:
+        return float(law(table)[0]) * _BITS
+
+    def area_m2(part: str, instances: int = 1) -> float:
+        return float(parts[part][0]) * _M2 / instances
+
+    return _ARCHITECTURE.format(
+        name=chip.name,
+        cores=cores,
+        rows=rows,
+        columns=columns,
+        clock=float(chip.value("clock_hz") or 0.0),
+        hbm_bits=bits(hbm_capacity_bytes),
+        hbm=bits(hbm_bandwidth_bytes_per_s),
+        hbm_j=float(energy.hbm_j_per_byte[0]) / _BITS,
+        hbm_m2=area_m2("hbm_phy"),
+        buffer_bits=buffer_bytes * _BITS,
+        buffer=bits(global_buffer_bandwidth_bytes_per_s),
+        buffer_j=float(energy.global_buffer_j_per_byte[0]) / _BITS,
+        buffer_m2=area_m2("global"),
+        local_bits=bits(local_buffer_bytes_per_core),
+        local_j=float(energy.local_buffer_j_per_byte[0]) / _BITS,
+        local_m2=area_m2("local", cores),
+        register_m2=area_m2("registers", cores * rows * columns),
+        mac_m2=area_m2("mac", cores * rows * columns),
+        mac_j=float(energy.mac_j[0]),
+    )
 
 
 def workload(products: Sequence[Product]) -> str:
