@@ -21,19 +21,25 @@ _TELLING = frozenset({"__pycache__", "api", "cli", "inputs", "report", "runs", "
 
 
 @cache
-def model_version() -> str:
-    """Digest of the product's own files, of the libraries that calculate, and of the kind of processor.
-
-    Processors count because a library may take other instructions, which round differently, on another one.
-    """
+def code_digest() -> str:
+    """Digest, in hexadecimal, of every file of the product that can decide a figure."""
     found = hashlib.blake2b(digest_size=SIZE)
     for folder in sorted({folder for name in _PACKAGES for folder in import_module(name).__path__}):
         for name, path in _files(folder):
             content = path.read_bytes()
             found.update(f"{name}:{len(content)}:".encode())
             found.update(content)
+    return found.hexdigest()
+
+
+@cache
+def model_version() -> str:
+    """Digest of that code, of the libraries that calculate, and of the kind of processor.
+
+    Processors count because a library may take other instructions, which round differently, on another one.
+    """
     libraries = {name: _version(name) for name in _LIBRARIES}
-    return digest(found.digest(), libraries, platform.python_version(), platform.machine(), _instructions())
+    return digest(code_digest(), libraries, platform.python_version(), platform.machine(), _instructions())
 
 
 def _files(folder: str) -> Iterator[tuple[str, Path]]:
