@@ -84,9 +84,9 @@ class Refinement:
         """The best throughput that is reached, and, where no point waits elsewhere, what none can exceed."""
         if not self._best:
             return f"{len(self.pool):,} points in question"
-        best = f"best {_digits(self._best)} samples/s"
+        best = f"{_digits(self._best)} samples/s"
         if not self.holds_all:
-            return best
+            return f"best {best}"
         bound = max(self._best, float(self.pool.bound.max(initial=0.0)))
         return f"{best}, bound {_digits(bound)}, gap {100 * (bound / self._best - 1):.2g} %"
 
