@@ -186,7 +186,21 @@ class Evaluator:
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
-        return self._place(setting, rows, self.timed(setting).bands(rows), give_up_s)
+        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
+        at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
+        if len(at):
+            times = self.timed(setting).bands(rows[at])
+            found = self._place(setting, rows[at], times, give_up_s[at])
+            bounds.lower_s[at], bounds.upper_s[at] = found.lower_s, found.upper_s
+        return bounds
+
+    def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
+        """Whether the least times of the layers, and bounds on their placement, leave it open to beat `give_up_s`."""
+        times, open_ = self.timed(setting).least(rows), np.zeros(len(rows), dtype=np.bool_)
+        for capacity, at in self.capacities(rows):
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            open_[at] = planner.hopeful(times.take(at), rates, give_up_s[at])
+        return open_
 
     def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.

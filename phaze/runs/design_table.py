@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from phaze.hardware.fields import FieldKind, field_table
+from phaze.runs.arrow import arrow_array
 
 DESIGNS_SCHEMA = "phaze-designs/1"
 
@@ -89,7 +90,7 @@ def column(name: str) -> Column | None:
 
 def table_of(designs: Mapping[str, NDArray[Any]]) -> pa.Table:
     """Equally long arrays as an Arrow table whose fields tell their unit and meaning."""
-    arrays = {name: pa.array(np.asarray(values)) for name, values in designs.items()}
+    arrays = {name: arrow_array(np.asarray(values)) for name, values in designs.items()}
     known = known_columns()
     fields = [
         pa.field(name, array.type, metadata=_told(PER_WORKLOAD if "[" in name else known.get(name)))
