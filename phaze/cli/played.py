@@ -55,21 +55,11 @@ class Played:
 
 def played(document: ResultDocument, run: Path) -> Played:
     """What can be played again; the reason why not is kept instead of raised."""
+    from phaze.cli.rerun import request_of
     from phaze.report.replay.document import per_stage_replay, replays
 
     try:
-        request = asked(document, run)
+        request = request_of(document, run)
         return Played(document, request, replays(document, request), per_stage_replay(document, request))
     except InputError as error:
         return Played(document, left_out=" ".join(str(error).split()))
-
-
-def asked(document: ResultDocument, run: Path) -> ExploreRequest:
-    """The request behind a run, whatever its objective.
-
-    Raises InputError where it was not made by `dse run` or an input has changed since.
-    """
-    from phaze.cli.rerun import asked_of_run
-    from phaze.inputs.request import make_request
-
-    return make_request(asked_of_run(document.manifest, run))

@@ -33,6 +33,11 @@ FloatArray = NDArray[np.float64]
 MOST = 2_000_000  # architectures within the budgets that are held in memory together
 
 
+def axes_of(request: ExploreRequest) -> list[Metric]:
+    """The objective, then the other axes, each once. Raises InputError where a name is not known."""
+    return [metric(name) for name in dict.fromkeys([request.objective.value, *request.axes])]
+
+
 class AxesExploration:
     """One run for one workload over any axes, the objective first among them.
 
@@ -45,8 +50,7 @@ class AxesExploration:
         self._request, self._progress, self._clock = request, progress, clock
         self._means = means
         self._started = datetime.now(UTC)
-        names = dict.fromkeys([request.objective.value, *request.axes])
-        self._axes = [metric(name) for name in names]
+        self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
         self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
 
@@ -54,7 +58,7 @@ class AxesExploration:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
         evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
-        columns = _columns(block)
+        columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
         if not found.points:
@@ -80,7 +84,7 @@ class AxesExploration:
         if not found.complete:
             return OutOfTimeError("the time limit passed before any design was evaluated; raise --time-limit")
         if floor > 0 and found.counts.get("floor"):
-            fastest = ParetoSearch(evaluator, _columns(block), [metric("throughput")], self._clock).run()
+            fastest = ParetoSearch(evaluator, known_columns(block), [metric("throughput")], self._clock).run()
             if fastest.points:
                 best = float(fastest.points[0].columns["throughput_samples_per_s"])
                 return below_floor(self._request, self._request.task, best)
@@ -147,7 +151,7 @@ class AxesExploration:
     ) -> Certificate:
         """A minimised objective enters as its reciprocal."""
         first = self._axes[0]
-        value = _maximised(first, first.value(winner.columns))
+        value = maximised(first, first.value(winner.columns))
         open_ = found.open_values[:, 0]
         hoped = -open_ if first.maximise else 1.0 / np.maximum(open_, 1e-300)
         upper = max(value, float(hoped.max(initial=0.0)))
@@ -197,7 +201,7 @@ class AxesExploration:
         }
 
 
-def _columns(block: Block) -> dict[str, FloatArray]:
+def known_columns(block: Block) -> dict[str, FloatArray]:
     """What is known of every architecture without evaluating it, (A,) each."""
     return {
         "tdp_w": block.tdp_w,
@@ -206,5 +210,6 @@ def _columns(block: Block) -> dict[str, FloatArray]:
     }
 
 
-def _maximised(axis: Metric, value: float) -> float:
+def maximised(axis: Metric, value: float) -> float:
+    """An objective as certificates tell it: a minimised one enters as its reciprocal."""
     return value if axis.maximise else 1.0 / value
