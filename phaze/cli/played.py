@@ -34,20 +34,16 @@ class Played:
         from phaze.explore.explaining.sensitivity import sensitivity
         from phaze.explore.explaining.winner import Winner
         from phaze.explore.progress import Clock
-        from phaze.hardware.architecture import Architecture
         from phaze.report.replay.document import asked_of_devices
         from phaze.scheduling.passes import Effort
 
         if self.request is None:
             return {}
-        best = self.document.best
-        winner = Architecture(name=best.id, fields=best.architecture)
         found: dict[str, Sequence[Sensitivity]] = {}
         for task in asked_of_devices(self.document, self.request).tasks:
-            one = Winner(
-                replace(self.request, task=task, others=()), winner, Effort(Clock(PATIENCE_S).left, STATES)
-            )
-            told = best.workloads[task.workload.name].throughput_samples_per_s
+            alone = replace(self.request, task=task, others=())
+            one = Winner.of(alone, self.document, Effort(Clock(PATIENCE_S).left, STATES))
+            told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
             if abs(one.throughput / told - 1.0) <= _SAME:
                 found[task.workload.name] = sensitivity(one)
         return found

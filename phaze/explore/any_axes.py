@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError, OutOfTimeError
+from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
@@ -20,7 +22,7 @@ from phaze.explore.findings import frontier_points
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
-from phaze.explore.metrics import Metric, metric
+from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.progress import Clock, Progress
@@ -64,7 +66,25 @@ class AxesExploration:
         if not found.points:
             raise self._nothing(block, evaluator, found, floor)
         self._progress.update("describing", 0, 1, "the winner and the frontier")
-        return self._describe(block, evaluator, found)
+        return self._describe(block, evaluator, self._fastest(evaluator, found))
+
+    def _fastest(self, evaluator: Evaluator, found: ParetoFrontier) -> ParetoFrontier:
+        """The frontier under the fastest plan of each architecture, where no axis prefers one plan to another."""
+        if any(axis.needs is not Needs.ARCHITECTURE for axis in self._axes):
+            return found
+        fastest = best_points(evaluator, np.array([point.row for point in found.points]), self._effort)
+        batch = self._request.task.cluster.global_batch
+        points = tuple(
+            replace(
+                point, setting=setting, columns={**point.columns, "throughput_samples_per_s": batch / seconds}
+            )
+            if setting
+            else point
+            for point, setting, seconds in zip(
+                found.points, fastest.settings, fastest.upper_s.tolist(), strict=True
+            )
+        )
+        return replace(found, points=points)
 
     def _block(self) -> Block:
         blocks, count = [], 0
@@ -100,6 +120,7 @@ class AxesExploration:
                 block.tdp_w[p.row],
                 block.area_mm2[p.row],
                 p.row,
+                -float(p.columns["throughput_samples_per_s"]),
             ),
         )
         builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.planners)
@@ -203,11 +224,8 @@ class AxesExploration:
 
 def known_columns(block: Block) -> dict[str, FloatArray]:
     """What is known of every architecture without evaluating it, (A,) each."""
-    return {
-        "tdp_w": block.tdp_w,
-        "area_mm2": block.area_mm2,
-        "price_usd": price_usd(block.table, block.area_mm2),
-    }
+    price = price_usd(block.table, block.area_mm2)
+    return {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "price_usd": price}
 
 
 def maximised(axis: Metric, value: float) -> float:
