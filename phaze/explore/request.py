@@ -208,3 +208,8 @@ class ExploreRequest:
     def tasks(self) -> tuple[Task, ...]:
         """Every workload the design is for; one common design where there are several."""
         return (self.task, *self.others)
+
+    @property
+    def over_axes(self) -> bool:
+        """Whether throughput and TDP do not settle it: a search over points and their own axes does."""
+        return bool(self.axes) or not self.objective.on_frontier
