@@ -132,7 +132,7 @@ class Certification:
         """Points of the space and those over budget, enumerated again."""
         size = within = 0
         for part in self._parts():
-            factor = 1 if self.request.others else _settings(part.task)
+            factor = 1 if self.request.others else part.task.points_per_architecture
             size += Candidates(part.space, part.budgets).size * factor
             within += len(Population(Candidates(part.space, part.budgets), part.tasks).numbers) * factor
         c = self.document.certificate
@@ -261,10 +261,6 @@ class _Judge:
 
     def value(self, score: float, tdp: float) -> float:
         return self.goal.value(score, tdp)
-
-
-def _settings(task: Task) -> int:
-    return len(task.microbatches) * len(task.widths) * len(task.recomputes)
 
 
 def _same(name: str, claimed: float, found: float) -> Check:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from phaze.errors import InfeasibleError
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.designs import out_of_memory
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
