@@ -76,7 +76,7 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     return EnergyConstants(
         mac_j=mac_pj * switched,
         operand_j_per_mac=operand_j,
-        narrow_mac_j=np.where(speed > 1, c.tables["precision"].rows["fp8"]["energy_pj"], mac_pj) * switched,
+        narrow_mac_j=np.where(speed > 1, c["narrow_mac_energy_pj"], mac_pj) * switched,
         narrow_operand_j_per_mac=operand_j
         / speed,  # as many bits to an array, and to a sum, for more products
         alu_cycle_j=lane_pj * switched,
