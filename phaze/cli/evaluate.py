@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.cli import options as opt
 from phaze.cli import plan_options as own
+from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
@@ -42,6 +43,7 @@ def command(
     kv_cache: opt.KvCache = "contiguous",
     attention: own.Attention = None,
     fusion: own.Fusion = None,
+    recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
@@ -89,10 +91,12 @@ def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
     given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
     choices = {name: asked[name] for name in HELD}
     if asked["framework"] != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
+        if asked["recipe"] is not None:
+            raise InputError("--recipe goes with the best placement, not with a training plan")
         plan = held(**choices)
         return planned(
             asked["arch"], asked["workload"], asked["framework"], plan, mode=asked["mode"], **given
         )
     given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
-    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS)}
+    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS, "recipe")}
     return evaluated(asked["arch"], asked["workload"], **given)

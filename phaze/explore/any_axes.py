@@ -16,9 +16,9 @@ from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import REPORT_S, Answer
-from phaze.explore.findings import frontier_points
+from phaze.explore.findings import frontier_points, recipe_column
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
@@ -27,6 +27,7 @@ from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ExploreRequest
+from phaze.explore.setting import Setting
 from phaze.hardware.price import price_usd
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
@@ -218,6 +219,7 @@ class AxesExploration:
             "microbatch_size": np.array([s.microbatch for s in settings]),
             "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
             "recompute": np.array([s.recompute.value for s in settings]),
+            **recipe_column(self._request.task, settings),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
 

@@ -57,6 +57,7 @@ FIGURES = (
     Column("microbatch_size", Content.INTEGER, "1", "Samples of a microbatch in its best point.", "one workload"),
     Column("tensor_parallel", Content.INTEGER, "1", "Tensor-parallel width in its best point.", "one workload"),
     Column("recompute", Content.STRING, "", "What its best point computes again: none or full.", "one workload"),
+    Column("recipe", Content.STRING, "", "Few bits of its linear layers in its best point, or none.", "--recipe"),
 )  # fmt: skip
 _KINDS = {
     FieldKind.INTEGER: Content.INTEGER,

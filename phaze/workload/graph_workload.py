@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -88,6 +89,7 @@ class GraphWorkload:
         self._expert_plan = expert_plan
         self._fusion = fusion
         self._recipe = recipe
+        self._in_recipe: dict[Recipe, GraphWorkload] = {}
         self._divided: dict[int, _Divided] = {}
         self._chains: dict[tuple[int, Sharding, bool, bool], LayerChain] = {}
         self._parameter_count: int | None = None
@@ -126,6 +128,14 @@ class GraphWorkload:
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""
         return self._precision.operands
+
+    def in_recipe(self, recipe: Recipe) -> GraphWorkload:
+        """The same model with its linear layers in few bits (cached)."""
+        if recipe not in self._in_recipe:
+            other = copy(self)
+            other._recipe, other._divided, other._chains = recipe, {}, {}
+            self._in_recipe[recipe] = other
+        return self._in_recipe[recipe]
 
     @property
     def expert_plan(self) -> tuple[int, int, int] | None:

@@ -52,6 +52,20 @@ class Recipe(StrEnum):
         return {Recipe.MXFP8: 1, Recipe.NVFP4: 3}.get(self, 2)
 
 
+NO_RECIPE = "none"
+"""Linear layers in the precision of the workload, where a word is asked for."""
+
+
+def recipe_word(recipe: Recipe | None) -> str:
+    """A recipe, or that there is none, as tables and options have it."""
+    return NO_RECIPE if recipe is None else recipe.value
+
+
+def recipe_of_word(text: str) -> Recipe | None:
+    """The recipe behind `recipe_word`. Raises ValueError for any other word."""
+    return None if text == NO_RECIPE else Recipe(text)
+
+
 def with_recipe(graph: OperatorGraph, recipe: Recipe | None) -> OperatorGraph:
     """The graph with its linear layers marked for their rules; each input is scaled for its first reader."""
     if recipe is None:

@@ -43,6 +43,10 @@ class Format(StrEnum):
     FP32 = "fp32"
 
 
+NARROW = (Format.FP8, Format.FP4)
+"""Formats of linear layers in few bits (`phaze.workload.low_precision`), which some chips are faster on."""
+
+
 class Collective(StrEnum):
     """What a group of devices does together."""
 

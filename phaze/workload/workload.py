@@ -10,6 +10,7 @@ from typing import Protocol
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.ir import OperatorGraph
+from phaze.workload.low_precision import Recipe
 from phaze.workload.work import Format, LayerChain
 
 
@@ -94,6 +95,9 @@ class Workload(Protocol):
     @property
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""
+
+    def in_recipe(self, recipe: Recipe) -> Workload:
+        """The same model with its linear layers in few bits."""
 
     @property
     def expert_plan(self) -> tuple[int, int, int] | None:

@@ -68,6 +68,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "constants",
             "attention",
             "fusion",
+            "recipe",
             "dispatch",
             "bind",
         ),

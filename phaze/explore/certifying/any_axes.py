@@ -30,14 +30,15 @@ from phaze.explore.certifying.points import (
 )
 from phaze.explore.certifying.sample import Population, picked
 from phaze.explore.document import FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Setting
 from phaze.explore.progress import Progress
 from phaze.explore.request import ExploreRequest
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.price import price_usd
 from phaze.placement.cluster import Recompute
+from phaze.workload.low_precision import NO_RECIPE, recipe_of_word
 
 FloatArray = NDArray[np.float64]
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
@@ -241,4 +242,9 @@ def _row(point: FrontierPoint) -> dict[str, Any]:
 
 
 def _setting(row: Row) -> Setting:
-    return Setting(int(row["microbatch_size"]), int(row["tensor_parallel"]), Recompute(row["recompute"]))
+    return Setting(
+        int(row["microbatch_size"]),
+        int(row["tensor_parallel"]),
+        Recompute(row["recompute"]),
+        recipe_of_word(row.get("recipe", NO_RECIPE)),
+    )

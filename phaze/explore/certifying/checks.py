@@ -10,7 +10,7 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.certifying.document import Check
 from phaze.explore.certifying.sample import Population
 from phaze.explore.document import Certificate
-from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.request import ExploreRequest
 
 CLOSE = 1e-9
 """Relative difference below which figures are the same: sums of many terms, in another order."""
@@ -44,7 +44,8 @@ def counts_agree(parts: Iterable[ExploreRequest], claimed: Certificate) -> Check
     """Points of the space and those over budget, enumerated again, of all parts of a run."""
     size = within = 0
     for part in parts:
-        candidates, factor = Candidates(part.space, part.budgets), 1 if part.others else settings(part.task)
+        candidates = Candidates(part.space, part.budgets)
+        factor = 1 if part.others else part.task.points_per_architecture
         size += candidates.size * factor
         within += len(Population(candidates, part.tasks).numbers) * factor
     c = claimed
@@ -55,8 +56,3 @@ def counts_agree(parts: Iterable[ExploreRequest], claimed: Certificate) -> Check
     )
     note = f"{size:,} points, {size - within:,} over budget; claimed {c.space_size:,} and {c.over_budget:,}"
     return Check(name="counts", passed=passed, note=note)
-
-
-def settings(task: Task) -> int:
-    """Points of every architecture."""
-    return len(task.microbatches) * len(task.widths) * len(task.recomputes)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from phaze.explore.any_axes import axes_of, known_columns, maximised
 from phaze.explore.candidates import Block
 from phaze.explore.certifying.checks import CLOSE
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import floor_throughput
 from phaze.explore.measures import Measures
 from phaze.explore.pareto_values import PointValues
 from phaze.explore.request import ExploreRequest
+from phaze.explore.setting import Setting
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -64,7 +65,8 @@ class AxesPoints:
 
     def _measured(self, setting: Setting, rows: Rows, known_s: FloatArray, effort: Effort) -> FloatArray:
         found = self._values.measures.exact(setting, rows, effort, known_s)
-        columns = self._values.columns(rows, found.iteration_s, found.energy_per_sample_j, found.memory_bytes)
+        seconds, energy_j = found.iteration_s, found.energy_per_sample_j
+        columns = self._values.columns(setting, rows, seconds, energy_j, found.memory_bytes)
         floor = floor_throughput(self.request, self.request.task)
         slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - CLOSE)
         return np.where(slow[:, None], np.inf, self._values.minimised(columns))
@@ -92,5 +94,5 @@ def beaten(values: FloatArray, frontier: FloatArray) -> NDArray[np.bool_]:
 
 def by_setting(chosen: list[Setting]) -> Iterator[tuple[Setting, Rows]]:
     """Every setting with the positions where it is chosen."""
-    for setting in sorted(set(chosen)):
+    for setting in sorted(set(chosen), key=lambda one: one.order):
         yield setting, np.array([i for i, one in enumerate(chosen) if one == setting], dtype=np.intp)

@@ -13,10 +13,11 @@ from phaze.errors import InfeasibleError
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import ResultDocument
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.explaining.worth import Worth, worth
 from phaze.explore.metrics import Needs, metric
 from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
@@ -46,7 +47,9 @@ class Winner:
         best, placed = document.best, None
         if metric(request.objective).needs is Needs.PLAN:
             told = best.workloads[request.task.workload.name].placement
-            placed = Setting(told.microbatch_size, told.tensor_parallel, Recompute(told.recompute))
+            placed = Setting(
+                told.microbatch_size, told.tensor_parallel, Recompute(told.recompute), told.recipe
+            )
         return cls(request, Architecture(name=best.id, fields=best.architecture), effort, placed)
 
     @cached_property
@@ -61,7 +64,7 @@ class Winner:
             tensor_parallel=placed.tensor_parallel,
             recompute=placed.recompute,
         )
-        return dataclasses.replace(task, fixed=fixed)
+        return dataclasses.replace(task, fixed=fixed, recipe=placed.recipe)
 
     @cached_property
     def table(self) -> ArchitectureTable:

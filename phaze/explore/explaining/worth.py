@@ -40,17 +40,17 @@ class Worth:
 def worth(request: ExploreRequest, evaluator: Evaluator, effort: Effort) -> Worth:
     """Of all architectures of the evaluator's table, budgets aside.
 
-    The best point is the fastest, unless the objective depends on the plan: then it is the best that keeps the
-    floors, or the best of all where none does.
+    The best point is the fastest, unless the objective depends on the plan or on formats: then it is the best that
+    keeps the floors, or the best of all where none does.
     """
     axis, table = metric(request.objective), evaluator.table
     block = Block(np.arange(len(table)), table, tdp_w(table, request.budgets.tdp_margin), area_mm2(table))
-    if axis.needs is Needs.PLAN:
+    if axis.needs is Needs.PLAN or request.task.recipe is not None:  # settings then differ in their peaks
         return _each(request, evaluator, block, axis)
     seconds = best_points(evaluator, block.numbers, effort).upper_s
     values = PointValues(Measures(evaluator), known_columns(block), [axis])
     unknown = np.full(len(block), np.nan)
-    columns = values.columns(block.numbers, seconds, unknown, unknown)
+    columns = values.columns(evaluator.settings[0], block.numbers, seconds, unknown, unknown)
     told = np.array([maximised(axis, value) for value in np.asarray(axis.of(columns)).tolist()])
     return Worth(columns["throughput_samples_per_s"], np.where(np.isfinite(seconds), told, 0.0))
 
