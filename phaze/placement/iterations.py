@@ -98,7 +98,7 @@ class Iterations:
             cheapest = stage[rows, wanted] == level
             group = self._group(wanted[cheapest])
             rows = rows[(open_ & (stage == level))[np.ix_(rows, group)].any(axis=1)]
-            at = np.ix_(rows, group)
+            at = np.ix_(rows, np.array(group))
             values = np.maximum(steps[level](rows, group), self.lower[at])
             self.lower[at] = values
             stage[at] = np.maximum(stage[at], level + 1)
@@ -131,7 +131,7 @@ class Iterations:
         for key, group in alike.items():
             stages, which = np.unique(self._options.stages[group], return_inverse=True)
             load_s = lower_bounds(self._problem(*key).select(rows), stages.tolist())[:, which]
-            at = np.ix_(rows, group)
+            at = np.ix_(rows, np.array(group))
             self.lower[at] = np.maximum(self.lower[at], self._at(load_s, rows, np.array(group)))
 
     def _partitioned(self, rows: IntArray, group: IntArray) -> FloatArray:

@@ -20,6 +20,7 @@ from phaze.workload.loss import with_loss
 from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.shardable import mixed, sorted_out
 from phaze.workload.shortened import Repeats
 from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
@@ -208,6 +209,10 @@ class GraphWorkload:
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
+        if sharding.whole:
+            rest = {"selective": selective, "keeps_products": keeps_products}
+            divided = self.chain(microbatch, sharding.divided, **rest)
+            return mixed(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(
@@ -245,12 +250,12 @@ class GraphWorkload:
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)
         ctx = self.rules_context(graph)
-        segments = cut(graph, ctx, fusion=self._fusion)
+        segments = sorted_out(cut(graph, ctx, fusion=self._fusion), graph)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
         for segment in segments:
-            key = signatures.of(segment)
+            key = (signatures.of(segment), segment.shardable)
             if key not in numbers:
                 numbers[key] = len(unique)
                 unique.append(segment)

@@ -73,6 +73,7 @@ def build_layer(
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
         tied=tuple((t, ctx.elements(t)) for t in sorted(_read(operators, ctx) & set(tied))),
+        shardable=segment.shardable,
     )
 
 

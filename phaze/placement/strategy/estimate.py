@@ -92,9 +92,7 @@ class Estimator:
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = layer_figures(
-                self.chain(strategy), self.costs, self.loaded, self.effort, spared
-            )
+            self._kept[key] = self._figures(strategy)
         found: LayerFigures = self._kept[key]
         return self._joined(found) if strategy.joins_ends else found
 
@@ -106,6 +104,14 @@ class Estimator:
             self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
         found: LayerFigures = self._kept[key]
         return found
+
+    def _figures(self, strategy: Strategy) -> LayerFigures:
+        chain, sharding = self.chain(strategy), strategy.sharding
+        if sharding.whole:
+            ends = (sharding.divided, sharding.undivided)
+            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            return divided.mixed(undivided, chain)
+        return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
         """Cost the operators of some strategies together, which is faster than of one after the other."""

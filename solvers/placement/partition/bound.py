@@ -26,7 +26,8 @@ def lower_bounds(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray
     loads = _Loads.of(problem)
     for places in repeated(problem.kind):
         np.maximum(bound, loads.bound(places, counts, problem.limits), out=bound)
-    return bound * (1 - _ROUNDING)
+    found: FloatArray = bound * (1 - _ROUNDING)
+    return found
 
 
 def _average(problem: PartitionProblem, counts: IntArray) -> FloatArray:
