@@ -323,6 +323,8 @@ def test_stages_deep_in_the_pipeline_have_room_for_few_layers():
         memory_bytes=8.0,
         recompute=False,
     )
-    problem = PartitionProblem(ones[None], ones[None], np.zeros((1, 13)), limits, np.zeros(12, dtype=np.int64))
+    problem = PartitionProblem(
+        ones[None], ones[None], np.zeros((1, 13)), limits, np.zeros(12, dtype=np.int64)
+    )
     assert lower_bounds(problem, [3])[0, 0] == pytest.approx(6.0)
     assert bottlenecks(problem, [3])[0, 0] == 6.0
