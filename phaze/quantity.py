@@ -121,6 +121,11 @@ def parse(text: Quantity, kind: Kind, name: str) -> float:
     return value
 
 
+def shown(value: float) -> str:
+    """A number in a sentence: four significant digits, or all before the point where there are more."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+
+
 def alike(first: object, second: object) -> bool:
     """Whether two values of an option ask for the same: equal, or the same quantity in other units.
 

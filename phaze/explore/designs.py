@@ -177,6 +177,10 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
         "a smaller model or a shorter sequence",
     )
     return InfeasibleError(
-        f"{name}: {task.workload.name} does not fit in memory on {task.devices} devices",
+        f"{name}: {task.workload.name} does not fit in memory on {_devices(task.devices)}",
         (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),
     )
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count:,} devices"
