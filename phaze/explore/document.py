@@ -19,7 +19,7 @@ from phaze.explore.training_report import TrainingRun
 from phaze.explore.wham.report import WhamReport
 from phaze.workload.low_precision import Recipe
 
-RESULT_SCHEMA = "phaze-result/2"
+RESULT_SCHEMA = "phaze-result/3"
 
 
 class Stage(Record):

@@ -15,6 +15,7 @@ from phaze.workload.ir import OperatorGraph
 from phaze.workload.isomorphism import Signatures
 from phaze.workload.layers import build_layer, tied_parameters
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.shardable import sorted_out
 from phaze.workload.steps import Context
 from phaze.workload.training import forward_steps, saved_tensors
 from phaze.workload.work import LayerChain
@@ -51,7 +52,7 @@ def layer_graph(workload: GraphWorkload, microbatch: int = 1, tensor_parallel: i
     ctx = workload.rules_context(graph)
     steps = forward_steps(graph.operators, ctx)
     swallowed = swallowed_by_fusion(steps, ctx, graph, fusion=workload.fusion)
-    segments = _segments(graph, ctx, branch_stops(graph, ctx, swallowed))
+    segments = sorted_out(_segments(graph, ctx, branch_stops(graph, ctx, swallowed)), graph)
     signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
     index = tuple(numbers.setdefault(signatures.of(s), len(numbers)) for s in segments)
     unique = [segments[index.index(number)] for number in range(len(numbers))]

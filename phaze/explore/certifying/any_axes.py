@@ -219,7 +219,7 @@ class AxesCertification:
             for i in range(len(block))
             for setting in (*often, *(settings[int(k)] for k in random.integers(len(settings), size=BLIND)))
         }
-        ordered = sorted(wanted)
+        ordered = sorted(wanted, key=lambda one: (one[0], one[1].order))
         values = np.empty((len(ordered), self._claimed.shape[1]))
         for count, (setting, at) in enumerate(by_setting([setting for _, setting in ordered])):
             self.progress.update("evaluating", count, len(settings), f"{len(ordered)} points")

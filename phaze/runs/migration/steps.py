@@ -25,9 +25,13 @@ def same_but_for_the_manifest(schema: str) -> Step:
     return step
 
 
-def all_divided(document: Document) -> Document:
-    """To plans that tell which layers stay whole (`dse-plan/3`): those of before divide them all."""
-    return {**document, "schema": "dse-plan/3"}
+def as_is(schema: str) -> Step:
+    """To `schema`, which says more; what nobody could ask for before is at its default."""
+
+    def step(document: Document) -> Document:
+        return {**document, "schema": schema}
+
+    return step
 
 
 def whatif_2(document: Document) -> Document:
@@ -38,7 +42,7 @@ def whatif_2(document: Document) -> Document:
 
 def whatif_3(document: Document) -> Document:
     """Points hold plans of version 3."""
-    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, all_divided)}
+    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, as_is("dse-plan/3"))}
 
 
 def _with_plans(document: Document, step: Step) -> list[dict[str, Any]]:
