@@ -19,6 +19,7 @@ from phaze.workload.loss import with_loss
 from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.shardable import mixed, sorted_out
 from phaze.workload.shortened import Repeats
 from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
@@ -197,6 +198,12 @@ class GraphWorkload:
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
+        if sharding.whole:
+            found = (
+                self.chain(microbatch, one, selective=selective, keeps_products=keeps_products)
+                for one in (sharding.divided, sharding.undivided)
+            )
+            return mixed(*found, sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(
@@ -233,12 +240,12 @@ class GraphWorkload:
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)
         ctx = self.rules_context(graph)
-        segments = cut(graph, ctx, fusion=self._fusion)
+        segments = sorted_out(cut(graph, ctx, fusion=self._fusion), graph)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
         for segment in segments:
-            key = signatures.of(segment)
+            key = (signatures.of(segment), segment.shardable)
             if key not in numbers:
                 numbers[key] = len(unique)
                 unique.append(segment)

@@ -67,6 +67,7 @@ def build_layer(
         model_flops=sum(model_flops(op, whole.ctx) for op in segment.operators),
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
+        shardable=segment.shardable,
     )
 
 

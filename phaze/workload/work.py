@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from phaze.workload.degrees import Group, Sharding
+from phaze.workload.degrees import Group, Shardable, Sharding
 from phaze.workload.fusion_rules import Fused
 
 
@@ -199,7 +199,8 @@ class Layer:
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
     not divided by the tensor-parallel width). `model_flops`: multiply and add of matrix products and
-    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree.
+    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree. `shardable`: its
+    sort, where tensor parallelism divides it and it could as well stay whole.
     """
 
     kind: str
@@ -213,6 +214,7 @@ class Layer:
     model_flops: float
     cache_bytes: float = 0.0
     expert_parameters: int = 0
+    shardable: Shardable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,11 @@ class LayerChain:
     def tensor_parallel(self) -> int:
         """Devices that share heads and widths."""
         return self.sharding.tensor
+
+    @property
+    def whole(self) -> tuple[bool, ...]:
+        """Of every unique layer, whether all devices of a tensor-parallel group keep it whole."""
+        return tuple(layer.shardable in self.sharding.whole for layer in self.layers)
 
     @property
     def model_flops(self) -> float:
