@@ -50,7 +50,7 @@ def shardable_of(operators: Iterable[Operator]) -> Shardable | None:
 
 
 def mixed(divided: LayerChain, undivided: LayerChain, sharding: Sharding) -> LayerChain:
-    """A chain under `sharding`: of `undivided` the layers that stay whole, all others and all boundaries of `divided`."""
+    """A chain under `sharding`: of `undivided` the layers that stay whole, of `divided` others and all boundaries."""
     layers = [
         replace(whole, input_bytes=layer.input_bytes, output_bytes=layer.output_bytes)
         if layer.shardable in sharding.whole

@@ -253,3 +253,9 @@ class LayerChain:
     def parameters(self) -> int:
         """Parameters on one tensor-parallel rank, whole chain."""
         return sum(self.layers[i].parameters for i in self.index)
+
+    @property
+    def whole_parameters(self) -> int:
+        """Those of them that belong to whole layers."""
+        whole = self.whole
+        return sum(self.layers[i].parameters for i in self.index if whole[i])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -92,11 +92,17 @@ class Estimator:
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = layer_figures(
-                self.chain(strategy), self.costs, self.loaded, self.effort, spared
-            )
+            self._kept[key] = self._figures(strategy)
         found: LayerFigures = self._kept[key]
         return found
+
+    def _figures(self, strategy: Strategy) -> LayerFigures:
+        chain, sharding = self.chain(strategy), strategy.sharding
+        if sharding.whole:
+            ends = (sharding.divided, sharding.undivided)
+            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            return divided.mixed(undivided, chain)
+        return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
         """Cost the operators of some strategies together, which is faster than of one after the other."""

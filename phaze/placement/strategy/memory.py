@@ -44,13 +44,14 @@ class StateBytes:
 class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
-    `shared`, `experts`: parameters. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept
-    instead where the group recomputes. `working_bytes`: alive only while a layer runs. `scores_bytes`: what
-    the loss reads.
+    `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole. `saved_bytes`,
+    `spared_bytes`: kept of a microbatch for backward, and what is kept instead where the group recomputes.
+    `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
+    whole: Floats
     saved_bytes: Floats
     spared_bytes: Floats
     working_bytes: Floats
@@ -70,11 +71,13 @@ class GroupNeeds:
         """
         groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
-        experts = _sums(groups, "expert_parameters")
+        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
+        whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         return cls(
-            shared=_sums(groups, "parameters") - experts,
+            shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
+            whole=whole,
             saved_bytes=_sums(groups, "saved_bytes"),
             spared_bytes=np.array(
                 [
@@ -85,6 +88,11 @@ class GroupNeeds:
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
+
+    @property
+    def parameters(self) -> Floats:
+        """All of them, (G,)."""
+        return self.shared + self.experts + self.whole
 
 
 def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
@@ -109,6 +117,7 @@ class ChunkNeeds:
 
     shared: Floats
     experts: Floats
+    whole: Floats
     kept_bytes: Floats
     working_bytes: Floats
     largest: Floats
@@ -124,10 +133,11 @@ class ChunkNeeds:
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
+            whole=np.add.reduceat(g.whole, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
             working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
-            largest=np.maximum.reduceat(body * (g.shared + g.experts), first),
-            ends=np.add.reduceat(~body * (g.shared + g.experts), first),
+            largest=np.maximum.reduceat(body * g.parameters, first),
+            ends=np.add.reduceat(~body * g.parameters, first),
             scores_bytes=np.add.reduceat(g.scores_bytes, first),
             widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
         )
@@ -162,9 +172,8 @@ class StrategyMemory:
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Weights, gradients and optimizer states of every device, (p,) each."""
         s, n, state = self.strategy, self.needs, self._state
-        shared, experts = n.shared[own].sum(axis=1), n.experts[own].sum(axis=1)
-        divided = shared / (s.shard_group or s.replicas) + experts / s.expert_replicas
-        whole, none = shared + experts, np.zeros(len(own))
+        whole, none = self._parameters(own), np.zeros(len(own))
+        divided = divided_parameters(s, *(each[own].sum(axis=1) for each in (n.shared, n.experts, n.whole)))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
@@ -183,6 +192,11 @@ class StrategyMemory:
             kept = (np.asarray(held) * each).sum(axis=-1).max(axis=-1)
         scores = self.framework.score_copies * n.scores_bytes[own].sum(axis=1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
+
+    def _parameters(self, own: NDArray[np.int64]) -> Floats:
+        n = self.needs
+        found: Floats = n.shared[own].sum(axis=1) + n.experts[own].sum(axis=1) + n.whole[own].sum(axis=1)
+        return found
 
     @property
     def _state(self) -> StateBytes:
@@ -208,10 +222,16 @@ class StrategyMemory:
         ends = self.needs.ends[own].sum(axis=1)
         waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
-            whole: Floats = each * (self.needs.shared + self.needs.experts)[own].sum(axis=1) + waiting
-            return whole
+            return each * self._parameters(own) + waiting
         found: Floats = each * (2 * self.needs.largest[own].max(axis=1) + ends) + waiting
         return found
+
+
+def divided_parameters(strategy: Strategy, shared: Floats, experts: Floats, whole: Floats) -> Floats:
+    """What a device has of parameters that ZeRO divides over the ranks with the same ones."""
+    s = strategy
+    ranks = s.shard_group or s.replicas
+    return shared / ranks + experts / s.expert_replicas + whole / (ranks * s.sharding.tensor)
 
 
 def recomputed(division: Division, strategy: Strategy) -> NDArray[np.bool_]:
