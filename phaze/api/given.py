@@ -105,6 +105,7 @@ def plan(
     context_parallel: int | None = None,
     expert_parallel: int | None = None,
     sequence_parallel: bool | None = None,
+    whole: str | None = None,
     microbatch: int | None = None,
     schedule: str | None = None,
     chunks: int | None = None,

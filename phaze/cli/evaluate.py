@@ -32,6 +32,7 @@ def command(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,
     zero: own.Zero = None,
@@ -51,8 +52,8 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
-    With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order or a framework: as a training plan,
-    see dse plan.
+    With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order or a framework: as
+    a training plan, see dse plan.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024

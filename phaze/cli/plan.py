@@ -37,6 +37,7 @@ def training(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     microbatch: own.Degree = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,

@@ -15,6 +15,14 @@ Sequence = Annotated[
         "--sequence-parallel/--no-sequence-parallel", help="Divide tokens between divided products, or not."
     ),
 ]
+Whole = Annotated[
+    str | None,
+    typer.Option(
+        help="Layers that tensor ranks keep whole, each for its own tokens: any (the best), none (default), or "
+        "embedding, attention, mlp, head joined by +.",
+        autocompletion=known.one_of("any", "none", "embedding", "attention", "mlp", "head"),
+    ),
+]
 Schedule = Annotated[
     str | None,
     typer.Option(

@@ -40,6 +40,7 @@ def command(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     microbatch: own.Degree = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,
@@ -116,7 +117,7 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
 
     fixed, asked = dict(choices), dict(rest)
     if name in fixed:
-        fixed[name] = value if name in ("schedule", "recompute", "order") else _whole(name, value)
+        fixed[name] = value if name in ("whole", "schedule", "recompute", "order") else _whole(name, value)
     elif name in _NUMBERS:
         asked[name] = _whole(name, value)
     elif name in _WORDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task import Source
     from phaze.placement.strategy.framework import Framework
+    from phaze.workload.degrees import Shardable
 
 
 def held(
@@ -22,6 +24,7 @@ def held(
     context_parallel: int | None = None,
     expert_parallel: int | None = None,
     sequence_parallel: bool | None = None,
+    whole: str | None = None,
     microbatch: int | None = None,
     schedule: str | None = None,
     chunks: int | None = None,
@@ -49,7 +52,20 @@ def held(
         "zeros": Zero(zero) if zero is not None else None,
         "orders": choose(Order, order, "--order") if order else None,
     }
-    return {name: (value,) for name, value in found.items() if value is not None}
+    fixed = {name: (value,) for name, value in found.items() if value is not None}
+    return fixed | ({"whole": _whole(whole)} if whole else {})
+
+
+def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
+    """Sets of layers that may stay whole: `any`, `none`, or some of them joined by `+`. Raises InputError."""
+    from phaze.inputs.choice import choose
+    from phaze.workload.degrees import Shardable
+
+    if text == "any":
+        sizes = range(len(Shardable) + 1)
+        return tuple(frozenset(some) for size in sizes for some in combinations(Shardable, size))
+    names = () if text == "none" else text.split("+")
+    return (frozenset(choose(Shardable, name.strip(), "--whole") for name in names),)
 
 
 HELD = tuple(signature(held).parameters)

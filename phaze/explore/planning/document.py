@@ -9,7 +9,7 @@ from pydantic import Field
 from phaze.explore.document import Manifest
 from phaze.explore.record import Record
 
-PLAN_SCHEMA = "dse-plan/2"
+PLAN_SCHEMA = "dse-plan/3"
 
 
 class StrategyRecord(Record):
@@ -21,6 +21,10 @@ class StrategyRecord(Record):
     context_parallel: int
     expert_parallel: int
     sequence_parallel: bool = Field(description="tokens divided between the divided products (Megatron-LM)")
+    whole_layers: list[str] = Field(
+        default_factory=list,
+        description="layers that every device of a tensor group keeps whole: embedding, attention, mlp, head",
+    )
     microbatch_size: int
     microbatches: int = Field(description="of each pipeline")
     schedule: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +28,7 @@ from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.kinds import kind_times
 from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.workload.degrees import Shardable
 from phaze.workload.workload import Mode
 
 _NEXT = 4  # plans told beside the best
@@ -92,11 +93,36 @@ def space_of(request: PlanRequest, task: Task) -> PlanSpace:
                 f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {choices}"
             )
     held: dict[str, Any] = {"frugal": "recomputes" not in request.held, **request.held}
-    return replace(space, **held)
+    if "whole" in held:
+        sorts = frozenset(layer.shardable for layer in layers if layer.shardable)
+        held["whole"] = _among(sorts, held["whole"], task.workload.name)
+    found = replace(space, **held)
+    if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
+        raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
+    return found
+
+
+def _among(
+    sorts: Set[Shardable], asked: Sequence[frozenset[Shardable]], name: str
+) -> tuple[frozenset[Shardable], ...]:
+    """Of sets of layers that stay whole, those of layers that a model has; InputError where that is none."""
+    found = tuple(some for some in asked if some <= sorts)
+    if not found:
+        missing = ", ".join(sorted(frozenset().union(*asked) - sorts))
+        there = ", ".join(sorted(sorts)) or "none"
+        raise InputError(f"--whole: {name} has no layers of sort {missing} to keep whole; there are: {there}")
+    return found
 
 
 def _told(request: PlanRequest) -> dict[str, Any]:
-    return {name: [getattr(v, "value", v) for v in values] for name, values in request.held.items()}
+    return {name: [_word(value) for value in values] for name, values in request.held.items()}
+
+
+def _word(value: object) -> object:
+    """A choice as documents spell it."""
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value)) or "none"
+    return getattr(value, "value", value)
 
 
 def _scope(request: PlanRequest) -> list[str]:
@@ -142,6 +168,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
             context_parallel=s.sharding.context,
             expert_parallel=s.sharding.expert,
             sequence_parallel=s.sharding.sequence,
+            whole_layers=sorted(s.sharding.whole),
             microbatch_size=s.microbatch,
             microbatches=i.microbatches,
             schedule=s.schedule.value,

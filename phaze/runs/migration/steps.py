@@ -25,14 +25,28 @@ def same_but_for_the_manifest(schema: str) -> Step:
     return step
 
 
+def all_divided(document: Document) -> Document:
+    """To plans that tell which layers stay whole (`dse-plan/3`): those of before divide them all."""
+    return {**document, "schema": "dse-plan/3"}
+
+
 def whatif_2(document: Document) -> Document:
     """Points hold plans of version 2; when and by what they were made stands there only."""
-    plan_2 = same_but_for_the_manifest("dse-plan/2")
-    points = [
-        {**point, "plan": None if point["plan"] is None else plan_2(point["plan"])}
+    points = _with_plans(document, same_but_for_the_manifest("dse-plan/2"))
+    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+
+
+def whatif_3(document: Document) -> Document:
+    """Points hold plans of version 3."""
+    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, all_divided)}
+
+
+def _with_plans(document: Document, step: Step) -> list[dict[str, Any]]:
+    """Points, each plan a version later."""
+    return [
+        {**point, "plan": None if point["plan"] is None else step(point["plan"])}
         for point in document["points"]
     ]
-    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
 
 
 def never_kept(document: Document) -> Document:
