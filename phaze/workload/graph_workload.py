@@ -199,11 +199,11 @@ class GraphWorkload:
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
         if sharding.whole:
-            found = (
+            divided, undivided = (
                 self.chain(microbatch, one, selective=selective, keeps_products=keeps_products)
                 for one in (sharding.divided, sharding.undivided)
             )
-            return mixed(*found, sharding)
+            return mixed(divided, undivided, sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(

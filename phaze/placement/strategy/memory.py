@@ -222,7 +222,8 @@ class StrategyMemory:
         ends = self.needs.ends[own].sum(axis=1)
         waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
-            return each * self._parameters(own) + waiting
+            whole: Floats = each * self._parameters(own) + waiting
+            return whole
         found: Floats = each * (2 * self.needs.largest[own].max(axis=1) + ends) + waiting
         return found
 
