@@ -11,13 +11,16 @@ import pytest
 from strategy_cases import estimator, framework, small_gpt
 from test_plan_search import SOFTWARE, every
 
+from phaze.cost.energy import Events, dynamic_j
 from phaze.hardware.network import two_tiers
 from phaze.placement.cluster import Recompute
+from phaze.placement.energy import ChainEnergy, Drivers
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.scheduling.layers import TimedChain
 from phaze.workload.degrees import Parallel, Shardable, Sharding
 from phaze.workload.work import Unit
 
@@ -148,11 +151,22 @@ def test_experts_are_never_whole():
     assert float(e.held(s).experts.sum()) == float(e.held(replace(s, sharding=plain.sharding)).experts.sum())
 
 
-def test_energy_counts_the_longer_way_of_gradients():
-    e = estimator(network=NETWORK)
-    one = e.iteration(spread())
-    less, more = (e.energy_j(s, one) for s in (spread(), spread(*Shardable)))
-    assert more != less
+def test_energy_counts_the_reduction_among_tensor_ranks():
+    e, s = estimator(network=NETWORK), spread(Shardable.MLP)
+    chain = e.chain(s)
+    alike = replace(
+        chain, sharding=chain.sharding.divided
+    )  # the same layers, each with parameters of its own
+    once = Drivers(np.zeros((1, len(chain.layers))), np.ones(1), np.zeros(1), np.ones(1))
+    whole_j, divided_j = (
+        ChainEnergy(TimedChain(one, e.model, e.table), e.cluster, e.workload.numerics).energy_j(
+            np.array([0]), once
+        )
+        for one in (chain, alike)
+    )
+    sent = 4 * 2 * (3 / 4) * 4 * MLP_PARAMETERS  # by four devices
+    link_j = dynamic_j(Events(link_bytes=np.array([2 * sent])), e.table)  # both ends
+    np.testing.assert_allclose(whole_j - divided_j, link_j, rtol=1e-6)
 
 
 def test_whole_layers_need_sequence_parallelism():
