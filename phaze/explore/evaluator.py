@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,41 +17,22 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.digest import digest
+from phaze.explore.points import PointBounds, Setting
 from phaze.explore.request import Task
-from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
+from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s, sustained_flops_per_s
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.cluster import Recompute
+from phaze.placement.cluster import busy_share
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
 from phaze.recall import Recall
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
 
+__all__ = ["Evaluator", "PointBounds", "Setting"]
+
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 RECHECK = 64
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Setting:
-    """What distinguishes the points of one architecture."""
-
-    microbatch: int
-    tensor_parallel: int
-    recompute: Recompute
-
-    @property
-    def chain(self) -> tuple[int, int, bool]:
-        """Microbatch, width, and whether attention recomputes: settings that share them share a chain of layers."""
-        return self.microbatch, self.tensor_parallel, self.recompute is Recompute.SELECTIVE
-
-
-@dataclass(frozen=True, slots=True)
-class PointBounds:
-    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
-
-    lower_s: FloatArray
-    upper_s: FloatArray
 
 
 @dataclass
@@ -120,6 +102,15 @@ class Evaluator:
         b = self.task.microbatches[0]
         return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
 
+    def roofline_s(self, setting: Setting) -> FloatArray:
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is built or costed for it.
+
+        On as many devices as can be at work at a time: some wait while pipelines fill.
+        """
+        cluster = self.task.cluster
+        share = busy_share(cluster, setting.microbatch, setting.tensor_parallel)
+        return np.asarray(self.model_flops / (sustained_flops_per_s(self.table) * cluster.devices * share))
+
     def timed(self, setting: Setting) -> TimedChain:
         """The costed chain of layers behind a setting."""
         key = setting.chain
@@ -168,39 +159,46 @@ class Evaluator:
 
         It is at most `quick_bound` (rounding aside), and infinite in the same places.
         """
-        seconds = np.empty(len(self.table))
-        for capacity, at in self.capacities(np.arange(len(self.table))):
-            seconds[at] = self.planner(setting, capacity).work_bound(work_s[0][at], work_s[1][at])
-        return seconds
+        forward_s, backward_s = work_s
+        return self._by_capacity(
+            setting, np.arange(len(self.table)), lambda p, at: p.work_bound(forward_s[at], backward_s[at])
+        )
 
     def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where it cannot fit in memory."""
-        times, seconds = self.timed(setting).least(rows), np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            planner = self.planner(setting, capacity)
-            seconds[at] = planner.quick_bound(times.take(at), self.rates.take(rows[at]))
-        return seconds
+        times = self.timed(setting).least(rows)
+        return self._by_capacity(
+            setting, rows, lambda p, at: p.quick_bound(times.take(at), self.rates.take(rows[at]))
+        )
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
-        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
+        bounds = PointBounds.none(len(rows))
         at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
         if len(at):
             times = self.timed(setting).bands(rows[at])
-            found = self._place(setting, rows[at], times, give_up_s[at])
-            bounds.lower_s[at], bounds.upper_s[at] = found.lower_s, found.upper_s
+            bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
         return bounds
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
         """Whether the least times of the layers, and bounds on their placement, leave it open to beat `give_up_s`."""
-        times, open_ = self.timed(setting).least(rows), np.zeros(len(rows), dtype=np.bool_)
+        times = self.timed(setting).least(rows)
+        hopeful = self._by_capacity(
+            setting, rows, lambda p, at: p.hopeful(times.take(at), self.rates.take(rows[at]), give_up_s[at])
+        )
+        return hopeful > 0
+
+    def _by_capacity(
+        self, setting: Setting, rows: Rows, find: Callable[[Planner, Rows], NDArray[Any]]
+    ) -> FloatArray:
+        """One figure per architecture, (A,), by the planner of its memory; `find` is given positions in `rows`."""
+        found = np.empty(len(rows))
         for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            open_[at] = planner.hopeful(times.take(at), rates, give_up_s[at])
-        return open_
+            found[at] = find(self.planner(setting, capacity), at)
+        return found
 
     def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
@@ -216,11 +214,9 @@ class Evaluator:
             if solved >= RECHECK:
                 hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
                 alive, solved = alive[np.isfinite(hopeful)], 0
-        found = self._place(
-            setting, rows[alive], (times[0].take(alive), times[1].take(alive)), give_up_s[alive]
-        )
-        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
-        bounds.lower_s[alive], bounds.upper_s[alive] = found.lower_s, found.upper_s
+        left = times[0].take(alive), times[1].take(alive)
+        bounds = PointBounds.none(len(rows))
+        bounds.put(alive, self._place(setting, rows[alive], left, give_up_s[alive]))
         return bounds
 
     def _iteration_s(
@@ -233,11 +229,11 @@ class Evaluator:
         )
 
     def _least_s(self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray) -> FloatArray:
-        seconds = np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            seconds[at], _ = planner.iteration_s(times.take(at), rates, give_up_s[at])
-        return seconds
+        return self._by_capacity(
+            setting,
+            rows,
+            lambda p, at: p.iteration_s(times.take(at), self.rates.take(rows[at]), give_up_s[at])[0],
+        )
 
     def _place(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
@@ -315,8 +311,3 @@ class Evaluator:
             for i, plan in zip(at, planner.plans(times.take(at), rates, limit_s[at]), strict=True):
                 plans[i] = plan
         return plans
-
-
-def sustained_flops_per_s(table: ArchitectureTable) -> FloatArray:
-    """Peak of every architecture at the clock that latencies use, (A,)."""
-    return np.asarray(2.0 * macs(table) * table["clock_hz"])

@@ -1,0 +1,41 @@
+"""The points of one architecture, and bounds on what they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.cluster import Recompute
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """What distinguishes the points of one architecture."""
+
+    microbatch: int
+    tensor_parallel: int
+    recompute: Recompute
+
+    @property
+    def chain(self) -> tuple[int, int, bool]:
+        """Microbatch, width, and whether attention recomputes: settings that share them share a chain of layers."""
+        return self.microbatch, self.tensor_parallel, self.recompute is Recompute.SELECTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class PointBounds:
+    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
+
+    lower_s: NDArray[np.float64]
+    upper_s: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, count: int) -> PointBounds:
+        """Of architectures on which nothing fits."""
+        return cls(np.full(count, np.inf), np.full(count, np.inf))
+
+    def put(self, at: NDArray[np.intp], others: PointBounds) -> None:
+        """Take over what is known of the architectures at some positions."""
+        self.lower_s[at], self.upper_s[at] = others.lower_s, others.upper_s
