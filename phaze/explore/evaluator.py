@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +17,24 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.digest import digest
-from phaze.explore.formats import counted_flops_per_s, takes
+from phaze.explore.formats import counted_flops_per_s, fastest_flops_per_s, takes
+from phaze.explore.points import PointBounds
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import busy_share
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
 from phaze.recall import Recall
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
 
+__all__ = ["Evaluator", "PointBounds", "Setting"]
+
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 RECHECK = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PointBounds:
-    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
-
-    lower_s: FloatArray
-    upper_s: FloatArray
 
 
 @dataclass
@@ -111,6 +108,16 @@ class Evaluator:
         b = self.task.microbatches[0]
         return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
 
+    def roofline_s(self, setting: Setting) -> FloatArray:
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is built or costed for it.
+
+        On as many devices as can be at work at a time: some wait while pipelines fill.
+        """
+        cluster = self.task.cluster
+        share = busy_share(cluster, setting.microbatch, setting.tensor_parallel)
+        peak = fastest_flops_per_s(self.table, setting.recipe)
+        return np.asarray(self.model_flops / (peak * cluster.devices * share))
+
     def timed(self, setting: Setting) -> TimedChain:
         """The costed chain of layers behind a setting."""
         key = setting.chain
@@ -159,17 +166,17 @@ class Evaluator:
 
         It is at most `quick_bound` (rounding aside), and infinite in the same places.
         """
-        seconds = np.empty(len(self.table))
-        for capacity, at in self.capacities(np.arange(len(self.table))):
-            seconds[at] = self.planner(setting, capacity).work_bound(work_s[0][at], work_s[1][at])
+        forward_s, backward_s = work_s
+        every = np.arange(len(self.table))
+        seconds = self._by_capacity(setting, every, lambda p, at: p.work_bound(forward_s[at], backward_s[at]))
         return np.where(self.takes(setting), seconds, np.inf)
 
     def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
         """A cheap lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit."""
-        times, seconds = self.timed(setting).least(rows), np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            planner = self.planner(setting, capacity)
-            seconds[at] = planner.quick_bound(times.take(at), self.rates.take(rows[at]))
+        times = self.timed(setting).least(rows)
+        seconds = self._by_capacity(
+            setting, rows, lambda p, at: p.quick_bound(times.take(at), self.rates.take(rows[at]))
+        )
         return np.where(self.takes(setting)[rows], seconds, np.inf)
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
@@ -177,21 +184,29 @@ class Evaluator:
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
-        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
+        bounds = PointBounds.none(len(rows))
         at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
         if len(at):
             times = self.timed(setting).bands(rows[at])
-            found = self._place(setting, rows[at], times, give_up_s[at])
-            bounds.lower_s[at], bounds.upper_s[at] = found.lower_s, found.upper_s
+            bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
         return bounds
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
         """Whether the least times of the layers, and bounds on their placement, leave it open to beat `give_up_s`."""
-        times, open_ = self.timed(setting).least(rows), np.zeros(len(rows), dtype=np.bool_)
+        times = self.timed(setting).least(rows)
+        hopeful = self._by_capacity(
+            setting, rows, lambda p, at: p.hopeful(times.take(at), self.rates.take(rows[at]), give_up_s[at])
+        )
+        return hopeful > 0
+
+    def _by_capacity(
+        self, setting: Setting, rows: Rows, find: Callable[[Planner, Rows], NDArray[Any]]
+    ) -> FloatArray:
+        """One figure per architecture, (A,), by the planner of its memory; `find` is given positions in `rows`."""
+        found = np.empty(len(rows))
         for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            open_[at] = planner.hopeful(times.take(at), rates, give_up_s[at])
-        return open_
+            found[at] = find(self.planner(setting, capacity), at)
+        return found
 
     def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
@@ -207,11 +222,9 @@ class Evaluator:
             if solved >= RECHECK:
                 hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
                 alive, solved = alive[np.isfinite(hopeful)], 0
-        found = self._place(
-            setting, rows[alive], (times[0].take(alive), times[1].take(alive)), give_up_s[alive]
-        )
-        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
-        bounds.lower_s[alive], bounds.upper_s[alive] = found.lower_s, found.upper_s
+        left = times[0].take(alive), times[1].take(alive)
+        bounds = PointBounds.none(len(rows))
+        bounds.put(alive, self._place(setting, rows[alive], left, give_up_s[alive]))
         return bounds
 
     def _iteration_s(
@@ -224,11 +237,11 @@ class Evaluator:
         )
 
     def _least_s(self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray) -> FloatArray:
-        seconds = np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            seconds[at], _ = planner.iteration_s(times.take(at), rates, give_up_s[at])
-        return seconds
+        return self._by_capacity(
+            setting,
+            rows,
+            lambda p, at: p.iteration_s(times.take(at), self.rates.take(rows[at]), give_up_s[at])[0],
+        )
 
     def _place(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.request import Task
-from phaze.hardware.derived import macs, narrow_speed, peak_flops_per_s, product_flops_per_s
+from phaze.hardware.derived import (
+    narrow_speed,
+    peak_flops_per_s,
+    product_flops_per_s,
+    sustained_flops_per_s,
+)
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.low_precision import Recipe
 
@@ -25,7 +29,7 @@ def counted_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> Floa
     return peak_flops_per_s(table) if recipe is None else product_flops_per_s(table, recipe.operands)
 
 
-def sustained_flops_per_s(table: ArchitectureTable, task: Task) -> FloatArray:
-    """Peak of every architecture, (A,), at the clock that latencies use, in the fastest format a task may run in."""
-    own = np.asarray(2.0 * macs(table) * table["clock_hz"])
-    return own if task.recipe is None else own * narrow_speed(table, task.recipe.operands)
+def fastest_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> FloatArray:
+    """Peak of every architecture, (A,), at the clock that latencies use, in the fastest format with a recipe."""
+    own = sustained_flops_per_s(table)
+    return own if recipe is None else own * narrow_speed(table, recipe.operands)

@@ -43,6 +43,11 @@ def peak_flops_per_s(table: ArchitectureTable) -> Figures:
     return 2.0 * macs(table) * peak_clock_hz(table)
 
 
+def sustained_flops_per_s(table: ArchitectureTable) -> Figures:
+    """The same at the clock that latencies use."""
+    return np.asarray(2.0 * macs(table) * table["clock_hz"])
+
+
 def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Figures:
     """Peak rate of products at the peak clock for operands of a format (a name of `precision`, or tf32).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,7 +15,7 @@ from phaze.explore.candidates import Block
 from phaze.explore.certified.pool import Pool, Stage
 from phaze.explore.certified.relevance import ROUNDING, Relevance
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.formats import sustained_flops_per_s
+from phaze.explore.formats import fastest_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 
 Rows = NDArray[np.intp]
@@ -45,7 +45,7 @@ class Screen:
     def roof(self, table: ArchitectureTable) -> FloatArray:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
         task = self._evaluator.task
-        peak = sustained_flops_per_s(table, task) * task.cluster.devices
+        peak = fastest_flops_per_s(table, task.recipe) * task.cluster.devices
         return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
 
     def run(self, block: Block, others: FloatArray, taken: Pool, *, hurry: bool = False) -> Screened:
@@ -64,28 +64,49 @@ class Screen:
         found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
         return Screened(Pool.join(found), sieve.fallen, sieve.spared)
 
-    def quick(self, table: ArchitectureTable) -> FloatArray:
-        """Path bounds of all points of some architectures, throughput (settings, A)."""
+    def promising(self, table: ArchitectureTable, classes: Sequence[Rows], most: int) -> FloatArray:
+        """Path bounds of points of some architectures, throughput (settings, A).
+
+        Of every class of rows at least the `most` highest are told; points that cannot be among them may be left at 0.
+        """
         evaluator, rows = self._evaluator.on(table), np.arange(len(table))
-        return np.stack([self._optimistic(evaluator.quick_bound(s, rows)) for s in evaluator.settings])
+        roof = np.stack([self._optimistic(evaluator.roofline_s(s)) for s in evaluator.settings])
+        found = np.zeros_like(roof)
+        for level in np.unique(roof[:, 0])[::-1]:
+            next_ = roof[:, 0] == level
+            if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
+                break
+            for k in np.flatnonzero(next_).tolist():
+                found[k] = self._optimistic(evaluator.quick_bound(evaluator.settings[k], rows))
+        return found
 
     def _survivors(
         self, table: ArchitectureTable, alive: Rows, sieve: _Sieve
     ) -> Iterator[tuple[int, Rows, FloatArray]]:
-        """Number of a setting, rows of the table that the work and path stages leave of it, and their bounds."""
+        """Number of a setting, rows of the table that all stages leave of it, and their bounds."""
         evaluator = self._evaluator.on(table)
         numbered = enumerate(evaluator.settings)
         for _, group in groupby(numbered, key=lambda item: item[1].chain):
             same_chain = list(group)
+            roof = self._optimistic(evaluator.roofline_s(same_chain[0][1]))
+            able = evaluator.takes(same_chain[0][1])
+            hopeful = [
+                self._under(roof, sieve, alive, sieve.able(sieve.free(alive, k), able)) for k, _ in same_chain
+            ]
+            if not any(map(len, hopeful)):
+                continue  # the chain need not be built
             work_s = evaluator.work_s(same_chain[0][1])
-            for k, setting in same_chain:
-                rows = sieve.able(sieve.free(alive, k), evaluator.takes(setting))
-                work = self._optimistic(evaluator.work_bound(setting, work_s))[rows]
-                kept = sieve.keep("work", work, alive[rows])
-                rows, work = rows[kept], work[kept]
+            for (k, setting), under in zip(same_chain, hopeful, strict=True):
+                work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
+                kept = sieve.keep("work", work, alive[under])
+                rows, work = under[kept], work[kept]
                 path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
+
+    def _under(self, roof: FloatArray, sieve: _Sieve, alive: Rows, rows: Rows) -> Rows:
+        """Those of some rows that the roofline of a setting leaves."""
+        return rows[sieve.keep("roofline", roof[rows], alive[rows])]
 
     def _optimistic(self, seconds: FloatArray) -> FloatArray:
         return self._batch / seconds * (1 + ROUNDING)

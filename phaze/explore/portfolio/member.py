@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.formats import sustained_flops_per_s
+from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.setting import Setting
 from phaze.scheduling.passes import Effort
 
@@ -19,7 +19,7 @@ ROUNDING = 1e-11
 def roofline(evaluator: Evaluator) -> FloatArray:
     """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
     cluster = evaluator.task.cluster
-    peak = sustained_flops_per_s(evaluator.table, evaluator.task) * cluster.devices
+    peak = fastest_flops_per_s(evaluator.table, evaluator.task.recipe) * cluster.devices
     return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + ROUNDING))
 
 
