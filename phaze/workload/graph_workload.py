@@ -14,7 +14,7 @@ from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.ir import OperatorGraph, OpKind
 from phaze.workload.isomorphism import Signatures
-from phaze.workload.layers import build_layer
+from phaze.workload.layers import build_layer, tied_parameters
 from phaze.workload.loss import with_loss
 from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
@@ -46,12 +46,13 @@ class ForwardModel(Protocol):
 
 @dataclass(frozen=True)
 class _Divided:
-    """The undivided model at one microbatch size, cut into layers."""
+    """The undivided model at one microbatch size, cut into layers; `tied`: parameters that several layers read."""
 
     whole: Whole
     unique: tuple[Segment, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
+    tied: frozenset[str]
 
 
 class GraphWorkload:
@@ -207,6 +208,7 @@ class GraphWorkload:
                 fusion=self._fusion,
                 selective=selective,
                 keeps_products=keeps_products,
+                tied=parts.tied,
             )
             for segment in parts.unique
         )
@@ -243,7 +245,8 @@ class GraphWorkload:
                 numbers[key] = len(unique)
                 unique.append(segment)
             index.append(numbers[key])
-        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), distinct_names(segments))
+        names, tied = distinct_names(segments), tied_parameters(segments, ctx)
+        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), names, tied)
 
 
 def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from phaze.workload.degrees import Sharding
 from phaze.workload.graph_workload import GraphWorkload, distinct_names
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.isomorphism import Signatures
-from phaze.workload.layers import build_layer
+from phaze.workload.layers import build_layer, tied_parameters
 from phaze.workload.parallel.divide import Whole
 from phaze.workload.steps import Context
 from phaze.workload.training import forward_steps, saved_tensors
@@ -56,7 +56,8 @@ def layer_graph(workload: GraphWorkload, microbatch: int = 1, tensor_parallel: i
     index = tuple(numbers.setdefault(signatures.of(s), len(numbers)) for s in segments)
     unique = [segments[index.index(number)] for number in range(len(numbers))]
     whole, sharding = Whole(graph, ctx), Sharding(tensor_parallel)
-    layers = tuple(build_layer(s, whole, sharding, fusion=workload.fusion) for s in unique)
+    tied = tied_parameters(segments, ctx)
+    layers = tuple(build_layer(s, whole, sharding, fusion=workload.fusion, tied=tied) for s in unique)
     names = distinct_names(segments)
     order = LayerChain(workload.name, microbatch, sharding, layers, index, names)
     return LayerGraph(order, _edges(segments, ctx))

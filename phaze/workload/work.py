@@ -8,7 +8,7 @@ sharded) and per microbatch, in SI units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from phaze.workload.degrees import Group, Sharding
@@ -199,7 +199,8 @@ class Layer:
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
     not divided by the tensor-parallel width). `model_flops`: multiply and add of matrix products and
-    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree.
+    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree. `tied`: name and
+    elements of those parameters that other layers read as well, such as a table of tokens.
     """
 
     kind: str
@@ -213,6 +214,7 @@ class Layer:
     model_flops: float
     cache_bytes: float = 0.0
     expert_parameters: int = 0
+    tied: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,5 +246,22 @@ class LayerChain:
 
     @property
     def parameters(self) -> int:
-        """Parameters on one tensor-parallel rank, whole chain."""
+        """Parameters on one tensor-parallel rank, whole chain; tied ones with every layer that reads them."""
         return sum(self.layers[i].parameters for i in self.index)
+
+    @property
+    def tied_parameters(self) -> int:
+        """Those of them that the first and the last of the layers that read them count each for itself."""
+        return self.parameters - self.joined.parameters
+
+    @property
+    def joined(self) -> LayerChain:
+        """The chain on a device that has all layers which read a tied parameter: only the first one counts it."""
+        if not any(layer.tied for layer in self.layers):
+            return self
+        layers, read = list(self.layers), set[str]()
+        for i in dict.fromkeys(self.index):
+            known = sum(elements for name, elements in layers[i].tied if name in read)
+            read |= {name for name, _ in layers[i].tied}
+            layers[i] = replace(layers[i], parameters=layers[i].parameters - known)
+        return replace(self, layers=tuple(layers))

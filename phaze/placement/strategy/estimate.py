@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -96,6 +96,15 @@ class Estimator:
                 self.chain(strategy), self.costs, self.loaded, self.effort, spared
             )
         found: LayerFigures = self._kept[key]
+        return self._joined(found) if strategy.joins_ends else found
+
+    def _joined(self, figures: LayerFigures) -> LayerFigures:
+        """Figures of a chain whose tied parameters count once."""
+        key = "joined", id(figures)
+        if key not in self._kept:
+            chain = figures.chain.joined
+            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
+        found: LayerFigures = self._kept[key]
         return found
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
@@ -147,7 +156,14 @@ class Estimator:
     def needs(self, strategy: Strategy) -> GroupNeeds:
         """What every group of layers holds on a device."""
         s = strategy
-        key = (s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.kept, s.offloaded)
+        key = (
+            s.microbatch,
+            s.sharding,
+            s.recompute is Recompute.SELECTIVE,
+            s.kept,
+            s.offloaded,
+            s.joins_ends,
+        )
         if key not in self._kept:
             self._kept[key] = GroupNeeds.of(self.figures(s).chain, self.division(s), s.kept, s.offloaded)
         found: GroupNeeds = self._kept[key]

@@ -60,6 +60,12 @@ class Exchanges:
         s = self.strategy
         return self._over(Collective.ALL_GATHER, weight_bytes, s.expert_replicas, s.expert_stride)
 
+    def tie_s(self, gradient_bytes: float | Floats) -> Floats:
+        """Sum of the gradients of parameters that the first and the last stage both have."""
+        s = self.strategy
+        distance = s.pipeline_stride * (s.pipeline_parallel - 1)
+        return self._over(Collective.ALL_REDUCE, gradient_bytes, min(s.pipeline_parallel, 2), distance)
+
     def transfer_s(self, tensor_bytes: float | Floats, scatters: bool) -> Floats:
         """One tensor from a stage to the next, one way; `tensor_bytes` of the whole tensor of a tensor group."""
         s, width = self.strategy, self.strategy.sharding.tensor

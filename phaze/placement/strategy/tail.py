@@ -69,18 +69,25 @@ class TailRates:
 
 @dataclass(frozen=True)
 class Held:
-    """What every device of a pipeline holds, (p,) each: parameters, those of experts, and groups of layers."""
+    """What every device of a pipeline holds, (p,) each: parameters, those of experts, and groups of layers.
+
+    `tied`: parameters that the first and the last device both have.
+    """
 
     shared: Floats
     experts: Floats
     pieces: Floats
+    tied: Floats
 
     @classmethod
     def of(cls, figures: LayerFigures, division: Division, own: NDArray[np.int64]) -> Held:
         """Of devices with some chunks of a division each, (p, slots)."""
         whole, experts = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
-        return cls(*(each[own].sum(axis=1) for each in (whole - experts, experts, pieces)))
+        tied = np.zeros(len(own))
+        tied[[0, -1]] = figures.chain.tied_parameters
+        shared, expert, groups = (each[own].sum(axis=1) for each in (whole - experts, experts, pieces))
+        return cls(shared, expert, groups, tied)
 
 
 def tails(
@@ -109,7 +116,7 @@ def tails(
     if s.zero is not Zero.NONE:
         stepped = held.shared / e.sharded + held.experts / s.expert_replicas
     return Tails(
-        reduction_s=reduction,
+        reduction_s=reduction + e.tie_s(held.tied * rates.reduced_bytes),
         optimizer_s=stepped * rates.optimizer_s * framework.optimizer_stretch,
         gather_s=gather,
         hidden_s=np.maximum(reduce_s - reduction, 0.0) + np.maximum(gather_s - gather, 0.0),

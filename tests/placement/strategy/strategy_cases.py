@@ -17,7 +17,9 @@ from phaze.workload.workload import Attention, Mode, Workload
 
 
 @cache
-def small_gpt(layers: int = 4, attention: Attention = Attention.UNFUSED, experts: int = 0) -> Workload:
+def small_gpt(
+    layers: int = 4, attention: Attention = Attention.UNFUSED, experts: int = 0, *, tied: bool = False
+) -> Workload:
     """A GPT of a few blocks."""
     dimensions: dict[str, Any] = {
         "layers": layers,
@@ -31,7 +33,7 @@ def small_gpt(layers: int = 4, attention: Attention = Attention.UNFUSED, experts
         "norm_place": "pre",
         "bias": True,
         "positions": "learned",
-        "tied_embeddings": False,
+        "tied_embeddings": tied,
     }
     if experts:
         dimensions["experts"] = {"number": experts, "per_token": 2, "hidden": 1024}
