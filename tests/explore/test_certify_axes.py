@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from phaze.errors import OutOfTimeError
 from phaze.explore.api import explore
 from phaze.explore.certifying.certify import certify
+from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.space_file import load_space
 
@@ -62,6 +66,34 @@ def test_a_good_run_passes(run):
     assert report.passed
     assert len(report.samples) == 8
     assert any(sample.value > 0 for sample in report.samples)
+
+
+class StopsSoon(Clock):
+    """A clock that is over after so many looks."""
+
+    def __init__(self, looks):
+        super().__init__(600.0)
+        self.looks = looks
+
+    @property
+    def over(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+def first_answer(asked):
+    """What is known as soon as anything is."""
+    for looks in range(1, 100):
+        with suppress(OutOfTimeError):
+            return explore(asked, clock=StopsSoon(looks))
+    raise AssertionError
+
+
+def test_a_run_that_was_stopped_early_passes(run):
+    answer = first_answer(run[0])
+    several = len(run[1].document.frontier) > 1  # the only point of a frontier is the first that is found
+    assert answer.document.certificate.frontier_complete != several
+    assert not failed(checked((run[0], answer), samples=4))
 
 
 def test_a_lowered_bound_and_a_false_objective_are_found(run):
