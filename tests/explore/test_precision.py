@@ -65,9 +65,13 @@ def both(task, space, power_w):
     return [max((row, able.get(name, row)), key=lambda r: r[1]) for name, row in plain.items()]
 
 
-@pytest.mark.parametrize("power_w", [170.0, 300.0])
-def test_optimum_and_frontier_equal_brute_force(task, space, power_w):
-    check(explore(ExploreRequest(task, space, Budgets(power_w=power_w))), both(task, space, power_w))
+def test_optimum_and_frontier_equal_brute_force(task, space):
+    answer, everything = (
+        explore(ExploreRequest(task, space, Budgets(power_w=200.0))),
+        both(task, space, 200.0),
+    )
+    check(answer, everything)
+    assert {"bf16", "bf16+fp8"} == {point.architecture["precision"] for point in answer.document.frontier}
 
 
 def test_other_axes_are_proven_as_well(task, space):
@@ -138,12 +142,11 @@ def test_a_chip_of_two_formats_is_larger_and_never_slower(task):
     assert fast.mfu == pytest.approx(slow.mfu * gained / 2)
 
 
-def test_every_strategy_reaches_no_more_than_the_proof(task, space):
-    best = explore(ExploreRequest(task, space, Budgets(power_w=300.0))).document.certificate
-    for name in ("phaze", "wham"):
-        request = ExploreRequest(task, space, Budgets(power_w=300.0), strategy=StrategyChoice(name, 4))
-        value = explore(request).document.certificate.objective_value
-        assert value <= best.objective_value * (1 + 1e-9)
+def test_a_strategy_reaches_no_more_than_the_proof(task, space):
+    best = explore(ExploreRequest(task, space, Budgets(power_w=200.0))).document.certificate
+    request = ExploreRequest(task, space, Budgets(power_w=200.0), strategy=StrategyChoice("phaze", 4))
+    value = explore(request).document.certificate.objective_value
+    assert value <= best.objective_value * (1 + 1e-9)
 
 
 def test_what_is_asked_and_what_the_arrays_take(task, space):

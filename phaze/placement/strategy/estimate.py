@@ -103,15 +103,6 @@ class Estimator:
             chain = figures.chain.joined
             self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
         found: LayerFigures = self._kept[key]
-        return self._joined(found) if strategy.joins_ends else found
-
-    def _joined(self, figures: LayerFigures) -> LayerFigures:
-        """Figures of a chain whose tied parameters count once."""
-        key = "joined", id(figures)
-        if key not in self._kept:
-            chain = figures.chain.joined
-            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
-        found: LayerFigures = self._kept[key]
         return found
 
     def _figures(self, strategy: Strategy) -> LayerFigures:
