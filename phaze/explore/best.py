@@ -37,13 +37,19 @@ def best_points(
     `give_up_s` (A,): iteration times above which an architecture is of no interest.
     """
     settings = evaluator.settings
-    hope = np.stack([evaluator.quick_bound(s, rows) for s in settings])
+    hope = np.stack([evaluator.roofline_s(s)[rows] for s in settings])
+    bounded: set[int] = set()  # settings of which more is known than the roofline: those that were first once
     best = np.full(len(rows), np.inf) if give_up_s is None else give_up_s.astype(np.float64)
     chosen = np.full(len(rows), -1)
     lower = np.full(len(rows), np.inf)
     evaluated = 0
     while (open_ := hope < best).any():
         first = np.where(open_, hope, np.inf).argmin(axis=0)
+        if new := set(first[open_.any(axis=0)].tolist()) - bounded:
+            for k in new:
+                hope[k] = evaluator.quick_bound(settings[k], rows)
+            bounded |= new
+            continue
         setting = int(np.bincount(first[open_.any(axis=0)]).argmax())
         at = np.flatnonzero(open_.any(axis=0) & (first == setting))
         found = evaluator.exact(settings[setting], rows[at], best[at], effort)

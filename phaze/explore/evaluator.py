@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.digest import digest
-from phaze.explore.formats import counted_flops_per_s, takes
+from phaze.explore.formats import counted_flops_per_s, sustained_flops_per_s, takes
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import busy_share
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
 from phaze.recall import Recall
@@ -110,6 +111,15 @@ class Evaluator:
         """Model FLOPs of one iteration, all devices together."""
         b = self.task.microbatches[0]
         return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
+
+    def roofline_s(self, setting: Setting) -> FloatArray:
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is built or costed for it.
+
+        On as many devices as can be at work at a time: some wait while pipelines fill.
+        """
+        cluster, peak = self.task.cluster, sustained_flops_per_s(self.table, self.task)
+        share = busy_share(cluster, setting.microbatch, setting.tensor_parallel)
+        return np.asarray(self.model_flops / (peak * cluster.devices * share))
 
     def timed(self, setting: Setting) -> TimedChain:
         """The costed chain of layers behind a setting."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from phaze.hardware.network import Network
 
 
@@ -54,3 +56,16 @@ def data_degrees(devices: int, microbatches: int, special: Iterable[int] = ()) -
             break
         d = -(-microbatches // (each - 1))
     yield from ((d, -(-microbatches // d)) for d in sorted(found))
+
+
+def busy_share(cluster: Cluster, microbatch: int, width: int) -> float:
+    """The largest share of all devices that are at work at a time, on average, whatever the data and pipeline degrees.
+
+    An iteration has as many slots as a pipeline has microbatches and stages, less one, and a stage works in one per
+    microbatch. Of pipelines as many, deeper ones keep more devices at work; so layers need not be counted.
+    """
+    total = cluster.global_batch // microbatch
+    degree = np.arange(1, min(cluster.devices // width, total) + 1)
+    stages, each = cluster.devices // (degree * width), -(-total // degree)
+    share = width * stages * total / (cluster.devices * (each + stages - 1))
+    return float(share.max(initial=0.0))

@@ -128,11 +128,12 @@ class Iterations:
         alike: dict[tuple[int, int | None], list[int]] = {}
         for option in np.flatnonzero(open_.any(axis=0)).tolist():
             alike.setdefault(self._key(option), []).append(option)
-        for key, group in alike.items():
+        for key, some in alike.items():
+            group = np.array(some, dtype=np.int64)
             stages, which = np.unique(self._options.stages[group], return_inverse=True)
             load_s = lower_bounds(self._problem(*key).select(rows), stages.tolist())[:, which]
-            at = np.ix_(rows, np.array(group))
-            self.lower[at] = np.maximum(self.lower[at], self._at(load_s, rows, np.array(group)))
+            at = np.ix_(rows, group)
+            self.lower[at] = np.maximum(self.lower[at], self._at(load_s, rows, group))
 
     def _partitioned(self, rows: IntArray, group: IntArray) -> FloatArray:
         """Exact loads of the slowest stage, the largest stage's parameters still bounded from below."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -64,28 +64,48 @@ class Screen:
         found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
         return Screened(Pool.join(found), sieve.fallen, sieve.spared)
 
-    def quick(self, table: ArchitectureTable) -> FloatArray:
-        """Path bounds of all points of some architectures, throughput (settings, A)."""
+    def promising(self, table: ArchitectureTable, classes: Sequence[Rows], most: int) -> FloatArray:
+        """Path bounds of points of some architectures, throughput (settings, A).
+
+        Of every class of rows at least the `most` highest are told; points that cannot be among them may be left at 0.
+        """
         evaluator, rows = self._evaluator.on(table), np.arange(len(table))
-        return np.stack([self._optimistic(evaluator.quick_bound(s, rows)) for s in evaluator.settings])
+        roof = np.stack([self._optimistic(evaluator.roofline_s(s)) for s in evaluator.settings])
+        found = np.zeros_like(roof)
+        for level in np.unique(roof[:, 0])[::-1]:
+            next_ = roof[:, 0] == level
+            if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
+                break
+            for k in np.flatnonzero(next_).tolist():
+                found[k] = self._optimistic(evaluator.quick_bound(evaluator.settings[k], rows))
+        return found
 
     def _survivors(
         self, table: ArchitectureTable, alive: Rows, sieve: _Sieve
     ) -> Iterator[tuple[int, Rows, FloatArray]]:
-        """Number of a setting, rows of the table that the work and path stages leave of it, and their bounds."""
+        """Number of a setting, rows of the table that all stages leave of it, and their bounds."""
         evaluator = self._evaluator.on(table)
         numbered = enumerate(evaluator.settings)
         for _, group in groupby(numbered, key=lambda item: item[1].chain):
             same_chain = list(group)
+            roof = self._optimistic(evaluator.roofline_s(same_chain[0][1]))
+            takes = evaluator.takes(same_chain[0][1])
+            hopeful = [self._under(roof, takes, sieve, alive, k) for k, _ in same_chain]
+            if not any(map(len, hopeful)):
+                continue  # the chain need not be built
             work_s = evaluator.work_s(same_chain[0][1])
-            for k, setting in same_chain:
-                rows = sieve.able(sieve.free(alive, k), evaluator.takes(setting))
-                work = self._optimistic(evaluator.work_bound(setting, work_s))[rows]
-                kept = sieve.keep("work", work, alive[rows])
-                rows, work = rows[kept], work[kept]
+            for (k, setting), under in zip(same_chain, hopeful, strict=True):
+                work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
+                kept = sieve.keep("work", work, alive[under])
+                rows, work = under[kept], work[kept]
                 path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
+
+    def _under(self, roof: FloatArray, takes: NDArray[np.bool_], sieve: _Sieve, alive: Rows, k: int) -> Rows:
+        """Rows that take the formats of setting k, and whose points in it its roofline leaves."""
+        rows = sieve.able(sieve.free(alive, k), takes)
+        return rows[sieve.keep("roofline", roof[rows], alive[rows])]
 
     def _optimistic(self, seconds: FloatArray) -> FloatArray:
         return self._batch / seconds * (1 + ROUNDING)

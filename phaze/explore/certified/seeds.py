@@ -18,10 +18,13 @@ CLASSES, SAMPLE, SEEDS = 32, 48, 3  # classes of the first column, candidates tr
 def trials(others: FloatArray, roof: FloatArray) -> list[Rows]:
     """Candidates to try: of every class of the first column (of power, as a rule) those with the highest roofline.
 
-    others (A, k), roof (A,); positions, an array per class.
+    The class of the least values is divided further, by twos: nothing is known below the least value that is
+    evaluated. others (A, k), roof (A,); positions, an array per class.
     """
     order = np.argsort(others[:, 0] if others.shape[1] else -roof, kind="stable")
-    classes = np.array_split(order, min(CLASSES, len(order)))
+    least, *classes = np.array_split(order, min(CLASSES, len(order)))
+    ends = [1 << i for i in range(len(least).bit_length()) if 1 << i < len(least)]
+    classes = [*np.split(least, ends), *classes]
     return [c[np.argsort(-roof[c], kind="stable")[:SAMPLE]] for c in classes]
 
 

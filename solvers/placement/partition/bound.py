@@ -22,7 +22,7 @@ _ROUNDING = 1e-12
 def lower_bounds(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
     """Seconds (A, len(stages)) that no partition into at most so many stages beats."""
     counts = np.minimum(np.asarray(stages, dtype=np.int64), problem.layers)
-    bound = np.maximum(_average(problem, counts), problem.plain_s.max(axis=1, keepdims=True))
+    bound: FloatArray = np.maximum(_average(problem, counts), problem.plain_s.max(axis=1, keepdims=True))
     loads = _Loads.of(problem)
     for places in repeated(problem.kind):
         np.maximum(bound, loads.bound(places, counts, problem.limits), out=bound)
