@@ -262,8 +262,8 @@ class LayerChain:
 
     @property
     def tied_parameters(self) -> int:
-        """Those of them that the first and the last of the layers that read them count each for itself."""
-        return self.parameters - self.joined.parameters
+        """Those of them that the first layer reads and a later one as well, such as a head."""
+        return sum(elements for _, elements in self.layers[self.index[0]].tied)
 
     @property
     def joined(self) -> LayerChain:
