@@ -75,7 +75,8 @@ SOFTWARE = {
 @pytest.mark.parametrize("software", SOFTWARE.values(), ids=SOFTWARE)
 @pytest.mark.parametrize("tight", [1.0, 0.6, 0.35])
 def test_no_plan_is_faster(software, tight):
-    e = estimator(devices=4, batch=8, software=software)
+    tied = software is SOFTWARE["real"]
+    e = estimator(devices=4, batch=8, software=software, workload=small_gpt(tied=tied))
     unbound = best_plans(e, SPACE, inf)
     capacity = tight * unbound.best[0].iteration.memory_bytes
     found, best = best_plans(e, SPACE, capacity), brute_force_s(e, capacity)
