@@ -55,3 +55,43 @@ def run(
         else:
             start = max(free, one + way_s[step, 0], other + way_s[step, 1])
         end_s[step] = start + seconds[step]
+
+
+def run_many(
+    queue: IntArray,
+    before: IntArray,
+    source: IntArray,
+    kind: IntArray,
+    chunk: IntArray,
+    way: IntArray,
+    seconds: FloatArray,
+    way_s: FloatArray,
+    blocking: bool,
+    end_s: FloatArray,
+    sent_s: FloatArray,
+) -> None:
+    """The same of N plans side by side: `end_s` (U + 1, N), whose last row must be 0, and `sent_s` as large, all 0.
+
+    `seconds` (kinds, C, N) of the step of a `kind` and `chunk` (U,); `way_s` (C, N) of the transfer behind chunk `way`
+    (U, 2), 0 behind the last.
+    """
+    plans = end_s.shape[1]
+    if blocking:
+        for step in range(len(queue)):
+            for one in range(2):
+                for plan in range(plans):
+                    sent_s[source[step, one], plan] += way_s[way[step, one], plan]
+    for step in queue:
+        ahead, one, other = before[step], source[step, 0], source[step, 1]
+        into, beside = way[step, 0], way[step, 1]
+        for plan in range(plans):
+            free = end_s[ahead, plan]
+            if blocking:
+                received = max(free, end_s[one, plan], end_s[other, plan])
+                received += way_s[into, plan] + way_s[beside, plan]
+                start = max(received, free + sent_s[ahead, plan])
+            else:
+                start = max(
+                    free, end_s[one, plan] + way_s[into, plan], end_s[other, plan] + way_s[beside, plan]
+                )
+            end_s[step, plan] = start + seconds[kind[step], chunk[step], plan]

@@ -35,6 +35,7 @@ from phaze.placement.strategy.load import Loads, boundary_bytes, loads
 from phaze.placement.strategy.memory import ChunkNeeds, GroupNeeds, StrategyMemory, recomputed
 from phaze.placement.strategy.offload import Host, Traffic
 from phaze.placement.strategy.operators import Costs
+from phaze.placement.strategy.passes import group_passes
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.placement.strategy.tail import Held, TailRates, Tails, tails
 from phaze.scheduling.layers import TimedChain
@@ -112,6 +113,15 @@ class Estimator:
             divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
         return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
+
+    def passes(self, strategy: Strategy) -> Floats:
+        """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
+        figures = self.figures(strategy)
+        key = "passes", id(figures)
+        if key not in self._kept:
+            self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
+        found: Floats = self._kept[key]
+        return found
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
         """Cost the operators of some strategies together, which is faster than of one after the other."""
@@ -195,7 +205,7 @@ class Estimator:
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
         placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        last = self.tails(s, self.held(s), *passes).longest
+        last = self.tails(self.exchanges(s), self.held(s), *passes).longest
         return Iteration(
             iteration_s=busy_s + last.total_s + self.framework.iteration_s,
             time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
@@ -209,16 +219,22 @@ class Estimator:
         own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
         return Held.of(self.figures(strategy), self.division(strategy), own)
 
-    def tails(self, strategy: Strategy, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
-        """What follows the last microbatch on devices whose passes of one take so long, (p,) each."""
-        s = strategy
-        rest = (self.exchanges(s), self.framework, self._tail_rates(s), self.microbatches(s))
-        return tails(held, forward_s, turned_s, *rest)
+    def tails(self, exchanges: Exchanges, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
+        """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
+        each, rates = exchanges.strategies, self.rates
+        if any(s.offload for s in each):
+            rates = replace(rates, optimizer_s=np.array([[self._step_s(s)] for s in each]))
+        counts = [self.microbatches(s) for s in each]
+        return tails(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
+
+    def chunks(self, strategy: Strategy) -> Chunks:
+        """What its pipeline runs."""
+        return self._chunks(self.loads(strategy))
 
     def timeline(self, strategy: Strategy) -> Timeline:
         """When every pass of one pipeline runs; what follows the last one is not in it."""
         s = strategy
-        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self._chunks(self.loads(s)))
+        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self.chunks(s))
 
     def energy_j(self, strategy: Strategy, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
@@ -235,15 +251,16 @@ class Estimator:
         )
         return float(energy.energy_j(np.array([0]), spent)[0])
 
-    def _tail_rates(self, strategy: Strategy) -> TailRates:
+    def _step_s(self, strategy: Strategy) -> float:
+        """Of the optimizer, per parameter."""
         if not strategy.offload:
-            return self.rates
-        return Host.of(self.table, strategy).rates(self.rates, strategy, self.workload.numerics)
+            return float(self.rates.optimizer_s)
+        return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)
 
-    def exchanges(self, strategy: Strategy) -> Exchanges:
-        """Between its devices."""
+    def exchanges(self, *strategies: Strategy) -> Exchanges:
+        """Between their devices."""
         links = float(self.table["link_bandwidth_bytes_per_s"][0])
-        return Exchanges(self.cluster.network, links, strategy, self._kept)
+        return Exchanges(self.cluster.network, links, strategies, self._kept)
 
     def _chunks(self, found: Loads) -> Chunks:
         weight = np.minimum(found.backward.weight_s, found.turned_s)
