@@ -124,8 +124,14 @@ class Estimator:
         return found
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
-        """Cost the operators of some strategies together, which is faster than of one after the other."""
-        foresee([self.chain(strategy) for strategy in strategies], self.costs)
+        """Cost the operators of some strategies together, which is faster than of one after the other.
+
+        The least and most microbatches come first: their chains tell those between.
+        """
+        sizes = {s.microbatch for s in strategies}
+        ends = (min(sizes), max(sizes)) if sizes else ()
+        ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
+        foresee([self.chain(strategy) for strategy in ordered], self.costs)
 
     def chain(self, strategy: Strategy) -> LayerChain:
         """The layers of the model as a device runs them."""
