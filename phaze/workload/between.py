@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from phaze.workload.work import LayerChain
 
@@ -52,9 +52,9 @@ class _Line:
         if type(one) is not type(other) or type(one) is not type(last):
             raise _BentError
         if isinstance(one, int | float) and not isinstance(one, bool):
-            return self._number(one, other, last)
+            return type(one)(self._number(one, other, last))  # type: ignore[arg-type]
         if isinstance(one, tuple):
-            return self._several(one, other, last)
+            return self._several(one, other, last)  # type: ignore[arg-type,return-value]
         if is_dataclass(one):
             values = ([getattr(each, name) for name in _names(type(one))] for each in (one, other, last))
             found: _T = type(one)(*self._several(*(tuple(each) for each in values)))
@@ -63,12 +63,12 @@ class _Line:
             return one
         raise _BentError
 
-    def _several(self, *rows: Any) -> Any:
+    def _several(self, *rows: tuple[object, ...]) -> tuple[object, ...]:
         if len({len(row) for row in rows}) > 1:
             raise _BentError
         return tuple(map(self.of, *rows))
 
-    def _number(self, one: Any, other: Any, last: Any) -> Any:
+    def _number(self, one: float, other: float, last: float) -> float:
         if one == other == last:
             return one
         first, middle, end = self.places
@@ -78,7 +78,7 @@ class _Line:
         step, rest = divmod((half - low) * (self.at - first), middle - first)
         if rest:
             raise _BentError
-        return type(one)((low + step) / _PARTS)
+        return (low + step) / _PARTS
 
 
 def _parts(number: float) -> int:

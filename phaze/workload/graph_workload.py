@@ -7,7 +7,7 @@ from collections.abc import Hashable, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from phaze.errors import InputError
 from phaze.workload.between import between
@@ -208,7 +208,7 @@ class GraphWorkload:
             self._chains[key] = self._between(*key) or self._build(*key)
         return self._chains[key]
 
-    def _between(self, microbatch: int, *rest: Any) -> LayerChain | None:
+    def _between(self, microbatch: int, *rest: Sharding | bool) -> LayerChain | None:
         """From chains of smaller and larger microbatches, where three are known."""
         known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
         if len(known) < _LINE or not min(known) < microbatch < max(known):

@@ -42,6 +42,8 @@ def held_peak(
     Raises ValueError where the schedule does not run so.
     """
     require(schedule, stages, microbatches, chunks_per_device)
+    if not schedule.splits_backward:  # both gradients end together
+        until = Kind.WEIGHT_GRADIENT
     telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     return _held_peak(schedule, stages, telling, chunks_per_device, until)
 

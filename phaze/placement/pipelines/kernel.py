@@ -34,26 +34,28 @@ def sort(first: IntArray, source: IntArray) -> IntArray:
 def run(
     queue: IntArray,
     before: IntArray,
-    source: IntArray,
+    source: tuple[IntArray, IntArray],
     seconds: FloatArray,
-    way_s: FloatArray,
+    way_s: tuple[FloatArray, FloatArray],
     sent_s: FloatArray,
     blocking: bool,
     end_s: FloatArray,
 ) -> None:
     """Fill `end_s` (U + 1,), ends of all steps, each as early as it can be; the last entry must be 0.
 
-    `before` (U,): the step before it on its device, U for none. `way_s` (U, 2): from its sources to it; where
+    `before` (U,): the step before it on its device, U for none. `way_s`: from its sources to it; where
     `blocking`, `sent_s` (U + 1,) is how long a device sends after a step.
     """
+    source_one, source_other = source
+    way_one_s, way_other_s = way_s
     for step in queue:
         free = end_s[before[step]]
-        one, other = end_s[source[step, 0]], end_s[source[step, 1]]
+        one, other = end_s[source_one[step]], end_s[source_other[step]]
         if blocking:
-            received = max(free, one, other) + (way_s[step, 0] + way_s[step, 1])
+            received = max(free, one, other) + (way_one_s[step] + way_other_s[step])
             start = max(received, free + sent_s[before[step]])
         else:
-            start = max(free, one + way_s[step, 0], other + way_s[step, 1])
+            start = max(free, one + way_one_s[step], other + way_other_s[step])
         end_s[step] = start + seconds[step]
 
 

@@ -79,8 +79,8 @@ def _run(
     way_s = np.append(chunks.transfer_s, 0.0)[work.way]
     end_s = np.zeros(len(seconds) + 1)
     sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if chunks.blocking else end_s
-    times = (seconds, way_s, sent_s, chunks.blocking, end_s)
-    machine().function("run", len(seconds))(work.queue, work.before, work.source, *times)
+    source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
+    end_s = machine().run(work.queue, work.before, source, seconds, way, sent_s, chunks.blocking, end_s)
     return work, end_s[:-1] - seconds, end_s[:-1]
 
 

@@ -136,12 +136,11 @@ class Exchanges:
     def _seconds(self, kind: Collective, sent: Floats, size: int, stride: int) -> Floats:
         """Every payload is costed once."""
         known: dict[float, float] = self.known.setdefault((kind, size, stride), {0.0: 0.0})
-        distinct, which = np.unique(sent, return_inverse=True)
-        asked = distinct.tolist()
-        if new := [one for one in asked if one not in known]:
+        asked = sent.ravel().tolist()
+        if new := [one for one in dict.fromkeys(asked) if one not in known]:
             seconds = fastest_s(kind, new, self.network, self.link_bytes_per_s, size, stride)
             known.update(zip(new, np.minimum(seconds, NEVER_S).tolist(), strict=True))
-        return np.array([known[one] for one in asked])[which].reshape(sent.shape)
+        return np.array([known[one] for one in asked]).reshape(sent.shape)
 
 
 def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:

@@ -58,7 +58,7 @@ def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, to
     return _Search(estimator, space, capacity_bytes, top).answer()
 
 
-_AT_ONCE = 64
+_AT_ONCE = 128
 """Pipelines whose bounds are made those of iterations together."""
 
 _Waiting = tuple[float, int, Open]
