@@ -105,9 +105,9 @@ def _every(row: dict[str, object]) -> str:
     assert isinstance(plans, int)
     assert isinstance(spent, float)
     return (
-        f"\nAll {plans:,} plans of {row['every_plan_of']} on {row['devices']:,} devices evaluated exactly, as they stand "
-        f"before any recompute\nthat memory asks for: {spent:.2f} s of processor time, {1e6 * spent / plans:.0f} µs each, "
-        "every pipeline simulated, layers costed before.\n"
+        f"\nAll {plans:,} plans of {row['every_plan_of']} on {row['devices']:,} devices evaluated exactly, as they "
+        "stand before any recompute\nthat memory asks for, every pipeline simulated, layers costed before: "
+        f"{spent:.2f} s of processor time, {1e6 * spent / plans:.0f} µs each.\n"
     )
 
 
