@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from phaze.workload.work import LayerChain
 
@@ -56,8 +56,9 @@ class _Line:
         if isinstance(one, tuple):
             return self._several(one, other, last)  # type: ignore[arg-type,return-value]
         if is_dataclass(one):
-            values = ([getattr(each, name) for name in _names(type(one))] for each in (one, other, last))
-            found: _T = type(one)(*self._several(*(tuple(each) for each in values)))
+            kind: type[Any] = type(one)
+            values = (tuple(getattr(each, name) for name in _names(kind)) for each in (one, other, last))
+            found: _T = kind(*self._several(*values))
             return found
         if one == other == last:
             return one
@@ -89,5 +90,5 @@ def _parts(number: float) -> int:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))

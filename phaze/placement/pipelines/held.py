@@ -70,7 +70,8 @@ def _counts(order: Order, chunks: IntArray, until: Kind) -> IntArray:
 def _greatest(rows: IntArray) -> IntArray:
     """The rows that no other reaches in every column, without those midway between their neighbours."""
     if rows.shape[1] == 1:
-        return rows.max(axis=0, keepdims=True)
+        most: IntArray = rows.max(axis=0, keepdims=True)
+        return most
     steps = np.diff(rows, axis=0)
     turns = np.ones(len(rows), dtype=bool)
     turns[1:-1] = np.any(steps[1:] != steps[:-1], axis=1)

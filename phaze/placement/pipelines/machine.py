@@ -23,13 +23,15 @@ class Machine:
         """Nothing is compiled before there is reason to."""
         self._steps = 0
 
-    def run(self, *arguments: object) -> FloatArray:
-        """What `kernel.run` fills; plain, of lists, whose entries are quicker to reach than those of arrays."""
-        function = self.function("run", np.size(arguments[-1]))
-        if function is kernel.run:
-            arguments = tuple(_listed(each) for each in arguments)
-        function(*arguments)
-        return np.asarray(arguments[-1], dtype=np.float64)
+    def run(self, *arguments: object, end_s: FloatArray) -> FloatArray:
+        """`kernel.run` with its last argument, filled; plain, of lists, whose entries are quicker to reach."""
+        function = self.function("run", len(end_s))
+        if function is not kernel.run:
+            function(*arguments, end_s)
+            return end_s
+        ends: list[float] = end_s.tolist()
+        function(*map(_listed, arguments), ends)
+        return np.array(ends)
 
     def function(self, name: str, steps: int) -> Callable[..., Any]:
         """A function of `kernel` for so many steps."""

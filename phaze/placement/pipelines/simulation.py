@@ -80,7 +80,9 @@ def _run(
     end_s = np.zeros(len(seconds) + 1)
     sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if chunks.blocking else end_s
     source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
-    end_s = machine().run(work.queue, work.before, source, seconds, way, sent_s, chunks.blocking, end_s)
+    end_s = machine().run(
+        *(work.queue, work.before, source, seconds, way, sent_s, chunks.blocking), end_s=end_s
+    )
     return work, end_s[:-1] - seconds, end_s[:-1]
 
 

@@ -167,7 +167,7 @@ def test_machine_code_answers_the_same():
     answers = []
     for steps in (1, PLAIN_STEPS):
         queue = machine.function("sort", steps)(work.first, work.source)
-        end_s = machine.run(queue, work.before, source, seconds, ways, none, False, none.copy())
+        end_s = machine.run(queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
         many_s, sent_s = np.zeros((2, len(none), 2))
         two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
         machine.function("run_many", 1)(queue, work.before, work.source, *each, *two)
