@@ -208,7 +208,9 @@ class Wires:
         shared, (sharded, _, beside) = every - experts - whole, e.ranks
         gathered, reduced = np.array([[w.gathered, w.reduced] for w in wires]).T[..., None]
         one = gathered / said.gathers
-        gathering = e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_whole_s(one * whole)
+        gathering = (
+            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_whole_s(one * whole)
+        )
         copied = said.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
         reduce = e.reduce_s(reduced * shared) + e.reduce_experts_s(reduced * experts)
         reduce += e.reduce_whole_s(reduced * whole)

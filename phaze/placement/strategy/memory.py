@@ -251,7 +251,9 @@ def ranks_of(strategy: Strategy) -> tuple[int, int, int]:
 
 def divided_parameters(ranks: Sequence[ArrayLike], shared: Floats, experts: Floats, whole: Floats) -> Floats:
     """What a device has of parameters that ZeRO divides over the ranks with the same ones, of each sort."""
-    found: Floats = shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
+    found: Floats = (
+        shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
+    )
     return found
 
 

@@ -79,8 +79,10 @@ class Groups:
     def slowed(self, interference: float) -> Groups:
         """The same with computation that takes longer by `interference` while an exchange runs beside it."""
         compute_s = self.summed(self.compute_s)
-        share = np.divide(self.exchange_s, compute_s, out=np.zeros_like(compute_s), where=compute_s > 0)
-        factor = 1 + interference * np.minimum(1.0, share)
+        beside_s = np.minimum(self.exchange_s, compute_s)
+        factor = 1 + interference * np.divide(
+            beside_s, compute_s, out=np.zeros_like(beside_s), where=compute_s > 0
+        )
         return replace(self, compute_s=self.compute_s * self._spread(factor))
 
     def summed(self, seconds: Floats) -> Floats:

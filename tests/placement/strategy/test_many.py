@@ -15,6 +15,7 @@ from phaze.placement.strategy.many import iterations
 from phaze.placement.strategy.search.screen import screened
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
+from phaze.workload.degrees import Shardable, Sharding
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), sequence=(True,), context=(1, 2), chunks=(1, 2))
 NAMES = [name for name in list_frameworks() if name not in SOFTWARE]
@@ -66,6 +67,13 @@ def test_experts():
     base = Strategy(1, 4, 2)
     sharding = replace(base.sharding, expert=2)
     assert_alike(e, [replace(base, sharding=sharding, zero=zero, order=o) for zero in Zero for o in Order])
+
+
+def test_layers_that_stay_whole():
+    e = estimator(devices=8, batch=16)
+    sharding = Sharding(2, sequence=True, whole=frozenset(Shardable))
+    base = Strategy(1, 2, 2, sharding=sharding)
+    assert_alike(e, [replace(base, zero=zero, order=o) for zero in Zero for o in Order])
 
 
 def test_what_is_left_to_the_host():
