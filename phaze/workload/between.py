@@ -56,7 +56,7 @@ class _Line:
         if isinstance(one, tuple):
             return self._several(one, other, last)  # type: ignore[arg-type,return-value]
         if is_dataclass(one):
-            kind: type[Any] = type(one)
+            kind: Any = type(one)
             values = (tuple(getattr(each, name) for name in _names(kind)) for each in (one, other, last))
             found: _T = kind(*self._several(*values))
             return found

@@ -91,8 +91,8 @@ class Bases:
     @property
     def tied(self) -> Floats:
         """Parameters that the first and the last device both have, (B,)."""
-        chains = (self.estimator.figures(s).chain for s in self.strategies)
-        return np.array([chain.tied_parameters for chain in chains], dtype=np.float64)
+        figures = (self.estimator.figures(s) for s in self.strategies)
+        return np.array([each.tied_parameters for each in figures], dtype=np.float64)
 
     @cached_property
     def needs(self) -> ChunkNeeds:

@@ -93,7 +93,7 @@ class Held:
         every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
         tied = np.zeros(len(own))
-        tied[[0, -1]] = figures.chain.tied_parameters
+        tied[[0, -1]] = figures.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
         shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
         return cls(shared, expert, kept, groups, tied)

@@ -71,6 +71,6 @@ def _devices(estimator: Estimator, strategy: Strategy) -> tuple[Floats, Floats]:
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
     tied = np.zeros((len(devices), 1))
-    tied[[0, -1]] = figures.chain.tied_parameters
+    tied[[0, -1]] = figures.tied_parameters
     rows = np.concatenate([tied, devices], axis=1).tolist()
     return np.array([*dict.fromkeys(map(tuple, rows))]), sizes
