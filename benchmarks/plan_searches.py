@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from timing import seconds
 
+from phaze.explore.api import measured_links
 from phaze.explore.planning.document import PlanDocument
-from phaze.explore.planning.plan import PlanRequest, plan
+from phaze.explore.planning.plan import PlanRequest, plan, space_of
 from phaze.explore.request import Task
-from phaze.hardware.architecture import load_architecture
+from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.many import iterations
+from phaze.placement.strategy.search.screen import screened
 from phaze.workload.load import load_workload
 
 CHIP = "h100"
@@ -52,13 +56,29 @@ def measure(tell: Callable[[str], None]) -> list[dict[str, object]]:
                 "processor_s": processor_s,
             }
         )
-    return rows
+    tell("plans: every plan of gpt3 on 1,024 devices, exact")
+    _every_plan(Search("gpt3-small", 64))  # loads machine code
+    plans, processor_s = _every_plan(SEARCHES[0])
+    return [*rows, {"every_plan_of": "gpt3", "devices": 1024, "plans": plans, "processor_s": processor_s}]
+
+
+def _every_plan(search: Search) -> tuple[int, float]:
+    """All plans of a space, evaluated exactly, and the processor time that takes once layers are costed."""
+    task, chip = _task(search), load_architecture(CHIP)
+    task, request = measured_links(task, chip), PlanRequest(task)
+    rest = (task.cluster, request.framework, task.rung, task.own)
+    estimator, space = Estimator(task.workload, to_table([chip]), *rest), space_of(request, task)
+    plans = [plan for some in screened(estimator, space) for plan in space.variants(some.strategy)]
+    return len(plans), seconds(lambda: iterations(estimator, plans))[1]
 
 
 def _plan(search: Search) -> PlanDocument:
     """As `dse plan` finds it, from a workload that nothing is known of yet."""
-    task = Task(load_workload(search.workload), search.devices, load_network())
-    return plan(PlanRequest(task), load_architecture(CHIP))
+    return plan(PlanRequest(_task(search)), load_architecture(CHIP))
+
+
+def _task(search: Search) -> Task:
+    return Task(load_workload(search.workload), search.devices, load_network())
 
 
 _HEAD = """
@@ -76,7 +96,19 @@ all plans of the space, costs of layers included.
 
 def table(rows: list[dict[str, object]]) -> str:
     """The rows in words."""
-    return _HEAD + "".join(_line(row) for row in rows)
+    *searches, every = rows
+    return _HEAD + "".join(_line(row) for row in searches) + _every(every)
+
+
+def _every(row: dict[str, object]) -> str:
+    plans, spent = row["plans"], row["processor_s"]
+    assert isinstance(plans, int)
+    assert isinstance(spent, float)
+    return (
+        f"\nAll {plans:,} plans of {row['every_plan_of']} on {row['devices']:,} devices evaluated exactly, as they "
+        "stand before any recompute\nthat memory asks for, every pipeline simulated, layers costed before: "
+        f"{spent:.2f} s of processor time, {1e6 * spent / plans:.0f} µs each.\n"
+    )
 
 
 def _line(row: dict[str, object]) -> str:

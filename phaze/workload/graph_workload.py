@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from phaze.errors import InputError
+from phaze.workload.between import between
 from phaze.workload.cut import Segment, cut, whole_context
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
@@ -28,6 +29,7 @@ from phaze.workload.work import Format, Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
 SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
+_LINE = 3  # chains that tell another
 SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cache in memory (decode)
 
 
@@ -203,8 +205,16 @@ class GraphWorkload:
             raise ValueError(msg)
         key = (microbatch, Sharding.of(sharding), selective, keeps_products)
         if key not in self._chains:
-            self._chains[key] = self._build(*key)
+            self._chains[key] = self._between(*key) or self._build(*key)
         return self._chains[key]
+
+    def _between(self, microbatch: int, *rest: Sharding | bool) -> LayerChain | None:
+        """From chains of smaller and larger microbatches, where three are known."""
+        known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
+        if len(known) < _LINE or not min(known) < microbatch < max(known):
+            return None
+        inner = next(size for size in known if min(known) < size < max(known))
+        return between([known[min(known)], known[inner], known[max(known)]], microbatch)
 
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool

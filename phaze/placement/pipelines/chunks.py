@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ class Chunks:
         if rest:
             raise ValueError(f"{self.count} chunks do not spread evenly over {stages} stages")
         return each
+
+    def take(self, rows: IntArray) -> Chunks:
+        """Those of some of many plans."""
+        names = ("forward_s", "input_gradient_s", "weight_gradient_s", "transfer_s")
+        paired_s = None if self.paired_s is None else self.paired_s[rows]
+        return replace(self, **{name: getattr(self, name)[rows] for name in names}, paired_s=paired_s)
 
     @property
     def backward_s(self) -> FloatArray:

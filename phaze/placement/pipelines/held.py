@@ -42,6 +42,8 @@ def held_peak(
     Raises ValueError where the schedule does not run so.
     """
     require(schedule, stages, microbatches, chunks_per_device)
+    if not schedule.splits_backward:  # both gradients end together
+        until = Kind.WEIGHT_GRADIENT
     telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     return _held_peak(schedule, stages, telling, chunks_per_device, until)
 
@@ -67,6 +69,9 @@ def _counts(order: Order, chunks: IntArray, until: Kind) -> IntArray:
 
 def _greatest(rows: IntArray) -> IntArray:
     """The rows that no other reaches in every column, without those midway between their neighbours."""
+    if rows.shape[1] == 1:
+        most: IntArray = rows.max(axis=0, keepdims=True)
+        return most
     steps = np.diff(rows, axis=0)
     turns = np.ones(len(rows), dtype=bool)
     turns[1:-1] = np.any(steps[1:] != steps[:-1], axis=1)

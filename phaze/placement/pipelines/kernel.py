@@ -34,24 +34,66 @@ def sort(first: IntArray, source: IntArray) -> IntArray:
 def run(
     queue: IntArray,
     before: IntArray,
-    source: IntArray,
+    source: tuple[IntArray, IntArray],
     seconds: FloatArray,
-    way_s: FloatArray,
+    way_s: tuple[FloatArray, FloatArray],
     sent_s: FloatArray,
     blocking: bool,
     end_s: FloatArray,
 ) -> None:
     """Fill `end_s` (U + 1,), ends of all steps, each as early as it can be; the last entry must be 0.
 
-    `before` (U,): the step before it on its device, U for none. `way_s` (U, 2): from its sources to it; where
+    `before` (U,): the step before it on its device, U for none. `way_s`: from its sources to it; where
     `blocking`, `sent_s` (U + 1,) is how long a device sends after a step.
     """
+    source_one, source_other = source
+    way_one_s, way_other_s = way_s
     for step in queue:
         free = end_s[before[step]]
-        one, other = end_s[source[step, 0]], end_s[source[step, 1]]
+        one, other = end_s[source_one[step]], end_s[source_other[step]]
         if blocking:
-            received = max(free, one, other) + (way_s[step, 0] + way_s[step, 1])
+            received = max(free, one, other) + (way_one_s[step] + way_other_s[step])
             start = max(received, free + sent_s[before[step]])
         else:
-            start = max(free, one + way_s[step, 0], other + way_s[step, 1])
+            start = max(free, one + way_one_s[step], other + way_other_s[step])
         end_s[step] = start + seconds[step]
+
+
+def run_many(
+    queue: IntArray,
+    before: IntArray,
+    source: IntArray,
+    kind: IntArray,
+    chunk: IntArray,
+    way: IntArray,
+    seconds: FloatArray,
+    way_s: FloatArray,
+    blocking: bool,
+    end_s: FloatArray,
+    sent_s: FloatArray,
+) -> None:
+    """The same of N plans side by side: `end_s` (U + 1, N), whose last row must be 0, and `sent_s` as large, all 0.
+
+    `seconds` (kinds, C, N) of the step of a `kind` and `chunk` (U,); `way_s` (C, N) of the transfer behind chunk `way`
+    (U, 2), 0 behind the last.
+    """
+    plans = end_s.shape[1]
+    if blocking:
+        for step in range(len(queue)):
+            for one in range(2):
+                for plan in range(plans):
+                    sent_s[source[step, one], plan] += way_s[way[step, one], plan]
+    for step in queue:
+        ahead, one, other = before[step], source[step, 0], source[step, 1]
+        into, beside = way[step, 0], way[step, 1]
+        for plan in range(plans):
+            free = end_s[ahead, plan]
+            if blocking:
+                received = max(free, end_s[one, plan], end_s[other, plan])
+                received += way_s[into, plan] + way_s[beside, plan]
+                start = max(received, free + sent_s[ahead, plan])
+            else:
+                start = max(
+                    free, end_s[one, plan] + way_s[into, plan], end_s[other, plan] + way_s[beside, plan]
+                )
+            end_s[step, plan] = start + seconds[kind[step], chunk[step], plan]

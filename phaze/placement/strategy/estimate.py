@@ -35,6 +35,7 @@ from phaze.placement.strategy.load import Loads, boundary_bytes, loads
 from phaze.placement.strategy.memory import ChunkNeeds, GroupNeeds, StrategyMemory, recomputed
 from phaze.placement.strategy.offload import Host, Traffic
 from phaze.placement.strategy.operators import Costs
+from phaze.placement.strategy.passes import group_passes
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.placement.strategy.tail import Held, TailRates, Tails, tails
 from phaze.scheduling.layers import TimedChain
@@ -113,9 +114,24 @@ class Estimator:
             return divided.mixed(undivided, chain)
         return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
 
+    def passes(self, strategy: Strategy) -> Floats:
+        """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
+        figures = self.figures(strategy)
+        key = "passes", id(figures)
+        if key not in self._kept:
+            self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
+        found: Floats = self._kept[key]
+        return found
+
     def foresee(self, strategies: Sequence[Strategy]) -> None:
-        """Cost the operators of some strategies together, which is faster than of one after the other."""
-        foresee([self.chain(strategy) for strategy in strategies], self.costs)
+        """Cost the operators of some strategies together, which is faster than of one after the other.
+
+        The least and most microbatches come first: their chains tell those between.
+        """
+        sizes = {s.microbatch for s in strategies}
+        ends = (min(sizes), max(sizes)) if sizes else ()
+        ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
+        foresee([self.chain(strategy) for strategy in ordered], self.costs)
 
     def chain(self, strategy: Strategy) -> LayerChain:
         """The layers of the model as a device runs them."""
@@ -195,7 +211,7 @@ class Estimator:
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
         placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        last = self.tails(s, self.held(s), *passes).longest
+        last = self.tails(self.exchanges(s), self.held(s), *passes).longest
         return Iteration(
             iteration_s=busy_s + last.total_s + self.framework.iteration_s,
             time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
@@ -209,23 +225,32 @@ class Estimator:
         own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
         return Held.of(self.figures(strategy), self.division(strategy), own)
 
-    def tails(self, strategy: Strategy, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
-        """What follows the last microbatch on devices whose passes of one take so long, (p,) each."""
-        s = strategy
-        rest = (self.exchanges(s), self.framework, self._tail_rates(s), self.microbatches(s))
-        return tails(held, forward_s, turned_s, *rest)
+    def tails(self, exchanges: Exchanges, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
+        """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
+        each, rates = exchanges.strategies, self.rates
+        if any(s.offload for s in each):
+            rates = replace(rates, optimizer_s=np.array([[self._step_s(s)] for s in each]))
+        counts = [self.microbatches(s) for s in each]
+        return tails(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
+
+    def chunks(self, strategy: Strategy) -> Chunks:
+        """What its pipeline runs."""
+        return self._chunks(self.loads(strategy))
 
     def timeline(self, strategy: Strategy) -> Timeline:
         """When every pass of one pipeline runs; what follows the last one is not in it."""
         s = strategy
-        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self._chunks(self.loads(s)))
+        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self.chunks(s))
 
     def energy_j(self, strategy: Strategy, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
         s, chain = strategy, self.figures(strategy).chain
         division, index = self.division(s), np.array(chain.index)
         again = index[np.repeat(recomputed(division, s), division.sizes)]
-        energy = ChainEnergy(TimedChain(chain, self.model, self.table), self.cluster, self.workload.numerics)
+        key = "timed", id(chain)
+        if key not in self._kept:
+            self._kept[key] = TimedChain(chain, self.model, self.table)
+        energy = ChainEnergy(self._kept[key], self.cluster, self.workload.numerics)
         spent = Drivers(
             np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
@@ -235,15 +260,16 @@ class Estimator:
         )
         return float(energy.energy_j(np.array([0]), spent)[0])
 
-    def _tail_rates(self, strategy: Strategy) -> TailRates:
+    def _step_s(self, strategy: Strategy) -> float:
+        """Of the optimizer, per parameter."""
         if not strategy.offload:
-            return self.rates
-        return Host.of(self.table, strategy).rates(self.rates, strategy, self.workload.numerics)
+            return float(self.rates.optimizer_s)
+        return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)
 
-    def exchanges(self, strategy: Strategy) -> Exchanges:
-        """Between its devices."""
+    def exchanges(self, *strategies: Strategy) -> Exchanges:
+        """Between their devices."""
         links = float(self.table["link_bandwidth_bytes_per_s"][0])
-        return Exchanges(self.cluster.network, links, strategy, self._kept)
+        return Exchanges(self.cluster.network, links, strategies, self._kept)
 
     def _chunks(self, found: Loads) -> Chunks:
         weight = np.minimum(found.backward.weight_s, found.turned_s)

@@ -95,6 +95,11 @@ class LayerFigures:
         return found
 
     @cached_property
+    def tied_parameters(self) -> int:
+        """Those that the first and the last of the layers that read them count each for itself."""
+        return self.chain.tied_parameters
+
+    @cached_property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
         """`parameters` of distinct groups of layers, (3, K); which of them each group is, (G,)."""
         firsts = [first for first, _ in groups_of(self.chain)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +15,7 @@ from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.memory import recomputed
-from phaze.placement.strategy.prefetch import Group, backward_s, forward_s, slowed
+from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.workload.degrees import Parallel
 from phaze.workload.work import LayerChain
@@ -108,7 +108,7 @@ def loads(
     traffic: HostTraffic | None = None,
 ) -> Loads:
     """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them."""
-    strategy, chain = exchanges.strategy, figures.chain
+    (strategy,), chain = exchanges.strategies, figures.chain
     ahead_wire, behind_wire = wires(strategy, framework, wire_bytes)
     sides, once = _Sides(figures, division, framework), np.ones(len(chain.index))
     repeated = _again(figures, division, strategy)
@@ -118,15 +118,17 @@ def loads(
     if strategy.zero >= Zero.GRADIENTS or traffic is not None:
         behind = sides.groups_s([*repeated, (figures.backward, once)])
         ahead = sides.groups_s([(figures.forward, once)])
-    moving = Wires(figures, division, exchanges, framework)
+    moving = Wires(*figures.sizes, exchanges, framework)
     if behind_wire != Wire():
-        backward = moving.beside(backward, behind, behind_wire, backward_s)
+        groups = moving.groups([behind_wire], behind, division)
+        backward = _beside(backward, *moving.added_s(groups, turned=True))
     if ahead_wire != Wire():
-        forward = moving.beside(forward, ahead, ahead_wire, forward_s)
+        groups = moving.groups([ahead_wire], ahead, division)
+        forward = _beside(forward, *moving.added_s(groups, turned=False))
     if traffic is not None:
         forward, backward = traffic.forward(forward, ahead), traffic.backward(backward, behind)
     cuts = boundary_bytes(chain, division)
-    transfer = exchanges.transfer_s(cuts, framework.scatters_transfers)
+    (transfer,) = exchanges.transfer_s(cuts, framework.scatters_transfers)
     return Loads(*_with_host(forward, redone, backward, framework, len(cuts) + 1), transfer)
 
 
@@ -175,50 +177,54 @@ class _Sides:
         return found
 
 
+def _beside(side: Side, added_s: Floats, hidden_s: Floats) -> Side:
+    """The side with what exchanges add to its pass and what it hides of them, (1, C) each."""
+    return replace(side, zero_s=added_s[0], hidden_s=side.hidden_s + hidden_s[0])
+
+
 @dataclass(frozen=True)
 class Wires:
-    """Exchanges of weights and gradients in the passes of a microbatch."""
+    """Exchanges of weights and gradients in the passes of a microbatch, of strategies (V,).
 
-    figures: LayerFigures
-    division: Division
+    `sizes`: parameters of distinct groups of layers; those of experts, and of whole layers, among them, (3, K), or
+    (3, V, K) of models that differ; `which` (G,): the one that each group is.
+    """
+
+    sizes: Floats
+    which: NDArray[np.intp]
     exchanges: Exchanges
     framework: Framework
 
-    def groups_s(self, wire: Wire) -> tuple[Floats, Floats]:
-        """Gathers and reductions of every group of layers, (G,)."""
-        (every, experts, whole), which = self.figures.sizes
-        e, shared = self.exchanges, every - experts - whole
-        gather = reduce = np.zeros(len(every))
-        if wire.gathered:
-            said = self.framework
-            one = wire.gathered / said.gathers
-            gathering = e.gather_s(one * shared) + e.gather_experts_s(one * experts)
-            gathering = gathering + e.gather_whole_s(one * whole)
-            ranks = e.sharded * np.where(whole > 0, e.strategy.sharding.tensor, 1)
-            gather = said.gathers * (gathering + said.gather_rank_s * ranks * (every > 0))
-        if wire.reduced:
-            reduce = e.reduce_s(wire.reduced * shared) + e.reduce_experts_s(wire.reduced * experts)
-            reduce = reduce + e.reduce_whole_s(wire.reduced * whole)
-        return gather[which], reduce[which]
+    def groups(self, wires: Sequence[Wire], compute_s: Floats, division: Division) -> Groups:
+        """With what runs beside them, (G,) or (V, G), in the chunks of a division."""
+        gather_s, reduce_s = self.groups_s(wires)
+        first = np.broadcast_to(division.first_groups, (len(wires), len(division.chunks)))
+        beside_s = np.broadcast_to(compute_s, gather_s.shape)
+        return Groups(beside_s, gather_s, reduce_s, np.array(division.body), first)
 
-    def beside(
-        self, side: Side, compute_s: Floats, wire: Wire, runs: Callable[[Sequence[Group]], float]
-    ) -> Side:
-        """The side with what the exchanges of a pass add; `compute_s` (G,): what runs beside them."""
-        gather, reduce = self.groups_s(wire)
-        added, hidden = np.zeros(len(side.zero_s)), np.zeros(len(side.zero_s))
-        columns = zip(compute_s.tolist(), gather.tolist(), reduce.tolist(), self.division.body, strict=True)
-        groups = [Group(*row) for row in columns]
-        for chunk, (first, last) in enumerate(self.division.chunks):
-            own = groups[first : last + 1]
-            exchange = sum(group.gather_s + group.reduce_s for group in own)
-            if not self.framework.hides_gathers:
-                added[chunk] = exchange
-                continue
-            alone = sum(group.compute_s for group in own)
-            added[chunk] = runs(slowed(own, self.framework.interference)) - alone
-            hidden[chunk] = exchange - (runs(own) - alone)
-        return replace(side, zero_s=added, hidden_s=side.hidden_s + hidden)
+    def groups_s(self, wires: Sequence[Wire]) -> tuple[Floats, Floats]:
+        """Gathers and reductions of every group of layers, (V, G)."""
+        (every, experts, whole), e, said = self.sizes, self.exchanges, self.framework
+        shared, (sharded, _, beside) = every - experts - whole, e.ranks
+        gathered, reduced = np.array([[w.gathered, w.reduced] for w in wires]).T[..., None]
+        one = gathered / said.gathers
+        gathering = (
+            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_whole_s(one * whole)
+        )
+        copied = said.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
+        reduce = e.reduce_s(reduced * shared) + e.reduce_experts_s(reduced * experts)
+        reduce += e.reduce_whole_s(reduced * whole)
+        return (said.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
+
+    def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
+        """What the exchanges add to a pass, backward where `turned`, and what it hides of them, (V, C)."""
+        exchange_s = groups.exchange_s
+        if not self.framework.hides_gathers:
+            return exchange_s, np.zeros_like(exchange_s)
+        slowed = groups.slowed(self.framework.interference)
+        slow_s, fast_s = (g.backward_s() if turned else g.forward_s() for g in (slowed, groups))
+        alone_s = groups.summed(groups.compute_s)
+        return slow_s - alone_s, exchange_s - (fast_s - alone_s)
 
 
 def _with_host(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,15 +142,24 @@ class ChunkNeeds:
             widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
         )
 
+    def take(self, rows: NDArray[np.int64]) -> ChunkNeeds:
+        """Those of some of many models, (B, C) each."""
+        return ChunkNeeds(*(getattr(self, f.name)[rows] for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class StrategyMemory:
-    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy."""
+    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy.
+
+    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more strategies differ in
+    nothing else, (V, 1) each, whose chunks need (V, C); None: the strategy's own.
+    """
 
     needs: ChunkNeeds
     strategy: Strategy
     framework: Framework
     numerics: Numerics
+    divided_by: Sequence[ArrayLike] | None = None
 
     def devices(self, chunks: ArrayLike, held: ArrayLike) -> tuple[MemoryBreakdown, ...]:
         """Needs of every device: its `chunks` (p, slots), and microbatches in flight for each (p, K, slots).
@@ -164,16 +173,17 @@ class StrategyMemory:
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
 
     def fixed_bytes(self, chunks: ArrayLike) -> Floats:
-        """What every device (p,) needs whatever is recomputed."""
+        """What every device, (..., p), needs whatever is recomputed."""
         own = np.asarray(chunks)
         weights, gradients, states = self.states_bytes(own)
         return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
 
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Weights, gradients and optimizer states of every device, (p,) each."""
+        """Weights, gradients and optimizer states of every device, (..., p) each."""
         s, n, state = self.strategy, self.needs, self._state
-        whole, none = self._parameters(own), np.zeros(len(own))
-        divided = divided_parameters(s, *(each[own].sum(axis=1) for each in (n.shared, n.experts, n.whole)))
+        whole, none = self._parameters(own), np.zeros((*n.shared.shape[:-1], len(own)))
+        each = (n.shared, n.experts, n.whole)
+        divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
@@ -190,26 +200,30 @@ class StrategyMemory:
         else:
             each = n.kept_bytes[..., own][..., None, :]
             kept = (np.asarray(held) * each).sum(axis=-1).max(axis=-1)
-        scores = self.framework.score_copies * n.scores_bytes[own].sum(axis=1)
+        scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
     def _parameters(self, own: NDArray[np.int64]) -> Floats:
         n = self.needs
-        found: Floats = n.shared[own].sum(axis=1) + n.experts[own].sum(axis=1) + n.whole[own].sum(axis=1)
+        found: Floats = (n.shared + n.experts + n.whole)[..., own].sum(axis=-1)
         return found
 
     @property
     def _state(self) -> StateBytes:
         return StateBytes.of(self.numerics, self.framework)
 
+    @property
+    def _ranks(self) -> Sequence[ArrayLike]:
+        return self.divided_by or ranks_of(self.strategy)
+
     def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, state, found = self.strategy, self._state, np.zeros(len(own))
+        s, state, found = self.strategy, self._state, np.zeros((*self.needs.shared.shape[:-1], len(own)))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
-            ranks = (s.shard_group or s.replicas) if s.zero >= Zero.GRADIENTS else 1
-            found = found + 2 * state.gradient * self.needs.largest[own].max(axis=1) / ranks
+            ranks = self._ranks[0] if s.zero >= Zero.GRADIENTS else 1
+            found = found + 2 * state.gradient * self.needs.largest[..., own].max(axis=-1) / ranks
         return found
 
     def _gathered(self, own: NDArray[np.int64]) -> Floats:
@@ -219,20 +233,28 @@ class StrategyMemory:
         """
         said = self.framework.gathered_bytes
         each = self.numerics.weight_bytes if said is None else said
-        ends = self.needs.ends[own].sum(axis=1)
+        ends = self.needs.ends[..., own].sum(axis=-1)
         waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
             whole: Floats = each * self._parameters(own) + waiting
             return whole
-        found: Floats = each * (2 * self.needs.largest[own].max(axis=1) + ends) + waiting
+        found: Floats = each * (2 * self.needs.largest[..., own].max(axis=-1) + ends) + waiting
         return found
 
 
-def divided_parameters(strategy: Strategy, shared: Floats, experts: Floats, whole: Floats) -> Floats:
-    """What a device has of parameters that ZeRO divides over the ranks with the same ones."""
+def ranks_of(strategy: Strategy) -> tuple[int, int, int]:
+    """Ranks that ZeRO divides shared parameters, those of experts, and whole ones over."""
     s = strategy
     ranks = s.shard_group or s.replicas
-    return shared / ranks + experts / s.expert_replicas + whole / (ranks * s.sharding.tensor)
+    return ranks, s.expert_replicas, ranks * s.sharding.tensor
+
+
+def divided_parameters(ranks: Sequence[ArrayLike], shared: Floats, experts: Floats, whole: Floats) -> Floats:
+    """What a device has of parameters that ZeRO divides over the ranks with the same ones, of each sort."""
+    found: Floats = (
+        shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
+    )
+    return found
 
 
 def recomputed(division: Division, strategy: Strategy) -> NDArray[np.bool_]:

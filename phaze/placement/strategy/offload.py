@@ -18,7 +18,7 @@ from phaze.errors import InputError
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.load import Side
-from phaze.placement.strategy.memory import GroupNeeds, divided_parameters, recomputed
+from phaze.placement.strategy.memory import GroupNeeds, divided_parameters, ranks_of, recomputed
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.placement.strategy.tail import TailRates
 from phaze.workload.workload import Numerics
@@ -44,14 +44,14 @@ class Host:
                 raise InputError(f"offload needs the architecture's {field}")
         return cls(*found)
 
-    def rates(self, rates: TailRates, strategy: Strategy, numerics: Numerics) -> TailRates:
-        """Those of the tail, with what a step takes where states or weights are the host's, per parameter."""
-        link_s, step_s = 1 / self.link_bytes_per_s, rates.optimizer_s
+    def step_s(self, rates: TailRates, strategy: Strategy, numerics: Numerics) -> float:
+        """What a step takes per parameter where states or weights are the host's."""
+        link_s, step_s = 1 / self.link_bytes_per_s, float(rates.optimizer_s)
         if Offload.OPTIMIZER in strategy.offload:
             step_s = numerics.optimizer_traffic_bytes / self.memory_bytes_per_s
         if len({Offload.OPTIMIZER, Offload.WEIGHTS} & strategy.offload) == 1:  # on different sides
             step_s += rates.gathered_bytes * link_s
-        return replace(rates, optimizer_s=step_s)
+        return step_s
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Traffic:
         `hides`: whether computation goes on meanwhile.
         """
         s = strategy
-        divided = divided_parameters(s, needs.shared, needs.experts, needs.whole)
+        divided = divided_parameters(ranks_of(s), needs.shared, needs.experts, needs.whole)
         whole, (weight, gradient) = needs.parameters, wire_bytes
         kept = np.where(recomputed(division, s), needs.spared_bytes, needs.saved_bytes)
 

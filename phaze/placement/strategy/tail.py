@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -20,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """Exposed seconds of every device, (p,) each; `hidden_s` ran beside computation."""
+    """Exposed seconds of every device of pipelines, (V, p) each; `hidden_s` ran beside computation."""
 
     reduction_s: Floats
     optimizer_s: Floats
@@ -34,9 +35,10 @@ class Tails:
 
     @property
     def longest(self) -> Tail:
-        """That of the device with most to do."""
-        at = int(np.argmax(self.total_s))
-        return Tail(*(float(getattr(self, f.name)[at]) for f in fields(self)))
+        """That of the device of the only pipeline with most to do."""
+        (total_s,) = self.total_s
+        at = int(np.argmax(total_s))
+        return Tail(*(float(getattr(self, f.name)[0, at]) for f in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,14 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class TailRates:
-    """Bytes on the wire per weight and gradient, and seconds of an optimizer step per parameter."""
+    """Bytes on the wire per weight and gradient, and seconds of an optimizer step per parameter.
+
+    Of strategies whose steps differ, `optimizer_s` is (V, 1).
+    """
 
     gathered_bytes: float
     reduced_bytes: float
-    optimizer_s: float
+    optimizer_s: float | Floats
 
     @property
     def wire_bytes(self) -> tuple[float, float]:
@@ -70,7 +75,7 @@ class TailRates:
 
 @dataclass(frozen=True)
 class Held:
-    """What every device of a pipeline holds, (p,) each: parameters by who has the same ones, and groups of layers.
+    """What every device of pipelines holds, (p,) or (V, p) each: parameters by who has the same, and groups of layers.
 
     `shared`: replicas; `experts`: those of experts; `whole`: tensor ranks as well. `tied`: parameters that
     the first and the last device both have.
@@ -88,7 +93,7 @@ class Held:
         every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
         tied = np.zeros(len(own))
-        tied[[0, -1]] = figures.chain.tied_parameters
+        tied[[0, -1]] = figures.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
         shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
         return cls(shared, expert, kept, groups, tied)
@@ -101,29 +106,29 @@ def tails(
     exchanges: Exchanges,
     framework: Framework,
     rates: TailRates,
-    microbatches: int,
+    microbatches: Sequence[int],
 ) -> Tails:
-    """The tail of every device; `forward_s`, `turned_s` (p,): passes of one microbatch, before and after the loss."""
-    s, e, none = exchanges.strategy, exchanges, np.zeros(len(held.shared))
-    reduce_s = gather_s = none
-    if s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch:
-        reduce_s = e.reduce_s(held.shared * rates.reduced_bytes)
-        reduce_s = reduce_s + e.reduce_experts_s(held.experts * rates.reduced_bytes)
-        reduce_s = reduce_s + e.reduce_whole_s(held.whole * rates.reduced_bytes)
-    if s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole:
-        gather_s = e.gather_s(held.shared * rates.gathered_bytes)
-        gather_s = gather_s + e.gather_experts_s(held.experts * rates.gathered_bytes)
-        gather_s = gather_s + e.gather_whole_s(held.whole * rates.gathered_bytes)
-    window = _window(s, microbatches)
-    lost = held.pieces, framework.interference
-    reduction = overlapped_s(window * turned_s, reduce_s, *lost) if framework.hides_reduction else reduce_s
-    gather = overlapped_s(window * forward_s, gather_s, *lost) if framework.hides_gathers else gather_s
-    stepped = held.shared + held.experts + held.whole
-    if s.zero is not Zero.NONE:
-        stepped = divided_parameters(s, held.shared, held.experts, held.whole)
+    """The tails of strategies (V,), of every device; `microbatches` (V,).
+
+    `forward_s`, `turned_s` (V, p): passes of one microbatch, before and after the loss.
+    """
+    e, said, each = exchanges, framework, exchanges.strategies
+    late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
+    apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
+    reduced, gathered = rates.reduced_bytes * np.array(late), rates.gathered_bytes * np.array(apart)
+    reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
+    reduce_s += e.reduce_whole_s(held.whole * reduced)
+    gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
+    gather_s += e.gather_whole_s(held.whole * gathered)
+    window = np.array([[_window(s, m)] for s, m in zip(each, microbatches, strict=True)])
+    lost = held.pieces, said.interference
+    reduction = overlapped_s(window * turned_s, reduce_s, *lost) if said.hides_reduction else reduce_s
+    gather = overlapped_s(window * forward_s, gather_s, *lost) if said.hides_gathers else gather_s
+    ranks = [np.where(e.divides, some, 1) for some in e.ranks]
+    stepped = divided_parameters(ranks, held.shared, held.experts, held.whole)
     return Tails(
         reduction_s=reduction + e.tie_s(held.tied * rates.reduced_bytes),
-        optimizer_s=stepped * rates.optimizer_s * framework.optimizer_stretch,
+        optimizer_s=stepped * rates.optimizer_s * said.optimizer_stretch,
         gather_s=gather,
         hidden_s=np.maximum(reduce_s - reduction, 0.0) + np.maximum(gather_s - gather, 0.0),
     )

@@ -161,13 +161,17 @@ def test_machine_code_answers_the_same():
     machine, chunks = Machine(), even_chunks(6, 0.1, 0.2, 0.3)
     work = precedence(Schedule.INTERLEAVED, 3, 12, 2)
     seconds = np.linspace(0.1, 0.7, len(work.kind))
-    way_s = np.append(chunks.transfer_s + 0.01, 0.0)[work.way]
+    way_s, none = np.append(chunks.transfer_s + 0.01, 0.0), np.zeros(len(seconds) + 1)
+    source, ways = tuple(work.source.T), tuple(way_s[work.way].T)
+    kinds_s, each = np.linspace(0.1, 2.0, 5 * 6 * 2).reshape(5, 6, 2), (work.kind, work.chunk, work.way)
     answers = []
     for steps in (1, PLAIN_STEPS):
-        sort, run = (machine.function(name, steps) for name in ("sort", "run"))
-        queue, end_s = sort(work.first, work.source), np.zeros(len(seconds) + 1)
-        run(queue, work.before, work.source, seconds, way_s, end_s, False, end_s)
-        answers.append((queue.tolist(), end_s.tolist()))
+        queue = machine.function("sort", steps)(work.first, work.source)
+        end_s = machine.run(queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
+        many_s, sent_s = np.zeros((2, len(none), 2))
+        two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
+        machine.function("run_many", 1)(queue, work.before, work.source, *each, *two)
+        answers.append((queue.tolist(), end_s.tolist(), many_s.tolist()))
     assert machine.function("run", 1) is not kernel.run
     assert answers[0] == answers[1]
 

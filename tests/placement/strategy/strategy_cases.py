@@ -15,6 +15,18 @@ from phaze.workload.load import workload_of
 from phaze.workload.options import LoadOptions
 from phaze.workload.workload import Attention, Mode, Workload
 
+LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
+HIDES = {"hides_gathers": True, "hides_reduction": True, "interference": 0.2}
+SOFTWARE = {
+    "ideal": {},
+    "hides": HIDES,
+    "launches": LAUNCHES,
+    "launches beside": LAUNCHES | HIDES,
+    "waits": {"waits": True, "hides_transfers": True, "gather_rank_s": 1e-6} | LAUNCHES,
+    "blocking": {"blocking": True, "reduces_every_microbatch": False} | LAUNCHES,
+}
+"""What software may do, all together in the end."""
+
 
 @cache
 def small_gpt(

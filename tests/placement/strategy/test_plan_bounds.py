@@ -6,28 +6,19 @@ from dataclasses import replace
 from math import inf
 
 import pytest
-from strategy_cases import estimator, framework, small_gpt
+from strategy_cases import HIDES, LAUNCHES, SOFTWARE, estimator, framework, small_gpt
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.many import Many
 from phaze.placement.strategy.search.fit import fits
-from phaze.placement.strategy.search.refine import Refinement
+from phaze.placement.strategy.search.rest import rest_s
 from phaze.placement.strategy.search.screen import screened
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Zero
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
-LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
-HIDES = {"hides_gathers": True, "hides_reduction": True, "interference": 0.2}
-SOFTWARE = {
-    "ideal": {},
-    "hides": HIDES,
-    "launches": LAUNCHES,
-    "launches beside": LAUNCHES | HIDES,
-    "waits": {"waits": True, "hides_transfers": True, "gather_rank_s": 1e-6} | LAUNCHES,
-    "blocking": {"blocking": True, "reduces_every_microbatch": False} | LAUNCHES,
-}
 
 
 @pytest.mark.parametrize("said", SOFTWARE.values(), ids=SOFTWARE)
@@ -40,15 +31,16 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
     for some in list(screened(e, SPACE))[::2]:
         s, (zeros, orders) = some.strategy, SPACE.choices(some.strategy)
         variants = tuple(SPACE.variants(s))
-        rest_s = dict(zip(variants, Refinement(e, variants).rest_s().tolist(), strict=True))
+        rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
+        assert rest_s(e, [variants]) == [min(rests.values())]
         for variant in (v for v in variants if v.order is orders[-1]):
             (fit,) = fits(e, variant, (variant.zero,), capacity)
             if fit.strategy is None:
                 continue
             seen.add((s.schedule, fit.strategy.recompute))
             least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
-            assert some.bound_s + rest_s[variant] <= least_s
-            assert Refinement(e, (fit.strategy,)).bounds_s() <= least_s
+            assert some.bound_s + rests[variant] <= least_s
+            assert Many(e, (fit.strategy,)).bounds_s() <= least_s
         assert zeros == tuple(Zero) or s.replicas == 1
     schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
     assert schedules == set(Schedule) if tight == inf else Recompute.FULL in recomputes
@@ -58,8 +50,8 @@ def test_bounds_of_strategies_side_by_side_are_those_of_each():
     e = estimator(devices=8, batch=16, software=framework(**LAUNCHES | HIDES), workload=small_gpt(8))
     some = next(o for o in screened(e, SPACE) if o.schedule is Schedule.ZB_V and o.pipeline.replicas > 1)
     variants = tuple(SPACE.variants(some.strategy))
-    alone = [float(Refinement(e, (v,)).bounds_s()[0]) for v in variants]
-    assert Refinement(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
+    alone = [float(Many(e, (v,)).bounds_s()[0]) for v in variants]
+    assert Many(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
 
 
 def test_fewest_blocks_are_those_that_bytes_ask_for():

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.search.passes import ChunkPasses
+from phaze.placement.strategy.passes import ChunkPasses
 
 Floats = NDArray[np.float64]
 

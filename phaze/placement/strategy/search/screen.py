@@ -13,8 +13,8 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.memory import recomputed
+from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.bound import busy_bound_s
-from phaze.placement.strategy.search.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
 from phaze.solvers.placement.partition import balanced_cuts
@@ -25,15 +25,11 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound that all of them share.
-
-    `whole`: whether it is one of iterations, or of their pipelines alone.
-    """
+    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
 
     bound_s: float
     pipeline: Strategy
     schedule: Schedule
-    whole: bool = False
 
     @property
     def strategy(self) -> Strategy:
@@ -119,8 +115,7 @@ class _Alike:
 
     @cached_property
     def _groups(self) -> GroupPasses:
-        figures = [self.estimator.figures(shape) for shape in self.shapes]
-        return GroupPasses.of(figures, self._division, self.estimator.framework)
+        return GroupPasses(np.array([self.estimator.passes(shape) for shape in self.shapes]))
 
     @cached_property
     def _again(self) -> NDArray[np.bool_]:

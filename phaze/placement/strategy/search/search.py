@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 
@@ -11,8 +11,9 @@ from phaze.placement.options import NEVER_S
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.many import Many
 from phaze.placement.strategy.search.fit import fits
-from phaze.placement.strategy.search.refine import Refinement
+from phaze.placement.strategy.search.rest import rest_s
 from phaze.placement.strategy.search.screen import Open, screened
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
@@ -57,6 +58,12 @@ def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, to
     return _Search(estimator, space, capacity_bytes, top).answer()
 
 
+_AT_ONCE = 128
+"""Pipelines whose bounds are made those of iterations together."""
+
+_Waiting = tuple[float, int, Open]
+"""Bound, place, and strategies that share it."""
+
 _Entry = tuple[float, int, int, Open | Strategy]
 """Bound, two numbers that break ties, and strategies that share it, or one that fits in memory."""
 
@@ -74,38 +81,53 @@ class _Search:
 
     def answer(self) -> PlanAnswer:
         """Look at all strategies in the order of their bounds, which grow tighter where they are low."""
-        opened = screened(self.estimator, self.space)
-        queue: list[_Entry] = [(some.bound_s, place, -1, some) for place, some in enumerate(opened)]
-        heapq.heapify(queue)
-        while queue and queue[0][0] < min(self._worst, NEVER_S):
-            bound, place, number, some = heapq.heappop(queue)
-            if isinstance(some, Strategy):
-                self._evaluate(some)
-            elif some.whole:
-                for number, (bound, strategy) in enumerate(self._refined(some.strategy)):
-                    heapq.heappush(queue, (bound, place, number, strategy))
+        opened = enumerate(screened(self.estimator, self.space))
+        waiting = sorted(((some.bound_s, place, some) for place, some in opened), key=lambda entry: entry[:2])
+        queue: list[_Entry] = []
+        taken = 0
+        while True:
+            lowest = min(queue[0][0] if queue else inf, self._worst, NEVER_S)
+            if taken < len(waiting) and waiting[taken][0] < lowest:
+                for bound, place, some in self._whole(waiting[taken : taken + _AT_ONCE]):
+                    heapq.heappush(queue, (bound, place, -1, some))
+                taken += _AT_ONCE
+            elif queue and queue[0][0] <= lowest < min(self._worst, NEVER_S):
+                self._look(queue)
             else:
-                bound += self._rest_s(some)
-                heapq.heappush(queue, (bound, place, number, replace(some, bound_s=bound, whole=True)))
-        for *_, some in queue:
-            self.account.pruned += (
-                prod(map(len, self.space.choices(some.pipeline))) if isinstance(some, Open) else 1
-            )
+                break
+        left = [some for *_, some in (*queue, *waiting[taken:])]
+        self.account.pruned += sum(
+            prod(map(len, self.space.choices(some.pipeline))) if isinstance(some, Open) else 1
+            for some in left
+        )
         return PlanAnswer(tuple(self.found), self.account, self.least_bytes)
+
+    def _look(self, queue: list[_Entry]) -> None:
+        """At the first of the queue: its variants, or the strategy itself."""
+        _, place, _, some = heapq.heappop(queue)
+        if isinstance(some, Strategy):
+            self._evaluate(some)
+            return
+        for number, (bound, strategy) in enumerate(self._refined(some.strategy)):
+            heapq.heappush(queue, (bound, place, number, strategy))
 
     @property
     def _worst(self) -> float:
         """What a strategy has to beat, in s."""
         return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
 
-    def _rest_s(self, some: Open) -> float:
-        """At most what the fastest of them takes beyond its pipeline; equal for schedules that place chunks alike."""
-        s = some.strategy
-        key = some.pipeline, chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
-        if key not in self.known:
-            refinement = Refinement(self.estimator, tuple(self.space.variants(s)))
-            self.known[key] = float(refinement.rest_s().min())
-        return self.known[key]
+    def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
+        """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
+        keys = [
+            (s.pipeline, chunks_of(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks).tobytes())
+            for *_, s in waiting
+        ]
+        new = {key: s.strategy for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
+        if new:
+            variants = [tuple(self.space.variants(s)) for s in new.values()]
+            self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
+        for key, (bound, place, some) in zip(keys, waiting, strict=True):
+            yield bound + self.known[key], place, some
 
     def _refined(self, strategy: Strategy) -> Iterator[tuple[float, Strategy]]:
         """Those of its variants that fit in memory, as they fit, and their bounds."""
@@ -118,7 +140,7 @@ class _Search:
             else:
                 fitting += [replace(fit.strategy, order=order) for order in orders]
         if fitting:
-            bounds = Refinement(e, tuple(fitting)).bounds_s()
+            bounds = Many(e, tuple(fitting)).bounds_s()
             yield from zip(bounds.tolist(), fitting, strict=True)
 
     def _evaluate(self, strategy: Strategy) -> None:

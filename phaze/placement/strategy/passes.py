@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,15 +26,6 @@ class GroupPasses:
 
     rows: Floats
 
-    @classmethod
-    def of(cls, figures: Sequence[LayerFigures], division: Division, framework: Framework) -> GroupPasses:
-        """Of models that are cut into the same groups."""
-        return cls(np.stack([_rows(each, division, framework) for each in figures]))
-
-    def repeated(self, count: int) -> GroupPasses:
-        """Of one model, as that of so many."""
-        return GroupPasses(np.broadcast_to(self.rows, (count, *self.rows.shape[1:])))
-
     def chunks(self, first_groups: Counts, again: NDArray[np.bool_], framework: Framework) -> ChunkPasses:
         """Of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
         count, _, groups = self.rows.shape
@@ -46,7 +36,8 @@ class GroupPasses:
         return ChunkPasses(summed[:3], summed[3:6], summed[6], framework)
 
 
-def _rows(figures: LayerFigures, division: Division, framework: Framework) -> Floats:
+def group_passes(figures: LayerFigures, division: Division, framework: Framework) -> Floats:
+    """The rows of `GroupPasses` of one model that is cut into the groups of a division, (7, G)."""
     index = np.array(figures.chain.index)
     first = [first for first, _ in division.groups]
     last = index[[last for _, last in division.groups]]

@@ -1,0 +1,181 @@
+"""Iterations of many strategies at once: seconds and bytes as of one, (V,) of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.pipelines.bounds import pipeline_bound_s
+from phaze.placement.pipelines.chunks import Chunks
+from phaze.placement.pipelines.held import held_peak
+from phaze.placement.pipelines.layout import chunks_of
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.simulation import pipelines_s
+from phaze.placement.strategy.bases import Bases
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.exchange import Exchanges
+from phaze.placement.strategy.load import Wire, Wires, wires
+from phaze.placement.strategy.prefetch import Groups
+from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.tail import Held
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """Seconds of iterations, and bytes that their fullest devices need, (V,) each."""
+
+    iteration_s: Floats
+    memory_bytes: Floats
+
+
+def iterations(estimator: Estimator, strategies: Sequence[Strategy]) -> Iterations:
+    """As `Estimator.iteration` of each. They are not checked: such as cannot run must not be among them."""
+    found = np.empty((2, len(strategies)))
+    for rows in _alike(_cut(estimator, s) for s in strategies):
+        many = Many(estimator, tuple(strategies[row] for row in rows))
+        found[:, rows] = many.iterations_s(), many.memory_bytes()
+    return Iterations(*found)
+
+
+def _cut(estimator: Estimator, strategy: Strategy) -> Hashable:
+    division = estimator.division(strategy)
+    return strategy.pipeline_parallel, strategy.chunks, division.groups, division.body
+
+
+def _alike(keys: Iterable[Hashable]) -> list[Rows]:
+    """Positions of equal keys."""
+    found: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(keys):
+        found.setdefault(key, []).append(row)
+    return [np.array(rows) for rows in found.values()]
+
+
+@dataclass(frozen=True)
+class Many:
+    """Strategies (V,) of as many stages and chunks, whose models are cut into the same groups of layers."""
+
+    estimator: Estimator
+    strategies: tuple[Strategy, ...]
+
+    def iterations_s(self) -> Floats:
+        """Seconds of an iteration, (V,), every pipeline simulated."""
+        return self._whole_s(pipelines_s)
+
+    def bounds_s(self) -> Floats:
+        """At most that, (V,)."""
+        return self._whole_s(pipeline_bound_s)
+
+    def _whole_s(self, pipelines: Callable[[Schedule, int, int, Chunks], Floats]) -> Floats:
+        """Pipelines, and what follows them."""
+        e, chunks, busy_s = self.estimator, self.chunks, np.empty(len(self.strategies))
+        for (schedule, microbatches), rows in self._runs.items():
+            busy_s[rows] = pipelines(schedule, microbatches, self.stages, chunks.take(rows))
+        passes = self.on_devices(chunks.forward_s), self.on_devices(chunks.backward_s)
+        total_s = e.tails(self.exchanges, self.held, *passes).total_s
+        found: Floats = busy_s + total_s.max(axis=1) + e.framework.iteration_s
+        return found
+
+    def memory_bytes(self) -> Floats:
+        """Bytes that the fullest device needs, (V,)."""
+        found, e = np.empty(len(self.strategies)), self.exchanges
+        for (schedule, microbatches), rows in self._runs.items():
+            own, kinds = self._own(schedule), [self.strategies[row] for row in rows]
+            held = held_peak(schedule, self.stages, microbatches, self.strategies[0].chunks)
+            for some in _alike((s.zero, s.offload, s.reshards) for s in kinds):
+                at = rows[some]
+                memory = self.estimator.memory_of(kinds[some[0]], self.bases.needs.take(self.bases.which[at]))
+                memory = replace(memory, divided_by=[ranks[at] for ranks in e.ranks])
+                needed = memory.fixed_bytes(own) + sum(memory.activations_bytes(own, held))
+                found[at] = needed.max(axis=1)
+        return found
+
+    @cached_property
+    def bases(self) -> Bases:
+        """What they share."""
+        return Bases.of(self.estimator, self.strategies)
+
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """Between their devices."""
+        return self.estimator.exchanges(*self.strategies)
+
+    @property
+    def stages(self) -> int:
+        """Of each."""
+        return self.strategies[0].pipeline_parallel
+
+    @cached_property
+    def held(self) -> Held:
+        """Parameters and groups of layers of every device, (V, p)."""
+        bases, tied = self.bases, np.zeros((len(self.strategies), self.stages))
+        every, experts, whole, pieces = (self.on_devices(each[bases.which]) for each in bases.held)
+        tied[:, 0] = tied[:, -1] = bases.tied[bases.which]
+        return Held(every - experts - whole, experts, whole, pieces, tied)
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        """What pipelines run, (V, C)."""
+        passes, bases = self.bases.passes.take(self.bases.which), self.bases
+        added = self.exchanged_s(hides=self.estimator.framework.hides_gathers)
+        if added.any():
+            passes = passes.beside(*added)
+        scatters = self.estimator.framework.scatters_transfers
+        chunks = passes.pipeline(self.exchanges.transfer_s(bases.sent_bytes[bases.which], scatters))
+        return self._with_host(chunks)
+
+    def exchanged_s(self, *, hides: bool) -> Floats:
+        """Seconds that exchanges of ZeRO add to forward and backward of every chunk, (2, V, C); all if none `hides`."""
+        e, bases, chunks = self.estimator, self.bases, self.bases.first_groups.shape[1]
+        found = np.zeros((2, len(self.strategies), chunks))
+        moved = [wires(s, e.framework, e.rates.wire_bytes) for s in self.strategies]
+        rows = np.array([row for row, both in enumerate(moved) if both != (Wire(), Wire())], dtype=np.int64)
+        if not len(rows):
+            return found
+        which, (sizes, group) = bases.which[rows], bases.sizes
+        moving = Wires(sizes[:, which], group, e.exchanges(*(self.strategies[r] for r in rows)), e.framework)
+        first, body = bases.first_groups[which], np.array(bases.divisions[0].body)
+        forward_s, again_s, backward_s = bases.groups.rows[which, :3].transpose(1, 0, 2)
+        beside_s = forward_s, again_s * bases.again[which] + backward_s
+        for turned in (0, 1):
+            exchanges = moving.groups_s([moved[row][turned] for row in rows])
+            groups = Groups(beside_s[turned], *exchanges, body, first)
+            found[turned, rows] = moving.added_s(groups, turned=turned > 0)[0] if hides else groups.exchange_s
+        return found
+
+    def _with_host(self, chunks: Chunks) -> Chunks:
+        """Those that leave something to the host wait for it."""
+        waits = [row for row, s in enumerate(self.strategies) if s.offload]
+        for row in waits:
+            alone = self.estimator.chunks(self.strategies[row])
+            for name in ("forward_s", "input_gradient_s", "weight_gradient_s"):
+                getattr(chunks, name)[row] = getattr(alone, name)
+        return chunks
+
+    def on_devices(self, seconds: Floats) -> Floats:
+        """Sums over the chunks of every device, (V, p), of values of chunks (V, C)."""
+        found = np.empty((len(self.strategies), self.stages))
+        for schedule, rows in self._schedules.items():
+            found[rows] = seconds[rows][:, self._own(schedule)].sum(axis=2)
+        return found
+
+    def _own(self, schedule: Schedule) -> NDArray[np.int64]:
+        return chunks_of(schedule, self.stages, self.strategies[0].chunks)
+
+    @cached_property
+    def _schedules(self) -> dict[Schedule, Rows]:
+        """Rows of each schedule."""
+        each = [s.schedule for s in self.strategies]
+        return {each[rows[0]]: rows for rows in _alike(each)}
+
+    @cached_property
+    def _runs(self) -> dict[tuple[Schedule, int], Rows]:
+        """Rows of each schedule and number of microbatches."""
+        each = [(s.schedule, self.estimator.microbatches(s)) for s in self.strategies]
+        return {each[rows[0]]: rows for rows in _alike(each)}
