@@ -17,7 +17,7 @@ from phaze.explore.planning.whatif import WhatIfDocument
 from phaze.explore.sweep_document import SweepDocument
 from phaze.runs.files import parse_json, read_json
 from phaze.runs.migration.format import Format, version_of
-from phaze.runs.migration.steps import never_kept, same_but_for_the_manifest, whatif_2
+from phaze.runs.migration.steps import as_is, never_kept, same_but_for_the_manifest, whatif_2, whatif_3
 
 Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
 """What a run directory holds as `result.json`, by the verb that made it."""
@@ -25,9 +25,9 @@ Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | Servi
 RESULT = Format("phaze-result", ResultDocument, [same_but_for_the_manifest("phaze-result/2")])
 SWEEP = Format("phaze-sweep", SweepDocument, [never_kept])
 COMPARE = Format("phaze-compare", CompareDocument)
-PLAN = Format("dse-plan", PlanDocument, [same_but_for_the_manifest("dse-plan/2")])
+PLAN = Format("dse-plan", PlanDocument, [same_but_for_the_manifest("dse-plan/2"), as_is("dse-plan/3")])
 SERVING = Format("dse-serving", ServingDocument, [same_but_for_the_manifest("dse-serving/2")])
-WHATIF = Format("dse-whatif", WhatIfDocument, [whatif_2])
+WHATIF = Format("dse-whatif", WhatIfDocument, [whatif_2, whatif_3])
 ANSWERS: tuple[Format[Answer], ...] = (RESULT, SWEEP, COMPARE, PLAN, SERVING, WHATIF)
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -36,7 +36,7 @@ def test_plan_tells_time_memory_and_proof(dse):
 def test_plan_document(plan_file):
     document = json.loads(plan_file.read_text())
     best, proof = document["best"], document["certificate"]
-    assert document["schema"] == "dse-plan/2"
+    assert document["schema"] == "dse-plan/3"
     assert best["strategy"]["pipeline_parallel"] == 2
     assert best["strategy"]["microbatch_size"] == 4
     parts = [v for k, v in best["breakdown"].items() if k != "hidden_s"]

@@ -55,7 +55,7 @@ def test_a_newer_document_names_what_reads_it(tmp_path):
     document["manifest"]["versions"]["phaze-dse"] = "4.2.0"
     (tmp_path / "plan.json").write_text(json.dumps(document))
     with pytest.raises(
-        InputError, match=r"dse-plan/17, written by phaze-dse 4\.2\.0.*reads up to dse-plan/2"
+        InputError, match=r"dse-plan/17, written by phaze-dse 4\.2\.0.*reads up to dse-plan/3"
     ):
         read_plan(tmp_path / "plan.json")
     del document["manifest"]

@@ -28,6 +28,7 @@ from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.kinds import kind_times
 from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.placement.strategy.strategy import Offload
 from phaze.workload.workload import Mode
 
 _NEXT = 4  # plans told beside the best
@@ -152,6 +153,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
             shard_group=s.shard_group,
             order=s.order.value,
             blocks=list(s.stages) or None,
+            offload=[what.value for what in Offload if what in s.offload],
         ),
         iteration_time_s=i.iteration_s,
         throughput_samples_per_s=samples,
@@ -160,6 +162,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
         devices_used=s.devices,
         energy_per_iteration_j=costs.energy_j(s, i),
         memory_bytes=i.memory_bytes,
+        host_memory_bytes=i.host_bytes,
         memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
         breakdown=PlanBreakdown(**asdict(i.time)),
         kinds=[PlanKind(**asdict(kind)) for kind in kind_times(costs, s)],

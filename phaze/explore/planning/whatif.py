@@ -14,7 +14,7 @@ from phaze.explore.manifest import manifest
 from phaze.explore.planning.document import PlanDocument
 from phaze.explore.record import Record
 
-WHATIF_SCHEMA = "dse-whatif/2"
+WHATIF_SCHEMA = "dse-whatif/3"
 
 
 class WhatIfPoint(Record):

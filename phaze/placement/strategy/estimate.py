@@ -174,13 +174,20 @@ class Estimator:
         placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
         last = self.tails(s, self.held(s), *passes).longest
-        return Iteration(
+        iteration = Iteration(
             iteration_s=busy_s + last.total_s + self.framework.iteration_s,
             time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
         )
+        if s.offload:
+            Host.of(self.table, s).check(iteration)
+        return iteration
+
+    def host_capacity_bytes(self, strategy: Strategy) -> float:
+        """What a device may leave to its host. Raises InputError where the architecture does not say."""
+        return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
 
     def held(self, strategy: Strategy) -> Held:
         """Parameters and groups of layers of every device of a pipeline."""

@@ -45,14 +45,15 @@ class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
     `shared`, `experts`: parameters. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept
-    instead where the group recomputes. `working_bytes`: alive only while a layer runs. `scores_bytes`: what
-    the loss reads.
+    instead where the group recomputes; `away_bytes`: what its host then keeps. `working_bytes`: alive only while a
+    layer runs. `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
     saved_bytes: Floats
     spared_bytes: Floats
+    away_bytes: Floats
     working_bytes: Floats
     scores_bytes: Floats
 
@@ -72,16 +73,14 @@ class GroupNeeds:
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
         experts = _sums(groups, "expert_parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
+        inputs = np.array([layers[0].input_bytes / divided for layers in groups])
+        at_host = INPUT in offloaded
         return cls(
             shared=_sums(groups, "parameters") - experts,
             experts=experts,
             saved_bytes=_sums(groups, "saved_bytes"),
-            spared_bytes=np.array(
-                [
-                    (INPUT not in offloaded) * layers[0].input_bytes / divided + _results_bytes(layers, kept)
-                    for layers in groups
-                ]
-            ),
+            spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
+            away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
@@ -101,15 +100,16 @@ def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
 class ChunkNeeds:
     """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
 
-    `kept_bytes`: of a microbatch, for backward. `working_bytes` has what a group keeps where it recomputes. `largest`:
+    `kept_bytes`: of a microbatch, for backward; `away_bytes`: its host's part of them. `working_bytes` has what a group keeps where it recomputes. `largest`:
     parameters of the largest group that repeats, `ends` those of all that do not (embeddings, head). `widest_bytes`:
-    what one group keeps, at most. Of several choices of groups that recompute, `kept_bytes`, `working_bytes` and
-    `widest_bytes` have one row each, (..., C).
+    what one group keeps, at most. Of several choices of groups that recompute, `kept_bytes`, `away_bytes`,
+    `working_bytes` and `widest_bytes` have one row each, (..., C).
     """
 
     shared: Floats
     experts: Floats
     kept_bytes: Floats
+    away_bytes: Floats
     working_bytes: Floats
     largest: Floats
     ends: Floats
@@ -125,6 +125,7 @@ class ChunkNeeds:
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
+            away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
             working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
             largest=np.maximum.reduceat(body * (g.shared + g.experts), first),
             ends=np.add.reduceat(~body * (g.shared + g.experts), first),
@@ -150,7 +151,8 @@ class StrategyMemory:
         own = np.asarray(chunks)
         none = np.zeros(len(own))
         live, buffers = self.activations_bytes(own, held), self._passing(own)
-        columns = np.array([*self.states_bytes(own), *live, buffers, none + self.framework.reserved_bytes])
+        reserved, host = none + self.framework.reserved_bytes, self.host_bytes(own, held)
+        columns = np.array([*self.states_bytes(own), *live, buffers, reserved, host])
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
 
     def fixed_bytes(self, chunks: ArrayLike) -> Floats:
@@ -160,27 +162,44 @@ class StrategyMemory:
         return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
 
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Weights, gradients and optimizer states of every device, (p,) each."""
+        """Weights, gradients and optimizer states that every device itself keeps, (p,) each."""
+        none, offload = np.zeros(len(own)), self.strategy.offload
+        weights, gradients, states = self._states_bytes(own)
+        if Offload.OPTIMIZER in offload:
+            gradients = states = none
+        return (none if Offload.WEIGHTS in offload else weights), gradients, states
+
+    def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+        """What every device keeps in the memory of its host, (..., p)."""
+        offload = self.strategy.offload
+        if not offload and not self.strategy.offloaded:
+            return np.zeros(len(own))
+        weights, gradients, states = self._states_bytes(own)
+        found = _held_bytes(self.needs.away_bytes, own, held)
+        if Offload.ACTIVATIONS in offload:
+            found = found + _held_bytes(self.needs.kept_bytes, own, held)
+        if Offload.OPTIMIZER in offload:
+            found = found + gradients + states
+        return found + weights if Offload.WEIGHTS in offload else found
+
+    def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """The same wherever they lie."""
         s, n, state = self.strategy, self.needs, self._state
         shared, experts = n.shared[own].sum(axis=1), n.experts[own].sum(axis=1)
         divided = shared / (s.shard_group or s.replicas) + experts / s.expert_replicas
-        whole, none = shared + experts, np.zeros(len(own))
+        whole = shared + experts
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
-        if Offload.OPTIMIZER in s.offload:
-            gradients = states = none
-        return (none if Offload.WEIGHTS in s.offload else weights), gradients, states
+        return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
         """What is kept for backward, and what lives while a layer runs, (..., p) each."""
         n, lost = self.needs, 1 + self.framework.fragmentation
+        kept = _held_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.strategy.offload:
-            kept = 2 * n.widest_bytes[..., own].max(axis=-1)
-        else:
-            each = n.kept_bytes[..., own][..., None, :]
-            kept = (np.asarray(held) * each).sum(axis=-1).max(axis=-1)
+            kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
         scores = self.framework.score_copies * n.scores_bytes[own].sum(axis=1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
@@ -195,7 +214,7 @@ class StrategyMemory:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
             ranks = (s.shard_group or s.replicas) if s.zero >= Zero.GRADIENTS else 1
-            found = found + 2 * state.gradient * self.needs.largest[own].max(axis=1) / ranks
+            found = found + state.gradient * self._passing_parameters(own) / ranks
         return found
 
     def _gathered(self, own: NDArray[np.int64]) -> Floats:
@@ -210,8 +229,21 @@ class StrategyMemory:
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
             whole: Floats = each * (self.needs.shared + self.needs.experts)[own].sum(axis=1) + waiting
             return whole
-        found: Floats = each * (2 * self.needs.largest[own].max(axis=1) + ends) + waiting
+        found: Floats = each * (self._passing_parameters(own) + ends) + waiting
         return found
+
+    def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
+        """Of two of the groups that repeat, or of all where there are no two, (p,)."""
+        n = self.needs
+        body = (n.shared + n.experts - n.ends)[own].sum(axis=1)
+        found: Floats = np.minimum(2 * n.largest[own].max(axis=1), body)
+        return found
+
+
+def _held_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+    """Most of what microbatches in flight (p, K, slots) keep on every device, `each` (..., C) for a chunk: (..., p)."""
+    found: Floats = (np.asarray(held) * each[..., own][..., None, :]).sum(axis=-1).max(axis=-1)
+    return found
 
 
 def recomputed(division: Division, strategy: Strategy) -> NDArray[np.bool_]:

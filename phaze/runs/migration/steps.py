@@ -27,12 +27,30 @@ def same_but_for_the_manifest(schema: str) -> Step:
 
 def whatif_2(document: Document) -> Document:
     """Points hold plans of version 2; when and by what they were made stands there only."""
-    plan_2 = same_but_for_the_manifest("dse-plan/2")
-    points = [
-        {**point, "plan": None if point["plan"] is None else plan_2(point["plan"])}
+    points = _points(document, same_but_for_the_manifest("dse-plan/2"))
+    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+
+
+def as_is(schema: str) -> Step:
+    """To `schema`, which says more: nothing lay in the memory of hosts, and defaults say so."""
+
+    def step(document: Document) -> Document:
+        return {**document, "schema": schema}
+
+    return step
+
+
+def whatif_3(document: Document) -> Document:
+    """Points hold plans of version 3."""
+    return {**document, "schema": "dse-whatif/3", "points": _points(document, as_is("dse-plan/3"))}
+
+
+def _points(document: Document, step: Step) -> list[Document]:
+    """Points whose plans, where there are any, have taken a step."""
+    return [
+        {**point, "plan": None if point["plan"] is None else step(point["plan"])}
         for point in document["points"]
     ]
-    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
 
 
 def never_kept(document: Document) -> Document:
