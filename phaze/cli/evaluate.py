@@ -36,6 +36,7 @@ def command(
     chunks: own.Chunks = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
     framework: own.Framework = "ideal",
     mode: opt.ModeOption = "training",
     context: opt.Context = None,

@@ -43,6 +43,7 @@ def training(
     recompute: own.Recompute = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     bind: opt.Bind = None,

@@ -41,6 +41,14 @@ Order = Annotated[
         autocompletion=known.one_of("tensor-context-data-pipeline", "tensor-context-pipeline-data"),
     ),
 ]
+Offload = Annotated[
+    str | None,
+    typer.Option(
+        help="What the host's memory holds: none (default), auto (the best), or of weights, activations, optimizer.",
+        autocompletion=known.one_of("none", "auto", "weights", "activations", "optimizer"),
+        metavar="WHAT+...",
+    ),
+]
 Framework = Annotated[
     str,
     typer.Option(

@@ -46,6 +46,7 @@ def command(
     recompute: own.Recompute = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     network: opt.Network = "default",
@@ -116,7 +117,7 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
 
     fixed, asked = dict(choices), dict(rest)
     if name in fixed:
-        fixed[name] = value if name in ("schedule", "recompute", "order") else _whole(name, value)
+        fixed[name] = value if name in ("schedule", "recompute", "order", "offload") else _whole(name, value)
     elif name in _NUMBERS:
         asked[name] = _whole(name, value)
     elif name in _WORDS:

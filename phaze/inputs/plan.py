@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task import Source
     from phaze.placement.strategy.framework import Framework
+    from phaze.placement.strategy.strategy import Offload
 
 
 def held(
@@ -28,6 +30,7 @@ def held(
     recompute: str | None = None,
     zero: int | None = None,
     order: str | None = None,
+    offload: str | None = None,
 ) -> dict[str, tuple[Any, ...]]:
     """The choices of a plan space that options fix. Raises InputError for words that are not known."""
     from phaze.inputs.choice import choose
@@ -49,7 +52,32 @@ def held(
         "zeros": Zero(zero) if zero is not None else None,
         "orders": choose(Order, order, "--order") if order else None,
     }
-    return {name: (value,) for name, value in found.items() if value is not None}
+    fixed = {name: (value,) for name, value in found.items() if value is not None}
+    return fixed if offload is None else fixed | {"offloads": offloads(offload)}
+
+
+def offloads(text: str) -> tuple[frozenset[Offload], ...]:
+    """Choices of what hosts keep: none, some of it (`weights+optimizer`), or with `auto` every choice.
+
+    Raises InputError for words that are not known.
+    """
+    from phaze.errors import InputError
+    from phaze.inputs.choice import nearest
+    from phaze.placement.strategy.strategy import Offload
+
+    if text == "auto":
+        return tuple(frozenset(some) for n in range(len(Offload) + 1) for some in combinations(Offload, n))
+    if text == "none":
+        return (frozenset(),)
+    words, known = [word.strip() for word in text.replace(",", "+").split("+")], [*Offload]
+    for word in words:
+        if word not in known:
+            close = nearest(word, ["none", "auto", *known])
+            raise InputError(
+                f"--offload {text!r}: {word!r} is not known{close}; choose none, auto, or of {', '.join(known)} "
+                "joined by +"
+            )
+    return (frozenset(map(Offload, words)),)
 
 
 HELD = tuple(signature(held).parameters)

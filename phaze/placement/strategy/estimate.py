@@ -133,10 +133,10 @@ class Estimator:
     def loads(self, strategy: Strategy) -> Loads:
         """Seconds of one microbatch in every chunk."""
         figures, division = self.figures(strategy), self.division(strategy)
-        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self._traffic(strategy))
+        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
         return loads(figures, division, *rest)
 
-    def _traffic(self, strategy: Strategy) -> Traffic | None:
+    def traffic(self, strategy: Strategy) -> Traffic | None:
         """With the host, where the strategy leaves something to it."""
         if not strategy.offload:
             return None

@@ -100,10 +100,10 @@ def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
 class ChunkNeeds:
     """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
 
-    `kept_bytes`: of a microbatch, for backward; `away_bytes`: its host's part of them. `working_bytes` has what a group keeps where it recomputes. `largest`:
-    parameters of the largest group that repeats, `ends` those of all that do not (embeddings, head). `widest_bytes`:
-    what one group keeps, at most. Of several choices of groups that recompute, `kept_bytes`, `away_bytes`,
-    `working_bytes` and `widest_bytes` have one row each, (..., C).
+    `kept_bytes`: of a microbatch, for backward; `away_bytes`: what its host keeps instead. `working_bytes` has what a
+    group keeps where it recomputes. `largest`: parameters of the largest group that repeats, `ends` those of all that
+    do not (embeddings, head). `widest_bytes`: what one group keeps, at most. Of several choices of groups that
+    recompute, `kept_bytes`, `away_bytes`, `working_bytes` and `widest_bytes` have one row each, (..., C).
     """
 
     shared: Floats

@@ -27,6 +27,7 @@ from phaze.workload.workload import Numerics
 
 Floats = NDArray[np.float64]
 _GIB = 2.0**30
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Host:
 
     def check(self, iteration: Iteration) -> None:
         """Raises InputError where what devices leave to the host does not fit there."""
-        if iteration.host_bytes > self.memory_bytes:
+        if iteration.host_bytes > self.memory_bytes * (1 + _ROUNDING):
             raise InputError(
                 f"{iteration.host_bytes / _GIB:.4g} GiB offloaded by a device do not fit into the "
                 f"{self.memory_bytes / _GIB:.4g} GiB of its host"
@@ -112,6 +113,23 @@ class Traffic:
             moved(Offload.OPTIMIZER, gradient * (divided if s.zero >= Zero.GRADIENTS else whole)),
             hides,
         )
+
+    def least_s(self) -> Floats:
+        """Seconds that forward and backward of every chunk are at least busy with the link, (2, C).
+
+        Where nothing hides, all that they add; otherwise without the last two groups that leave while forward ends.
+        """
+        first_groups = self.division.first_groups
+        inward = np.array([self.weights, self.weights + self.activations])
+        outward = np.array([self.activations, self.gradients])
+        if self.hides:
+            for first, last in self.division.chunks:
+                outward[0, max(first, last - 1) : last + 1] = 0.0
+        comes, leaves = (np.add.reduceat(each, first_groups, axis=1) for each in (inward, outward))
+        found: Floats = (
+            np.maximum(comes, leaves) if self.hides else comes + leaves
+        ) / self.host.link_bytes_per_s
+        return found
 
     def forward(self, side: Side, compute_s: Floats) -> Side:
         """Forward with what it waits for the link; `compute_s` (G,)."""

@@ -57,6 +57,8 @@ def _memory(s: StrategyRecord) -> Iterator[str]:
         most = most_recomputed(s)
         method = "uniform" if most is None else "block"
         yield f"--recompute-granularity full --recompute-method {method} --recompute-num-layers {most or 1}"
+    if "optimizer" in s.offload:
+        yield "--optimizer-cpu-offload --optimizer-offload-fraction 1.0 --use-precision-aware-optimizer"
 
 
 def _model(m: Sizes) -> Iterator[str]:
@@ -78,5 +80,13 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
         yield "Megatron-LM recomputes as many blocks on every stage: the recipe takes the most of any"
     if uneven(s):
         yield f"stages of {s.blocks} blocks need --pipeline-model-parallel-layout"
+    if "optimizer" in s.offload and not s.zero_stage:
+        yield "Megatron-LM's optimizer on the host asks for its distributed optimizer (ZeRO 1)"
+    if away := [what for what in ("weights", "activations") if what in s.offload]:
+        settings = ", ".join(f"cpu_offloading_{what}" for what in away)
+        yield (
+            f"offload of {' and '.join(away)} takes --cpu-offloading-num-layers and {settings} of TransformerConfig, "
+            "without pipeline and recompute"
+        )
     if sizes is None:
         yield "the workload is no built-in decoder: add the sizes of the model"

@@ -23,6 +23,8 @@ def write(document: PlanDocument) -> Recipe:
     lines.append(f"global_batch_size = {document.request['global_batch']}")
     if sizes:
         lines.append(f"seq_len = {sizes.tokens}")
+    if {"weights", "optimizer"} & {*s.offload}:
+        lines.append("enable_cpu_offload = true")
     lines += ["", "[parallelism]", *_parallel(s), "", "[activation_checkpoint]", f'mode = "{s.recompute}"']
     return Recipe("\n".join(lines) + "\n", tuple(_remarks(s)))
 
@@ -56,5 +58,9 @@ def _remarks(s: StrategyRecord) -> Iterator[str]:
         yield "torchtitan divides weights as well (FSDP); kept gathered after forward, they cost what ZeRO 2 costs"
     if s.recompute == "full" and s.recomputed_blocks is not None:
         yield "torchtitan recomputes all blocks or none: the recipe recomputes all"
+    if len({"weights", "optimizer"} & {*s.offload}) == 1:
+        yield "torchtitan offloads weights, gradients and optimizer together: the recipe offloads all of them"
+    if "activations" in s.offload:
+        yield "torchtitan has no option that offloads activations"
     if uneven(s):
         yield f"stages of {s.blocks} blocks need module_fqns_per_model_part"

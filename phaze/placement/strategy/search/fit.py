@@ -63,7 +63,7 @@ def fits(estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], capaci
 def _needs(
     estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], choices: Counts | None
 ) -> tuple[Floats, Floats]:
-    """Bytes on every device, and in its host (zeros, N, p), under N choices of recomputed blocks of every chunk, (N, C).
+    """Bytes on every device, and in its host (zeros, N, p), under N choices of blocks that recompute, (N, C).
 
     None: the strategy's own.
     """

@@ -61,13 +61,15 @@ class Refinement:
         if not e.framework.hides_gathers and e.framework.launches_add_up:
             exchanged = np.array([self._exchanged_s(s).sum(axis=0) for s in self.strategies])
             found += each * exchanged[:, own].sum(axis=2).min(axis=1)
+        if not e.framework.hides_offload and e.framework.launches_add_up:
+            found += each * self._moved_s().sum(axis=1)[:, own].sum(axis=2).min(axis=1)
         return found + e.framework.iteration_s
 
     def _exact(self, strategy: Strategy) -> bool:
         """Whether the loads are."""
         moves = wires(strategy, self.estimator.framework, self.estimator.rates.wire_bytes)
         hides = self.estimator.framework.hides_gathers and moves != (Wire(), Wire())
-        return not hides and not strategy.offload
+        return not hides and not (strategy.offload and self.estimator.framework.hides_offload)
 
     def _tail_s(self, strategy: Strategy, held: Held, forward_s: Floats, turned_s: Floats) -> float:
         """What follows the last microbatch."""
@@ -88,13 +90,22 @@ class Refinement:
         figures, framework = self.estimator.figures(self.strategies[0]), self.estimator.framework
         groups = GroupPasses.of([figures], division, framework).repeated(len(again))
         passes = groups.chunks(first, again, framework)
-        added = np.array([self._exchanged_s(s) for s in self.strategies])
-        if not added.any():
+        added, moved = np.array([self._exchanged_s(s) for s in self.strategies]), self._moved_s()
+        if not added.any() and not moved.any():
             return passes
+        beside = np.array([passes.device_s[0], passes.device_s[1] + passes.device_s[2]]).transpose(1, 0, 2)
         if framework.hides_gathers:
-            beside = np.array([passes.device_s[0], passes.device_s[1] + passes.device_s[2]])
-            added = np.maximum(added - beside.transpose(1, 0, 2), 0.0)
+            added = np.maximum(added - beside, 0.0)
+        added = np.maximum(added, moved - beside) if framework.hides_offload else added + moved
         return passes.beside(added[:, 0], added[:, 1])
+
+    def _moved_s(self) -> Floats:
+        """Seconds of transfers with hosts in forward and backward of every chunk, (V, 2, C); hidden ones at least."""
+        found = np.zeros((len(self.strategies), 2, len(self._division.chunks)))
+        for row, strategy in enumerate(self.strategies):
+            if (traffic := self.estimator.traffic(strategy)) is not None:
+                found[row] = traffic.least_s()
+        return found
 
     def _exchanged_s(self, strategy: Strategy) -> Floats:
         """Seconds of the exchanges of ZeRO in forward and backward of every chunk, (2, C); hidden ones at least."""
