@@ -41,6 +41,7 @@ def command(
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
+    recipe: own.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     bind: opt.Bind = None,
@@ -52,8 +53,8 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
-    With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order or a framework: as a training plan,
-    see dse plan.
+    With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order, offload, a recipe or a framework:
+    as a training plan, see dse plan.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024
@@ -89,11 +90,10 @@ def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
 
     given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
     choices = {name: asked[name] for name in HELD}
-    if asked["framework"] != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
-        plan = held(**choices)
-        return planned(
-            asked["arch"], asked["workload"], asked["framework"], plan, mode=asked["mode"], **given
-        )
+    special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})
+    if asked["framework"] != "ideal" or special or asked["recipe"] is not None:
+        given |= {"mode": asked["mode"], "recipe": asked["recipe"]}
+        return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), **given)
     given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
     given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS)}
     return evaluated(asked["arch"], asked["workload"], **given)

@@ -18,7 +18,7 @@ from phaze.cli.manual.app import App
 if TYPE_CHECKING:
     from phaze.explore.planning.document import PlanDocument
 
-_TASK = ("devices", "global_batch", "network", "attention", "fusion", "rung", "calibration")
+_TASK = ("devices", "global_batch", "network", "recipe", "attention", "fusion", "rung", "calibration")
 
 app = App(name="plan", invoke_without_command=True)
 
@@ -44,6 +44,7 @@ def training(
     zero: own.Zero = None,
     order: own.Order = None,
     offload: own.Offload = None,
+    recipe: own.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     bind: opt.Bind = None,

@@ -49,6 +49,14 @@ Offload = Annotated[
         metavar="WHAT+...",
     ),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help="Linear layers in 8 or 4 bits: fp8, mxfp8, nvfp4 as Transformer Engine, fp8-rows, fp8-early as TorchAO, "
+        "or none (default: all in the workload's precision).",
+        autocompletion=known.one_of("none", "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"),
+    ),
+]
 Framework = Annotated[
     str,
     typer.Option(

@@ -31,6 +31,7 @@ def played_plan(document: PlanDocument) -> PlayedPlan | str:
             mode=asked["mode"],
             attention=framework.attention.value,
             fusion=asked["fusion"],
+            recipe=asked.get("recipe"),
         )
         return play(document, PlanRequest(task, framework), find_architecture(asked["architecture"]))
     except KeyError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phaze.explore.planning.whatif import WhatIfDocument
 
 _NUMBERS = ("devices", "global_batch")
-_WORDS = ("arch", "workload", "network", "framework", "rung", "attention", "fusion")
+_WORDS = ("arch", "workload", "network", "framework", "rung", "recipe", "attention", "fusion")
 
 
 def command(
@@ -47,6 +47,7 @@ def command(
     zero: own.Zero = None,
     order: own.Order = None,
     offload: own.Offload = None,
+    recipe: own.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     network: opt.Network = "default",

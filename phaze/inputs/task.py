@@ -29,6 +29,7 @@ _AS_USUAL: dict[str, Any] = {
     "context": None,
     "kv_cache": "contiguous",
     "fusion": "all",
+    "recipe": None,
 }
 
 
@@ -78,12 +79,13 @@ def make_task(
 
 
 def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -> Workload:  # noqa: ANN401
-    """A workload as it is at hand, or loaded with `mode`, `attention`, `bind`, `context`, `kv_cache`, `fusion`.
+    """A workload as it is at hand, or loaded with the options of `_AS_USUAL`.
 
     Raises InputError where such an option is given for a workload that is loaded already.
     """
     from phaze.workload.fusion_rules import parse_fusion
     from phaze.workload.load import load_workload
+    from phaze.workload.low_precision import parse_recipe
     from phaze.workload.rules_cache import KvCache
     from phaze.workload.workload import Attention, Mode
 
@@ -100,6 +102,7 @@ def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -
         context=asked["context"],
         kv_cache=choose(KvCache, asked["kv_cache"], "--kv-cache"),
         fusion=parse_fusion(asked["fusion"], "--fusion"),
+        recipe=parse_recipe(asked["recipe"], "--recipe"),
     )
 
 

@@ -8,13 +8,18 @@ stay as they are, as do all tensors between operators.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from phaze.errors import InputError
 from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.steps import Context, flag, word
 from phaze.workload.work import Format, Gemm
+
+SCALED = ":scaled"
+"""After the name of a tensor: its copy in few bits, where the tensor itself is kept, too."""
 
 _COPIES = 2  # scaled along the rows for one product and along the columns for another
 
@@ -44,12 +49,32 @@ class Recipe(StrEnum):
         return self is not Recipe.FP8_ROWS
 
     @property
+    def keeps_scaled(self) -> bool:
+        """Whether inputs wait for backward as they were scaled, and scaled weights for the next microbatch.
+
+        So does Transformer Engine (`pytorch/module/linear.py`: saved_inputmat, weight_fp8, weight_t_fp8). TorchAO, of
+        which the other recipes are, keeps the input of 16 bits and scales both anew (`float8_linear.py`: input_hp,
+        weight_hp_t): memory is that of bf16 (76.8 and 77.0 GiB, TorchTitan, arXiv 2410.06511).
+        """
+        return self not in (Recipe.FP8_EARLY, Recipe.FP8_ROWS)
+
+    @property
     def readings(self) -> int:
         """How often a tensor is read to scale it.
 
         Once more for a scale of the whole tensor, which has to be known before, and for a rotation of the columns.
         """
         return {Recipe.MXFP8: 1, Recipe.NVFP4: 3}.get(self, 2)
+
+
+def parse_recipe(text: str | None, name: str) -> Recipe | None:
+    """A recipe by its name; `none`, or nothing: none. Raises InputError, in which `name` is that of the option."""
+    words = ["none", *Recipe]
+    if text is None or text == "none":
+        return None
+    if text not in words:
+        raise InputError(f"{name} {text!r} is not known; choose one of {', '.join(words)}")
+    return Recipe(text)
 
 
 def with_recipe(graph: OperatorGraph, recipe: Recipe | None) -> OperatorGraph:
@@ -92,6 +117,25 @@ def scaling_bytes(op: Operator, tensor: str, ctx: Context) -> float:
     moved = recipe.readings * ctx.bytes(tensor) + copies * recipe.element_bytes * ctx.elements(tensor)
     gathered = flag(op, "gathers_input" if tensor == op.inputs[0] else "scatters_result")
     return moved / (ctx.sharding.tensor if gathered and recipe is Recipe.FP8_EARLY else 1)
+
+
+def kept_input(op: Operator, sizes: Mapping[str, float], ctx: Context) -> dict[str, float]:
+    """What a product keeps of its inputs, `sizes` bytes each without a recipe."""
+    recipe = recipe_of(op)
+    if recipe is None or not recipe.keeps_scaled:
+        return dict(sizes)
+    return {t: recipe.element_bytes * ctx.elements(t) for t in sizes}
+
+
+def scaled_weight_bytes(operators: Iterable[Operator], ctx: Context) -> float:
+    """Scaled copies of weights, along rows and along columns, which stay from the first microbatch to the last."""
+    copied: dict[str, float] = {}
+    for op in operators:
+        recipe = recipe_of(op)
+        if recipe is not None and recipe.keeps_scaled:
+            weights = {t for t in op.inputs[:2] if ctx.tensors[t].is_parameter}
+            copied |= {t: _COPIES * recipe.element_bytes * ctx.elements(t) for t in weights}
+    return sum(copied.values())
 
 
 def _is_linear(op: Operator, graph: OperatorGraph) -> bool:

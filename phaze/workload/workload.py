@@ -10,6 +10,7 @@ from typing import Protocol
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.ir import OperatorGraph
+from phaze.workload.low_precision import Recipe
 from phaze.workload.work import Format, LayerChain
 
 
@@ -94,6 +95,10 @@ class Workload(Protocol):
     @property
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How linear layers run in few bits, if they do."""
 
     @property
     def expert_plan(self) -> tuple[int, int, int] | None:

@@ -66,6 +66,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "rung",
             "calibration",
             "constants",
+            "recipe",
             "attention",
             "fusion",
             "dispatch",

@@ -66,7 +66,8 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     counts = answer.account
     return PlanDocument(
         request=describe_task(task)
-        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)},
+        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)}
+        | {"recipe": recipe.value if (recipe := task.workload.recipe) else None},
         best=best,
         next_best=others,
         certificate=PlanCertificate(
@@ -128,6 +129,7 @@ def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
         f"network {request.task.network.name}",
         "stages of whole blocks, as equal in number or in time as can be",
         "full recompute of the first blocks of each device, as few as memory asks for",
+        *([f"recipe {recipe.value}"] if (recipe := request.task.workload.recipe) else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
     ]
 

@@ -44,13 +44,14 @@ class StateBytes:
 class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
-    `shared`, `experts`: parameters. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept
-    instead where the group recomputes; `away_bytes`: what its host then keeps. `working_bytes`: alive only while a
-    layer runs. `scores_bytes`: what the loss reads.
+    `shared`, `experts`: parameters; `scaled_bytes`: copies of them in few bits. `saved_bytes`, `spared_bytes`: kept of
+    a microbatch for backward, and what is kept instead where the group recomputes; `away_bytes`: what its host then
+    keeps. `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
+    scaled_bytes: Floats
     saved_bytes: Floats
     spared_bytes: Floats
     away_bytes: Floats
@@ -78,6 +79,7 @@ class GroupNeeds:
         return cls(
             shared=_sums(groups, "parameters") - experts,
             experts=experts,
+            scaled_bytes=_sums(groups, "scaled_weight_bytes"),
             saved_bytes=_sums(groups, "saved_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
@@ -108,6 +110,7 @@ class ChunkNeeds:
 
     shared: Floats
     experts: Floats
+    scaled_bytes: Floats
     kept_bytes: Floats
     away_bytes: Floats
     working_bytes: Floats
@@ -124,6 +127,7 @@ class ChunkNeeds:
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
+            scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
             away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
             working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
@@ -192,6 +196,8 @@ class StrategyMemory:
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
+        if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
+            weights = weights + n.scaled_bytes[own].sum(axis=1)
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:

@@ -26,7 +26,26 @@ def write(document: PlanDocument) -> Recipe:
     if {"weights", "optimizer"} & {*s.offload}:
         lines.append("enable_cpu_offload = true")
     lines += ["", "[parallelism]", *_parallel(s), "", "[activation_checkpoint]", f'mode = "{s.recompute}"']
-    return Recipe("\n".join(lines) + "\n", tuple(_remarks(s)))
+    recipe = document.request.get("recipe")
+    lines += _few_bits(recipe)
+    return Recipe("\n".join(lines) + "\n", (*_remarks(s), *_lost(recipe)))
+
+
+def _few_bits(recipe: str | None) -> list[str]:
+    """Sections of a recipe that torchtitan has."""
+    if recipe in ("fp8", "fp8-early", "fp8-rows"):
+        rows = (
+            ['recipe_name = "rowwise"'] if recipe == "fp8-rows" else ["enable_fsdp_float8_all_gather = true"]
+        )
+        return ["", "[model]", 'converters = ["float8"]', "", "[float8]", *rows]
+    return ["", "[model]", 'converters = ["mx"]', "", "[mx]"] if recipe == "mxfp8" else []
+
+
+def _lost(recipe: str | None) -> Iterator[str]:
+    if recipe == "fp8":
+        yield "fp8 is Transformer Engine's: TorchAO scales by tensor, too, but keeps inputs for backward in 16 bits"
+    if recipe == "nvfp4":
+        yield "torchtitan has no recipe nvfp4: the configuration runs 16 bits"
 
 
 def _local(document: PlanDocument) -> int:
