@@ -59,6 +59,8 @@ def training(
     Examples:
         dse plan --arch h100 --workload gpt3 --devices 1024
         dse plan --arch h100 --workload llama3-70b --devices 512 --framework megatron-lm-2022 --zero 1 --json
+        dse plan --arch a100-80gb --workload llama3-70b --devices 8 --global-batch 64 --offload auto
+        dse plan --arch h100 --workload llama3-8b --devices 8 --global-batch 64 --recipe fp8
 
     Exit codes: 3
 

@@ -12,12 +12,18 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.load import workload_of
+from phaze.workload.low_precision import Recipe
 from phaze.workload.options import LoadOptions
 from phaze.workload.workload import Attention, Mode, Workload
 
 
 @cache
-def small_gpt(layers: int = 4, attention: Attention = Attention.UNFUSED, experts: int = 0) -> Workload:
+def small_gpt(
+    layers: int = 4,
+    attention: Attention = Attention.UNFUSED,
+    experts: int = 0,
+    recipe: Recipe | None = None,
+) -> Workload:
     """A GPT of a few blocks."""
     dimensions: dict[str, Any] = {
         "layers": layers,
@@ -43,7 +49,9 @@ def small_gpt(layers: int = 4, attention: Attention = Attention.UNFUSED, experts
         "dimensions": dimensions,
         "sequence_length": 256,
     }
-    return workload_of(content, "small", LoadOptions(Mode.TRAINING, attention, fusion=NO_FUSION))
+    return workload_of(
+        content, "small", LoadOptions(Mode.TRAINING, attention, fusion=NO_FUSION, recipe=recipe)
+    )
 
 
 def framework(**changes: object) -> Framework:
