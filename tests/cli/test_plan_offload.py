@@ -39,9 +39,7 @@ def test_tables_tell_of_the_host(dse):
 
 
 def test_a_host_that_is_too_small_is_named(dse):
-    code, _, err = dse(
-        "plan", *HUGE, *FEW, "--offload", "auto"
-    )
+    code, _, err = dse("plan", *HUGE, *FEW, "--offload", "auto")
     assert code == 3
     assert "memory of one device's host: given 128 GiB" in err
     assert "more memory per host" in err
