@@ -14,9 +14,19 @@ from pathlib import Path
 from time import monotonic
 
 from phaze.explore.strategies.registry import strategies
-from phaze.workload.library import builtin_names
 
 Row = dict[str, object]
+PHAZE = (
+    *("gpt3", "llama2-7b", "gpt2-xl", "bert-large", "opt-350m"),
+    *("megatron-gpt2-72", "megatron-gpt2-54", "megatron-bert", "megatron-gpt2-xl"),
+)
+WHAM = (
+    *("opt-1.3b", "bert-base", "gnmt4", "vgg16"),
+    *("resnet18", "resnext101-32x8d", "inception-v3", "mobilenet-v3-large"),
+)
+"""Its workloads that PHAZE does not have."""
+ALONE = frozenset(WHAM) - {"opt-1.3b"}
+"""WHAM trains these on one device."""
 CERTIFIED = "certified"
 SMALL = Path(__file__).parent / "small-space.yaml"
 
@@ -44,9 +54,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure, all workloads and strategies where none are named.
+    """What to measure: the workloads of PHAZE and WHAM and all strategies where none are named.
 
-    No job begins after `limit_s`; `workers`: processes at a time, 0 for this one.
+    `devices`: of a workload that WHAM does not train on one. No job begins after `limit_s`; `workers`: processes at
+    a time, 0 for this one.
     """
 
     workloads: tuple[str, ...] = ()
@@ -60,8 +71,8 @@ class Plan:
 
     def answers(self) -> list[Job]:
         """The certified answer of every case."""
-        cases = product(self.spaces, self.workloads or builtin_names())
-        return [Job(space, workload, self.devices) for space, workload in cases]
+        cases = product(self.spaces, self.workloads or PHAZE + WHAM)
+        return [Job(space, name, 1 if name in ALONE else self.devices) for space, name in cases]
 
     def searches(self, answers: Sequence[Job]) -> list[Job]:
         """Every run of every strategy on the cases of some answers: all of one seed before those of the next."""

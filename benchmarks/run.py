@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")
     searches.add_argument(
-        "--workloads", nargs="+", default=(), help="some of the built-in ones (default: all)"
+        "--workloads", nargs="+", default=(), help="built-in ones (default: PHAZE's and WHAM's)"
     )
     searches.add_argument(
         "--strategies", nargs="+", default=(), help="some of the registered ones (default: all)"

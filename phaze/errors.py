@@ -21,8 +21,8 @@ class InputError(PhazeError):
 class Shortfall:
     """One budget or limit that nothing satisfies.
 
-    `demand` is the smallest value that would do, `limit` what was given, both in `unit`;
-    `levers` are sentences that say what would help.
+    `demand` is the smallest value that would do (the largest where the limit is a `floor`), `limit` what was given,
+    both in `unit`; `levers` are sentences that say what would help.
     """
 
     what: str
@@ -30,6 +30,7 @@ class Shortfall:
     demand: float
     unit: str
     levers: tuple[str, ...] = field(default=())
+    floor: bool = False
 
 
 class InfeasibleError(PhazeError):

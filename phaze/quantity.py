@@ -68,6 +68,8 @@ RATE = Kind("data rate", "byte / second", "300GB/s", _BYTES + "/[a-z]+")
 FREQUENCY = Kind("frequency", "hertz", "1.05GHz", "[A-Za-z]*(Hz|hertz)")
 TIME = Kind("duration", "second", "10s, 2min or a bare number of seconds", bare_number=True)
 
+_KINDS = (POWER, AREA, POWER_DENSITY, SIZE, RATE, FREQUENCY, TIME)
+
 
 def parse_power(text: Quantity, name: str = "power") -> float:
     """Watts; `name` is what the error calls the value, for instance `--power`."""
@@ -117,6 +119,35 @@ def parse(text: Quantity, kind: Kind, name: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise _error(text, kind, name, "must be finite and greater than zero")
     return value
+
+
+def shown(value: float) -> str:
+    """A number in a sentence: four significant digits, or all before the point where there are more."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
+
+
+def alike(first: object, second: object) -> bool:
+    """Whether two values of an option ask for the same: equal, or the same quantity in other units.
+
+    Lists are compared item by item, `FIELD=VALUE` by field and value.
+    """
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(alike, first, second))
+    if isinstance(first, str) and isinstance(second, str):
+        (field, _, value), (other, _, another) = first.partition("="), second.partition("=")
+        if value and another:
+            return field.strip() == other.strip() and alike(value, another)
+    return first == second or any(_both(first, second, kind) for kind in _KINDS)
+
+
+def _both(first: object, second: object, kind: Kind) -> bool:
+    """Whether both are the same quantity of one kind."""
+    if not all(isinstance(one, str | float | int) and not isinstance(one, bool) for one in (first, second)):
+        return False
+    try:
+        return parse(first, kind, "") == parse(second, kind, "")  # type: ignore[arg-type] # just looked at
+    except InputError:
+        return False
 
 
 _OF_FIELD = {"byte": SIZE, "byte/s": RATE, "Hz": FREQUENCY, "s": TIME}

@@ -34,16 +34,14 @@ def command(
     """
     from phaze.cli.output import console, print_json, progress
     from phaze.cli.rerun import request_of
-    from phaze.explore.certify import Certification
+    from phaze.explore.certifying.certify import certify
     from phaze.report.certify import print_report
     from phaze.runs.directory import load_designs, load_run
 
     document = load_run(run)
-    request = request_of(document, run, "dse certify")
+    request = request_of(document, run)
     with progress(quiet=quiet) as report:
-        result = Certification(
-            run.resolve().name, request, document, load_designs(run), samples, seed, report
-        ).report()
+        result = certify(run.resolve().name, request, document, load_designs(run), samples, seed, report)
     if json:
         print_json(result)
     else:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TASK = (
     *("devices", "global_batch", "network", "rung"),
-    *("mode", "context", "kv_cache", "attention", "fusion"),
+    *("mode", "context", "kv_cache", "attention", "fusion", "recipe"),
 )
 
 
@@ -37,6 +37,7 @@ def command(
     kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
     fusion: opt.Fusion = "all",
+    recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",

@@ -32,6 +32,7 @@ def command(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,
     zero: own.Zero = None,
@@ -41,9 +42,9 @@ def command(
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
-    recipe: own.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
+    recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     network: opt.Network = "default",
     rung: opt.Rung = "analytic",
@@ -53,8 +54,8 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
-    With context, expert or sequence parallelism, a schedule, chunks, ZeRO, an order, offload, a recipe or a framework:
-    as a training plan, see dse plan.
+    With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order, offload or a
+    framework: as a training plan, see dse plan.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024
@@ -91,9 +92,9 @@ def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
     given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
     choices = {name: asked[name] for name in HELD}
     special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})
-    if asked["framework"] != "ideal" or special or asked["recipe"] is not None:
+    if asked["framework"] != "ideal" or special:
         given |= {"mode": asked["mode"], "recipe": asked["recipe"]}
         return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), **given)
     given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
-    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS)}
+    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS, "recipe")}
     return evaluated(asked["arch"], asked["workload"], **given)

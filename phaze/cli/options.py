@@ -64,6 +64,14 @@ Fusion = Annotated[
     str,
     typer.Option(help="all, none, or of epilogue, bias, bias-gradient, norm-residual, softmax, elementwise."),
 ]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        help="Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, mxfp8, nvfp4 or none "
+        "(default: fp8 on precision bf16+fp8).",
+        autocompletion=known.one_of("none", "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"),
+    ),
+]
 Network = Annotated[str, typer.Option(help="Built-in network or YAML file.", autocompletion=known.networks)]
 Rung = Annotated[
     str,

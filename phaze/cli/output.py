@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InfeasibleError, InputError
+from phaze.quantity import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -47,7 +48,7 @@ def print_error(error: BaseException | str) -> None:
         for short in error.shortfalls:
             lines.append(
                 f"  {short.what}: given {_amount(short.limit, short.unit)}, "
-                f"smallest feasible {_amount(short.demand, short.unit)}"
+                f"{'largest' if short.floor else 'smallest'} feasible {_amount(short.demand, short.unit)}"
             )
             lines += [f"    - {lever}" for lever in short.levers]
     sys.stderr.write("\n".join(lines) + "\n")
@@ -57,7 +58,7 @@ def _amount(value: float, unit: str) -> str:
     """A limit or a demand with its unit; bytes as GiB, so that the two compare at a glance."""
     if not math.isfinite(value):
         return "unknown"
-    return f"{value / 2**30:,.4g} GiB" if unit == "bytes" else f"{value:.4g} {unit}"
+    return f"{shown(value / 2**30)} GiB" if unit == "bytes" else f"{shown(value)} {unit}"
 
 
 def print_rows(rows: Sequence[Mapping[str, object]]) -> None:

@@ -29,10 +29,18 @@ class Format(StrEnum):
 
 def command(
     run: Annotated[Path, typer.Argument(help="Run directory of dse run or dse sweep.", metavar="RUN")],
-    x: Annotated[str, typer.Option("--x", help="Metric across.", autocompletion=one_of(*METRICS))] = "tdp",
+    x: Annotated[
+        str | None,
+        typer.Option("--x", help="Metric across (default: tdp).", autocompletion=one_of(*METRICS)),
+    ] = None,
     y: Annotated[
-        str, typer.Option("--y", help="Metric upwards.", autocompletion=one_of(*METRICS))
-    ] = "throughput",
+        str | None,
+        typer.Option(
+            "--y",
+            help="Metric upwards (default: throughput).",
+            autocompletion=one_of(*METRICS),
+        ),
+    ] = None,
     z: Annotated[
         str | None, typer.Option("--z", help="A third metric.", autocompletion=one_of(*METRICS))
     ] = None,
@@ -52,6 +60,8 @@ def command(
 ) -> None:
     """Export the evaluated designs that no other one beats on two or more metrics.
 
+    Nothing named: the axes that the run was made over, or power and throughput.
+
     Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory.
     Hypervolume and knee go to stderr (with json into the document).
 
@@ -65,7 +75,9 @@ def command(
     from phaze.runs.directory import load_designs
     from phaze.runs.files import write_atomically
 
-    metrics = _metrics(axes if axes is not None else ",".join([x, y, *([z] if z else [])]))
+    given = axes is not None or x or y or z
+    named = axes if axes is not None else ",".join(filter(None, (x or "tdp", y or "throughput", z)))
+    metrics = _metrics(named if given else _of_run(run))
     if format is Format.PARQUET and out is None:
         raise _input_error("--format parquet needs a file: give one with --out")
     designs = load_designs(run)
@@ -77,6 +89,17 @@ def command(
         write_atomically(out, content)
     if format is not Format.JSON:
         typer.echo(_remark(found), err=True)
+
+
+def _of_run(run: Path) -> str:
+    """The axes that a run was made over, where there are several; else power and throughput."""
+    from phaze.explore.document import ResultDocument
+    from phaze.runs.directory import RESULT
+    from phaze.runs.documents import load_answer
+
+    document = load_answer(run) if (run / RESULT).is_file() else None
+    own = document.request.get("axes", []) if isinstance(document, ResultDocument) else []
+    return ",".join(own if len(own) > 1 else ["tdp", "throughput"])
 
 
 def _metrics(names: str) -> list[Metric]:

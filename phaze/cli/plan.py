@@ -37,6 +37,7 @@ def training(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     microbatch: own.Degree = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,
@@ -44,7 +45,7 @@ def training(
     zero: own.Zero = None,
     order: own.Order = None,
     offload: own.Offload = None,
-    recipe: own.Recipe = None,
+    recipe: opt.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     bind: opt.Bind = None,
@@ -59,7 +60,7 @@ def training(
     Examples:
         dse plan --arch h100 --workload gpt3 --devices 1024
         dse plan --arch h100 --workload llama3-70b --devices 512 --framework megatron-lm-2022 --zero 1 --json
-        dse plan --arch a100-80gb --workload llama3-70b --devices 8 --global-batch 64 --offload auto
+        dse plan --arch a100-80gb --workload llama3-70b --devices 8 --global-batch 64 --offload any
         dse plan --arch h100 --workload llama3-8b --devices 8 --global-batch 64 --recipe fp8
 
     Exit codes: 3

@@ -15,6 +15,14 @@ Sequence = Annotated[
         "--sequence-parallel/--no-sequence-parallel", help="Divide tokens between divided products, or not."
     ),
 ]
+Whole = Annotated[
+    str | None,
+    typer.Option(
+        help="Layers that tensor ranks keep whole, each for its own tokens: any (the best), none (default), or "
+        "embedding, attention, mlp, head joined by +.",
+        autocompletion=known.one_of("any", "none", "embedding", "attention", "mlp", "head"),
+    ),
+]
 Schedule = Annotated[
     str | None,
     typer.Option(
@@ -44,17 +52,9 @@ Order = Annotated[
 Offload = Annotated[
     str | None,
     typer.Option(
-        help="What the host's memory holds: none (default), auto (the best), or of weights, activations, optimizer.",
-        autocompletion=known.one_of("none", "auto", "weights", "activations", "optimizer"),
+        help="What the host's memory holds: none (default), any (the best), or of weights, activations, optimizer.",
+        autocompletion=known.one_of("none", "any", "weights", "activations", "optimizer"),
         metavar="WHAT+...",
-    ),
-]
-Recipe = Annotated[
-    str | None,
-    typer.Option(
-        help="Linear layers in 8 or 4 bits: fp8, mxfp8, nvfp4 as Transformer Engine, fp8-rows, fp8-early as TorchAO, "
-        "or none (default: all in the workload's precision).",
-        autocompletion=known.one_of("none", "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"),
     ),
 ]
 Framework = Annotated[

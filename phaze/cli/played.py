@@ -34,20 +34,16 @@ class Played:
         from phaze.explore.explaining.sensitivity import sensitivity
         from phaze.explore.explaining.winner import Winner
         from phaze.explore.progress import Clock
-        from phaze.hardware.architecture import Architecture
         from phaze.report.replay.document import asked_of_devices
         from phaze.scheduling.passes import Effort
 
         if self.request is None:
             return {}
-        best = self.document.best
-        winner = Architecture(name=best.id, fields=best.architecture)
         found: dict[str, Sequence[Sensitivity]] = {}
         for task in asked_of_devices(self.document, self.request).tasks:
-            one = Winner(
-                replace(self.request, task=task, others=()), winner, Effort(Clock(PATIENCE_S).left, STATES)
-            )
-            told = best.workloads[task.workload.name].throughput_samples_per_s
+            alone = replace(self.request, task=task, others=())
+            one = Winner.of(alone, self.document, Effort(Clock(PATIENCE_S).left, STATES))
+            told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
             if abs(one.throughput / told - 1.0) <= _SAME:
                 found[task.workload.name] = sensitivity(one)
         return found
@@ -55,21 +51,11 @@ class Played:
 
 def played(document: ResultDocument, run: Path) -> Played:
     """What can be played again; the reason why not is kept instead of raised."""
+    from phaze.cli.rerun import request_of
     from phaze.report.replay.document import per_stage_replay, replays
 
     try:
-        request = asked(document, run)
+        request = request_of(document, run)
         return Played(document, request, replays(document, request), per_stage_replay(document, request))
     except InputError as error:
         return Played(document, left_out=" ".join(str(error).split()))
-
-
-def asked(document: ResultDocument, run: Path) -> ExploreRequest:
-    """The request behind a run, whatever its objective.
-
-    Raises InputError where it was not made by `dse run` or an input has changed since.
-    """
-    from phaze.cli.rerun import asked_of_run
-    from phaze.inputs.request import make_request
-
-    return make_request(asked_of_run(document.manifest, run))

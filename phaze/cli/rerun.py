@@ -16,19 +16,15 @@ if TYPE_CHECKING:
     from phaze.explore.request import ExploreRequest
 
 
-def request_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
-    """The request behind a run of `dse run`, for a verb that looks at runs over throughput and TDP.
+def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
+    """The request behind a run of `dse run`.
 
     Files are looked for where they were named, from the working directory. Raises InputError where the run
-    was not made by `dse run`, an input has changed since, or its objective or axes are others.
+    was not made by `dse run`, or an input has changed since.
     """
     from phaze.inputs.request import make_request
 
-    request = make_request(asked_of_run(document.manifest, run))
-    if request.axes or not request.objective.on_frontier:
-        other = "--axes" if request.axes else f"--objective {request.objective}"
-        raise InputError(f"{verb} is for runs over throughput and TDP; {run} was made with {other}")
-    return request
+    return make_request(asked_of_run(document.manifest, run))
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
@@ -39,7 +35,7 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     """
     from phaze.explore.cluster_choice import with_devices
 
-    request = request_of(document, run, verb)
+    request = request_of(document, run)
     if request.others:
         names = ", ".join(task.workload.name for task in request.tasks)
         raise InputError(f"{verb} is for runs of one workload; {run} was made for {names}")

@@ -53,6 +53,7 @@ def command(
     kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
     fusion: opt.Fusion = "all",
+    recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     time_limit: opt.TimeLimit = "60s",
     gap: own.Gap = 0.0,

@@ -42,6 +42,7 @@ def command(
     kv_cache: opt.KvCache = "contiguous",
     attention: opt.Attention = "flash",
     fusion: opt.Fusion = "all",
+    recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     storage: own.Storage = None,
     study: own.Study = "sweep",

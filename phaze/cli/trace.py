@@ -66,7 +66,7 @@ def command(
 
 def _winner(document: ResultDocument, run: Path, workload: str | None) -> Replay:
     """The winner's placement of a workload. Raises InputError for one that the run does not have."""
-    from phaze.cli.played import asked
+    from phaze.cli.rerun import request_of
     from phaze.errors import InputError
     from phaze.inputs.choice import nearest
     from phaze.report.replay.document import replays
@@ -76,15 +76,15 @@ def _winner(document: ResultDocument, run: Path, workload: str | None) -> Replay
         raise InputError(
             f"{run} has no workload {workload!r}{nearest(workload, names)}; it has {', '.join(names)}"
         )
-    return replays(document, asked(document, run))[workload or names[0]]
+    return replays(document, request_of(document, run))[workload or names[0]]
 
 
 def _per_stage(document: ResultDocument, run: Path) -> Replay:
-    from phaze.cli.played import asked
+    from phaze.cli.rerun import request_of
     from phaze.errors import InputError
     from phaze.report.replay.document import per_stage_replay
 
-    plan = per_stage_replay(document, asked(document, run))
+    plan = per_stage_replay(document, request_of(document, run))
     if plan is None:
         raise InputError(f"{run} holds no pipeline with a design per stage; see dse run --designs per-stage")
     return plan

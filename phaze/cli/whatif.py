@@ -40,6 +40,7 @@ def command(
     context_parallel: own.Degree = None,
     expert_parallel: own.Degree = None,
     sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
     microbatch: own.Degree = None,
     schedule: own.Schedule = None,
     chunks: own.Chunks = None,
@@ -47,7 +48,7 @@ def command(
     zero: own.Zero = None,
     order: own.Order = None,
     offload: own.Offload = None,
-    recipe: own.Recipe = None,
+    recipe: opt.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     network: opt.Network = "default",
@@ -120,7 +121,8 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
 
     fixed, asked = dict(choices), dict(rest)
     if name in fixed:
-        fixed[name] = value if name in ("schedule", "recompute", "order", "offload") else _whole(name, value)
+        words = ("whole", "schedule", "recompute", "order", "offload")
+        fixed[name] = value if name in words else _whole(name, value)
     elif name in _NUMBERS:
         asked[name] = _whole(name, value)
     elif name in _WORDS:

@@ -15,15 +15,16 @@ from phaze.cost.factors import Floats, Rows
 from phaze.cost.model import PassCosts
 from phaze.hardware.power import energy_constants
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass
+from phaze.workload.work import NARROW, Pass
 from phaze.workload.workload import Numerics
 
 
 @dataclass(frozen=True)
 class Events:
-    """What happens during some work on one device; numbers or (A,) arrays."""
+    """What happens during some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
 
     macs: float | Floats = 0.0
+    narrow_macs: float | Floats = 0.0
     alu_cycles: float | Floats = 0.0
     buffer_bytes: float | Floats = 0.0
     hbm_bytes: float | Floats = 0.0
@@ -43,7 +44,8 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
     where = np.asarray(rows, dtype=np.intp)
     works, f = costs.pass_.works, costs.factors
     return Events(
-        macs=float(sum(w.macs for w in works)),
+        macs=float(sum(g.macs for w in works for g in w.gemms if g.operands not in NARROW)),
+        narrow_macs=float(sum(g.macs for w in works for g in w.gemms if g.operands in NARROW)),
         alu_cycles=sum(w.vector_cycles for w in works),
         buffer_bytes=costs.tables.buffer_bytes.sum(axis=1)[f.tensor_of[where]],
         hbm_bytes=costs.tables.hbm_bytes.sum(axis=1)[f.memory_of[where]],
@@ -68,6 +70,7 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
     e = energy_constants(table)
     total: Floats = (
         events.macs * (e.mac_j + e.operand_j_per_mac)
+        + events.narrow_macs * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
         + events.alu_cycles * e.alu_cycle_j
         + events.buffer_bytes * e.global_buffer_j_per_byte
         + events.hbm_bytes * e.hbm_j_per_byte

@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 from phaze.cost.rung import Rung
 from phaze.cost.simt import SimtSide
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes_per_group
+from phaze.hardware.derived import (
+    hbm_bandwidth_bytes_per_s,
+    local_buffer_bytes_per_group,
+    narrow_speed,
+)
 from phaze.hardware.table import ArchitectureTable, factor
+from phaze.workload.work import Format
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -29,6 +34,8 @@ _TENSOR = (
     "tensor_core_columns",
     "local_bytes",
     "global_buffer_bytes_per_cycle",
+    "fp8_speed",
+    "fp4_speed",
 )
 _VECTOR = ("vector_cores", "vector_core_alus")
 _MEMORY = ("global_buffer_bytes", "hbm_bytes_per_s", "link_bandwidth_bytes_per_s")
@@ -44,6 +51,8 @@ class TensorSide:
     columns: Floats
     local_buffer_bytes: Floats  # one buffer, of the cores that share it
     buffer_bytes_per_cycle: Floats  # global buffer to all local buffers
+    fp8_speed: Floats  # products of the format in the place of one in the arrays' own precision
+    fp4_speed: Floats
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,8 @@ def _full(table: ArchitectureTable) -> ArchitectureTable:
     return table.replace(
         hbm_bytes_per_s=hbm_bandwidth_bytes_per_s(table),
         local_bytes=local_buffer_bytes_per_group(table),
+        fp8_speed=narrow_speed(table, Format.FP8),
+        fp4_speed=narrow_speed(table, Format.FP4),
     )
 
 

@@ -11,10 +11,16 @@ from numpy.typing import NDArray
 
 from phaze.cost.collective import least_link_s
 from phaze.cost.tiling import compulsory_bytes
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, product_flops_per_s, vector_alus
+from phaze.hardware.derived import (
+    hbm_bandwidth_bytes_per_s,
+    macs,
+    narrow_speed,
+    product_flops_per_s,
+    vector_alus,
+)
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass, Traffic, Work
+from phaze.workload.work import NARROW, Pass, Traffic, Work
 
 Floats = NDArray[np.float64]
 
@@ -48,8 +54,10 @@ def _least_product_s(work: Work, table: ArchitectureTable) -> Floats:
     own = macs(table) * np.asarray(table["clock_hz"], dtype=np.float64)
     total = np.zeros(len(table))
     for gemm in work.gemms:
-        given = gemm.operands is not None
-        rate = np.where(table["simt"], product_flops_per_s(table, gemm.operands) / 2, own) if given else own
+        rate = own
+        if gemm.operands is not None:
+            systolic = own * narrow_speed(table, gemm.operands) if gemm.operands in NARROW else own
+            rate = np.where(table["simt"], product_flops_per_s(table, gemm.operands) / 2, systolic)
         total += gemm.macs / rate
     return total
 

@@ -53,19 +53,24 @@ def deals(cores: ArrayLike) -> tuple[Deal, ...]:
     return tuple(Deal(c, counts >= c, splits(np.maximum(counts // c, 1))) for c in powers)
 
 
-def gemm_cycles(gemm: Gemm, rows: ArrayLike, columns: ArrayLike) -> Floats:
+def gemm_cycles(gemm: Gemm, rows: ArrayLike, columns: ArrayLike, speed: ArrayLike = 1.0) -> Floats:
     """Cycles of a product on one array, filled and fed without stalls.
 
     Weight-stationary with double-buffered weights: while a rows x columns tile works on the streamed
     extent, the next one is shifted in, one row per cycle; so each tile takes max(streamed extent, rows)
     cycles. Edge tiles are as long as whole ones. Each group has its own stationary operand. Either
-    operand can be the stationary one; the faster orientation counts.
+    operand can be the stationary one; the faster orientation counts. `speed`: products that one element of
+    the array adds to its sum in a cycle, so that a tile reaches as many times further along the contraction.
     """
-    return split_gemm_cycles(gemm, rows, columns, splits(1))
+    return split_gemm_cycles(gemm, rows, columns, splits(1), speed)
 
 
 def split_gemm_cycles(
-    gemm: Gemm, rows: ArrayLike, columns: ArrayLike, split: tuple[Floats, Floats]
+    gemm: Gemm,
+    rows: ArrayLike,
+    columns: ArrayLike,
+    split: tuple[Floats, Floats],
+    speed: ArrayLike = 1.0,
 ) -> Floats:
     """Cycles of a product dealt to many arrays in the best of the given ways (see `splits`).
 
@@ -76,7 +81,7 @@ def split_gemm_cycles(
     height = np.asarray(rows, dtype=np.float64).reshape(-1, 1)
     width = np.asarray(columns, dtype=np.float64).reshape(-1, 1)
     streams, jobs = split
-    passes = np.ceil(gemm.k / height)
+    passes = np.ceil(gemm.k / (height * np.asarray(speed, dtype=np.float64).reshape(-1, 1)))
 
     def oriented(streamed: int, stationary: int) -> Floats:
         lists = np.ceil(gemm.groups * np.ceil(stationary / width) / jobs)
@@ -93,6 +98,7 @@ def dealt_gemm_cycles(
     columns: Floats,
     deals_: tuple[Deal, ...],
     buffer_bytes_per_cycle: Floats,
+    speed: ArrayLike = 1.0,
 ) -> Floats:
     """Cycles of a product on all cores of (T,) chips, the contraction cut where that pays.
 
@@ -100,18 +106,19 @@ def dealt_gemm_cycles(
     partial sums meet in the global buffer; what that takes comes after the product and hides behind
     nothing.
     """
-    best = split_gemm_cycles(gemm, rows, columns, deals_[0].split)
+    times = np.broadcast_to(np.asarray(speed, dtype=np.float64), rows.shape)
+    best = split_gemm_cycles(gemm, rows, columns, deals_[0].split, times)
     outputs = gemm.groups * gemm.m * gemm.n
     for deal in deals_[1:]:
         merge = _PARTIAL_BYTES * deal.cuts * outputs / buffer_bytes_per_cycle
         # Cores work through at least their share of the multiply-accumulates: mostly there is nothing to win.
-        share = gemm.macs / (rows * columns * deals_[0].split[0].max(axis=1))
+        share = gemm.macs / (rows * columns * deals_[0].split[0].max(axis=1) * times)
         where = np.flatnonzero(deal.usable & (share + merge < best))
         if not len(where):
             break  # more cuts merge more
         piece = replace(gemm, k=math.ceil(gemm.k / deal.cuts))
         split = (deal.split[0][where], deal.split[1][where])
-        cycles = split_gemm_cycles(piece, rows[where], columns[where], split) + merge[where]
+        cycles = split_gemm_cycles(piece, rows[where], columns[where], split, times[where]) + merge[where]
         best[where] = np.minimum(best[where], cycles)
     return best
 

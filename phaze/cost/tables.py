@@ -14,7 +14,7 @@ from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycl
 from phaze.cost.tiling import traffic_bytes
 from phaze.cost.vector import passing_bytes, stream_bytes, vector_cycles
 from phaze.hardware.network import Network
-from phaze.workload.work import Gemm, Traffic, Unit, Work
+from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ class GemmTables:
         tensor, memory = factors.tensor, factors.memory
         self._tensor = tensor
         self._deals = deals(tensor.cores)
-        shapes = np.stack([tensor.rows, tensor.columns, tensor.local_buffer_bytes])
+        shapes = np.stack(
+            [tensor.rows, tensor.columns, tensor.local_buffer_bytes, tensor.fp8_speed, tensor.fp4_speed]
+        )
         self._shapes, self._shape_of = np.unique(shapes, axis=1, return_inverse=True)
         self._shape_of = self._shape_of.ravel()
         self._buffers, self._buffer_of = np.unique(memory.global_buffer_bytes, return_inverse=True)
@@ -95,15 +97,20 @@ class GemmTables:
 
     def _cost(self, gemm: Gemm) -> GemmCosts:
         t = self._tensor
-        rows, columns, local = self._shapes
+        rows, columns, local, *narrow = self._shapes
+        speed = dict(zip((Format.FP8, Format.FP4), narrow, strict=True)).get(
+            gemm.operands, np.ones_like(rows)
+        )
         # One search over tilings for all buffers: those that HBM fills, and those that feed the arrays.
         of_hbm = len(self._buffers)
         capacity = np.concatenate([self._buffers, local])
-        moved = traffic_bytes(gemm, capacity, depth=np.concatenate([np.ones(of_hbm), rows]))
+        moved = traffic_bytes(gemm, capacity, depth=np.concatenate([np.ones(of_hbm), rows * speed]))
         hbm = moved[:of_hbm] if gemm.traffic is Traffic.TILED else np.zeros(of_hbm)
         return GemmCosts(
-            gemm_cycles(gemm, rows, columns)[self._shape_of],
-            dealt_gemm_cycles(gemm, t.rows, t.columns, self._deals, t.buffer_bytes_per_cycle),
+            gemm_cycles(gemm, rows, columns, speed)[self._shape_of],
+            dealt_gemm_cycles(
+                gemm, t.rows, t.columns, self._deals, t.buffer_bytes_per_cycle, speed[self._shape_of]
+            ),
             moved[of_hbm:][self._shape_of],
             hbm[self._buffer_of],
         )

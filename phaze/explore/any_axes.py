@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,28 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError, OutOfTimeError
+from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import REPORT_S, Answer
-from phaze.explore.findings import frontier_points
+from phaze.explore.findings import frontier_points, recipe_column
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
-from phaze.explore.metrics import Metric, metric
+from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ExploreRequest
+from phaze.explore.setting import Setting
 from phaze.hardware.price import price_usd
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
 MOST = 2_000_000  # architectures within the budgets that are held in memory together
+
+
+def axes_of(request: ExploreRequest) -> list[Metric]:
+    """The objective, then the other axes, each once. Raises InputError where a name is not known."""
+    return [metric(name) for name in dict.fromkeys([request.objective.value, *request.axes])]
 
 
 class AxesExploration:
@@ -45,8 +53,7 @@ class AxesExploration:
         self._request, self._progress, self._clock = request, progress, clock
         self._means = means
         self._started = datetime.now(UTC)
-        names = dict.fromkeys([request.objective.value, *request.axes])
-        self._axes = [metric(name) for name in names]
+        self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
         self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
 
@@ -54,13 +61,31 @@ class AxesExploration:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
         evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
-        columns = _columns(block)
+        columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
         if not found.points:
             raise self._nothing(block, evaluator, found, floor)
         self._progress.update("describing", 0, 1, "the winner and the frontier")
-        return self._describe(block, evaluator, found)
+        return self._describe(block, evaluator, self._fastest(evaluator, found))
+
+    def _fastest(self, evaluator: Evaluator, found: ParetoFrontier) -> ParetoFrontier:
+        """The frontier under the fastest plan of each architecture, where no axis prefers one plan to another."""
+        if any(axis.needs is not Needs.ARCHITECTURE for axis in self._axes):
+            return found
+        fastest = best_points(evaluator, np.array([point.row for point in found.points]), self._effort)
+        batch = self._request.task.cluster.global_batch
+        points = tuple(
+            replace(
+                point, setting=setting, columns={**point.columns, "throughput_samples_per_s": batch / seconds}
+            )
+            if setting
+            else point
+            for point, setting, seconds in zip(
+                found.points, fastest.settings, fastest.upper_s.tolist(), strict=True
+            )
+        )
+        return replace(found, points=points)
 
     def _block(self) -> Block:
         blocks, count = [], 0
@@ -80,7 +105,7 @@ class AxesExploration:
         if not found.complete:
             return OutOfTimeError("the time limit passed before any design was evaluated; raise --time-limit")
         if floor > 0 and found.counts.get("floor"):
-            fastest = ParetoSearch(evaluator, _columns(block), [metric("throughput")], self._clock).run()
+            fastest = ParetoSearch(evaluator, known_columns(block), [metric("throughput")], self._clock).run()
             if fastest.points:
                 best = float(fastest.points[0].columns["throughput_samples_per_s"])
                 return below_floor(self._request, self._request.task, best)
@@ -96,6 +121,7 @@ class AxesExploration:
                 block.tdp_w[p.row],
                 block.area_mm2[p.row],
                 p.row,
+                -float(p.columns["throughput_samples_per_s"]),
             ),
         )
         builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.planners)
@@ -147,7 +173,7 @@ class AxesExploration:
     ) -> Certificate:
         """A minimised objective enters as its reciprocal."""
         first = self._axes[0]
-        value = _maximised(first, first.value(winner.columns))
+        value = maximised(first, first.value(winner.columns))
         open_ = found.open_values[:, 0]
         hoped = -open_ if first.maximise else 1.0 / np.maximum(open_, 1e-300)
         upper = max(value, float(hoped.max(initial=0.0)))
@@ -193,18 +219,17 @@ class AxesExploration:
             "microbatch_size": np.array([s.microbatch for s in settings]),
             "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
             "recompute": np.array([s.recompute.value for s in settings]),
+            **recipe_column(self._request.task, settings),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
 
 
-def _columns(block: Block) -> dict[str, FloatArray]:
+def known_columns(block: Block) -> dict[str, FloatArray]:
     """What is known of every architecture without evaluating it, (A,) each."""
-    return {
-        "tdp_w": block.tdp_w,
-        "area_mm2": block.area_mm2,
-        "price_usd": price_usd(block.table, block.area_mm2),
-    }
+    price = price_usd(block.table, block.area_mm2)
+    return {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "price_usd": price}
 
 
-def _maximised(axis: Metric, value: float) -> float:
+def maximised(axis: Metric, value: float) -> float:
+    """An objective as certificates tell it: a minimised one enters as its reciprocal."""
     return value if axis.maximise else 1.0 / value

@@ -84,7 +84,7 @@ def _searched(request: ExploreRequest, report: Progress, timer: Clock, means: Me
         from phaze.explore.portfolio.answer import explore_portfolio
 
         return explore_portfolio(request, report, timer, means)
-    if request.axes or not request.objective.on_frontier:
+    if request.over_axes:
         from phaze.explore.any_axes import AxesExploration
 
         return AxesExploration(request, report, timer, means).answer()
@@ -134,14 +134,15 @@ def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: flo
         request=describe_task(task) | {"architecture": architecture.name},
         best=design,
         certificate=certificate,
-        frontier=[_only_point(design, task)],
+        frontier=[only_point(design, task)],
         next_best=[],
         comparison=[],
         manifest=manifest(started, clock.elapsed_s, seed=0),
     )
 
 
-def _only_point(design: Design, task: Task) -> FrontierPoint:
+def only_point(design: Design, task: Task) -> FrontierPoint:
+    """A design as the point of a frontier."""
     result = design.workloads[task.workload.name]
     return FrontierPoint(
         id=design.id,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def aside(work: Callable[[], T]) -> Callable[[], T]:
-    """Start some work on a copy of this process; what is returned waits for its result, which can be pickled.
+@contextmanager
+def aside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Start some work on a copy of this process; what is given waits for its result, which can be pickled.
 
     Where processes cannot be copied, or the copy fails, the work is done when its result is asked for: so the
-    answer is the same, and errors are raised here. Ctrl-C is left to this process; its end ends the copy.
+    answer is the same, and errors are raised here. Ctrl-C is left to this process. At the end the copy ends as well,
+    whether anybody has asked or not.
     """
     from multiprocessing import get_all_start_methods, get_context
 
     if "fork" not in get_all_start_methods():
-        return work
+        yield work
+        return
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     copy = context.Process(target=_send, args=(work, sender), daemon=True)
@@ -34,11 +37,13 @@ def aside(work: Callable[[], T]) -> Callable[[], T]:
             return cast("T", receiver.recv())
         except EOFError:
             return work()
-        finally:
-            receiver.close()
-            copy.join()
 
-    return result
+    try:
+        yield result
+    finally:
+        receiver.close()
+        copy.kill()
+        copy.join()
 
 
 def _send(work: Callable[[], T], sender: Connection) -> None:

@@ -53,7 +53,7 @@ class _ClusterSearch:
     choices: list[Choice] = field(default_factory=list)
 
     def answer(self) -> Answer:
-        """Numbers of devices in the order of what they promise; of equally good ones the first found wins."""
+        """Numbers of devices in the order of what they promise; of equally good ones the fewest win."""
         self._count()
         for choice in sorted(self.choices, key=lambda c: (-c.bound, c.devices)):
             if self.clock.over:
@@ -83,7 +83,7 @@ class _ClusterSearch:
         if choice.bound < choice.floor:
             choice.status, choice.bound = Status.INFEASIBLE, 0.0
             return
-        if choice.bound <= self.value:
+        if choice.bound < self.value or (choice.bound == self.value and not self._fewer(choice)):
             choice.status = Status.BOUNDED if choice.bound > 0 else Status.INFEASIBLE
             return
         try:
@@ -99,8 +99,15 @@ class _ClusterSearch:
             certificate.upper_bound,
             answer.document,
         )
-        if certificate.objective_value > self.value:
-            self.best, self.value = answer, certificate.objective_value
+        value = certificate.objective_value
+        if value > self.value or (value == self.value and self._fewer(choice)):
+            self.best, self.value = answer, value
+
+    def _fewer(self, choice: Choice) -> bool:
+        """Whether a number of devices is below that of the best known."""
+        if self.best is None:
+            return False
+        return choice.devices < next(iter(self.best.document.best.workloads.values())).devices
 
     def _hope(self, request: ExploreRequest) -> float:
         """A throughput that no architecture exceeds; those below the best known are not looked at closely."""

@@ -82,7 +82,7 @@ class Choice:
         if self.document is not None:
             return self.document.certificate
         task, candidates = self.request.task, Candidates(self.request.space, self.request.budgets)
-        settings = len(task.microbatches) * len(task.widths) * len(task.recomputes)
+        settings = task.points_per_architecture
         size, within = candidates.size * settings, self.within * settings
         unfit = "floor" if self.floor > 0 else "memory"
         by = {Status.OPEN: "open", Status.INFEASIBLE: unfit}.get(self.status, "number of devices")

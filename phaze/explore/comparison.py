@@ -23,17 +23,25 @@ CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
 
 def comparisons(
-    request: ExploreRequest,
-    best: Design,
-    builder: DesignBuilder,
-    effort: Effort,
-    chips: Sequence[str] = CHIPS,
+    request: ExploreRequest, best: Design, builder: DesignBuilder, effort: Effort
 ) -> list[Comparison]:
-    """Templates at the highest clock that keeps the power budget, and the expert plan on the winner."""
-    beside = _Beside(request, effort, builder.recall)
-    rows = beside.chips(chips, builder)
-    expert = beside.expert(best)
-    return [*rows, expert] if expert else rows
+    """Known chips and the expert plan beside the winner."""
+    return [*chips_beside(request, builder, effort), *plan_beside(request, best, effort, builder.recall)]
+
+
+def chips_beside(
+    request: ExploreRequest, builder: DesignBuilder, effort: Effort, chips: Sequence[str] = CHIPS
+) -> list[Comparison]:
+    """Templates at the highest clock that keeps the power budget; they do not depend on the winner."""
+    return _Beside(request, effort, builder.recall).chips(chips, builder)
+
+
+def plan_beside(
+    request: ExploreRequest, best: Design, effort: Effort, recall: Recall | None = None
+) -> list[Comparison]:
+    """The expert plan on the winner, where there is one."""
+    expert = _Beside(request, effort, recall).expert(best)
+    return [expert] if expert else []
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from phaze.errors import InfeasibleError, Shortfall
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2, area_parts_mm2
 from phaze.hardware.power import power_parts_w, tdp_w
@@ -22,6 +23,7 @@ from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
+from phaze.workload.low_precision import Recipe
 
 _ONE = np.array([0])
 
@@ -110,12 +112,14 @@ class DesignBuilder:
             tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
             area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
             power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
-            workloads={self.task.workload.name: self._result(evaluator, account, effort)},
+            workloads={self.task.workload.name: self._result(evaluator, setting, account, effort)},
         )
 
-    def _result(self, evaluator: Evaluator, account: Account, effort: Effort) -> WorkloadResult:
+    def _result(
+        self, evaluator: Evaluator, setting: Setting, account: Account, effort: Effort
+    ) -> WorkloadResult:
         plan, cluster, tokens = account.plan, self.task.cluster, self.task.workload.sequence_length
-        peak = float(evaluator.peak_flops_per_s[account.row])
+        peak = float(evaluator.peak_flops_per_s(setting)[account.row])
         return WorkloadResult(
             rung=self.task.rung,
             iteration_time_s=plan.iteration_s,
@@ -127,18 +131,19 @@ class DesignBuilder:
             global_batch=cluster.global_batch,
             energy_per_iteration_j=account.energy_j(),
             memory_bytes=plan.memory_bytes,
-            placement=_placement(plan, account.timed.chain.names),
+            placement=_placement(plan, account.timed.chain.names, setting.recipe),
             breakdown=Breakdown(**asdict(account.time_parts(effort))),
         )
 
 
-def _placement(plan: Plan, names: tuple[str, ...]) -> Placement:
+def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Placement:
     return Placement(
         data_parallel=plan.data_parallel,
         tensor_parallel=plan.tensor_parallel,
         pipeline_parallel=plan.pipeline_parallel,
         microbatch_size=plan.microbatch,
         recompute=plan.recompute.value,
+        recipe=recipe,
         stages=[
             StageResult(
                 layers=list(names[s.first : s.last + 1]),
@@ -172,6 +177,10 @@ def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
         "a smaller model or a shorter sequence",
     )
     return InfeasibleError(
-        f"{name}: {task.workload.name} does not fit in memory on {task.devices} devices",
+        f"{name}: {task.workload.name} does not fit in memory on {_devices(task.devices)}",
         (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),
     )
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count:,} devices"

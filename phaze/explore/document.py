@@ -17,8 +17,9 @@ from phaze.explore.robustness.document import Robustness
 from phaze.explore.strategies.report import StrategyReport
 from phaze.explore.training_report import TrainingRun
 from phaze.explore.wham.report import WhamReport
+from phaze.workload.low_precision import Recipe
 
-RESULT_SCHEMA = "phaze-result/2"
+RESULT_SCHEMA = "phaze-result/3"
 
 
 class Stage(Record):
@@ -38,6 +39,10 @@ class Placement(Record):
     pipeline_parallel: int
     microbatch_size: int
     recompute: str = Field(description="none or full")
+    recipe: Recipe | None = Field(
+        default=None,
+        description="few bits in which linear layers run; none: in the precision of the workload",
+    )
     stages: list[Stage]
 
 
@@ -68,7 +73,9 @@ class WorkloadResult(Record):
         default=None,
         description="tokens through the model, in decode tokens made; none where samples have none",
     )
-    mfu: float = Field(description="model FLOPs over (iteration time x all devices x peak)")
+    mfu: float = Field(
+        description="model FLOPs over (iteration time x all devices x peak), with a recipe its format's peak"
+    )
     devices: int
     devices_used: int
     global_batch: int

@@ -1,7 +1,7 @@
 """One evaluator for every strategy: bounds and exact values of points, for a table of architectures.
 
-A point is an architecture with a microbatch size, a tensor-parallel width and a recompute choice; data and
-pipeline degrees, stage cuts and operator schedules are optimised inside it (definitions: search).
+A point is an architecture with a microbatch size, a tensor-parallel width, a recompute choice and a recipe of linear
+layers; data and pipeline degrees, stage cuts and operator schedules are optimised inside it (definitions: search).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.digest import digest
+from phaze.explore.formats import counted_flops_per_s, takes
 from phaze.explore.request import Task
-from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
+from phaze.explore.setting import Chain, Setting
+from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.placement.planner import Planner, Rates
 from phaze.recall import Recall
@@ -29,20 +30,6 @@ from phaze.scheduling.passes import Effort
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 RECHECK = 64
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Setting:
-    """What distinguishes the points of one architecture."""
-
-    microbatch: int
-    tensor_parallel: int
-    recompute: Recompute
-
-    @property
-    def chain(self) -> tuple[int, int, bool]:
-        """Microbatch, width, and whether attention recomputes: settings that share them share a chain of layers."""
-        return self.microbatch, self.tensor_parallel, self.recompute is Recompute.SELECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ class Evaluator:
 
     task: Task
     table: ArchitectureTable
-    _chains: dict[tuple[int, int, bool], TimedChain] = field(default_factory=dict)
+    _chains: dict[Chain, TimedChain] = field(default_factory=dict)
     planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
     base: Evaluator | None = None
     recall: Recall | None = None
@@ -85,7 +72,8 @@ class Evaluator:
     def settings(self) -> tuple[Setting, ...]:
         """The points of every architecture, in a fixed order."""
         return tuple(
-            Setting(b, t, r)
+            Setting(b, t, r, recipe)
+            for recipe in self.task.recipes
             for b in self.task.microbatches
             for t in self.task.widths
             for r in self.task.recomputes
@@ -109,10 +97,13 @@ class Evaluator:
             optimizer_s_per_parameter(self.table, self.task.workload.numerics),
         )
 
-    @cached_property
-    def peak_flops_per_s(self) -> FloatArray:
-        """Peak of every architecture, (A,)."""
-        return peak_flops_per_s(self.table)
+    def peak_flops_per_s(self, setting: Setting) -> FloatArray:
+        """What MFU counts against, (A,)."""
+        return counted_flops_per_s(self.table, setting.recipe)
+
+    def takes(self, setting: Setting) -> NDArray[np.bool_]:
+        """Which architectures have the formats of a setting, (A,)."""
+        return takes(self.table, setting.recipe)
 
     @cached_property
     def model_flops(self) -> float:
@@ -127,8 +118,8 @@ class Evaluator:
             if self.base is not None:
                 self._chains[key] = self.base.timed(setting).on(self.model, self.table)
             else:
-                microbatch, width, selective = key
-                chain = self.task.workload.chain(microbatch, width, selective=selective)
+                microbatch, width, selective, recipe = key
+                chain = self.task.workload_in(recipe).chain(microbatch, width, selective=selective)
                 self._chains[key] = TimedChain(chain, self.model, self.table, recall=self.recall)
         return self._chains[key]
 
@@ -171,22 +162,36 @@ class Evaluator:
         seconds = np.empty(len(self.table))
         for capacity, at in self.capacities(np.arange(len(self.table))):
             seconds[at] = self.planner(setting, capacity).work_bound(work_s[0][at], work_s[1][at])
-        return seconds
+        return np.where(self.takes(setting), seconds, np.inf)
 
     def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
-        """A cheap lower bound on the iteration time, (A,) seconds; infinite where it cannot fit in memory."""
+        """A cheap lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit."""
         times, seconds = self.timed(setting).least(rows), np.empty(len(rows))
         for capacity, at in self.capacities(rows):
             planner = self.planner(setting, capacity)
             seconds[at] = planner.quick_bound(times.take(at), self.rates.take(rows[at]))
-        return seconds
+        return np.where(self.takes(setting)[rows], seconds, np.inf)
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
-        return self._place(setting, rows, self.timed(setting).bands(rows), give_up_s)
+        bounds = PointBounds(np.full(len(rows), np.inf), np.full(len(rows), np.inf))
+        at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
+        if len(at):
+            times = self.timed(setting).bands(rows[at])
+            found = self._place(setting, rows[at], times, give_up_s[at])
+            bounds.lower_s[at], bounds.upper_s[at] = found.lower_s, found.upper_s
+        return bounds
+
+    def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
+        """Whether the least times of the layers, and bounds on their placement, leave it open to beat `give_up_s`."""
+        times, open_ = self.timed(setting).least(rows), np.zeros(len(rows), dtype=np.bool_)
+        for capacity, at in self.capacities(rows):
+            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
+            open_[at] = planner.hopeful(times.take(at), rates, give_up_s[at])
+        return open_
 
     def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
@@ -301,8 +306,3 @@ class Evaluator:
             for i, plan in zip(at, planner.plans(times.take(at), rates, limit_s[at]), strict=True):
                 plans[i] = plan
         return plans
-
-
-def sustained_flops_per_s(table: ArchitectureTable) -> FloatArray:
-    """Peak of every architecture at the clock that latencies use, (A,)."""
-    return np.asarray(2.0 * macs(table) * table["clock_hz"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,9 +19,9 @@ from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.outcome import Outcome
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.certified.search import CertifiedSearch
-from phaze.explore.comparison import comparisons
+from phaze.explore.comparison import chips_beside, plan_beside
 from phaze.explore.designs import DesignBuilder, out_of_memory
-from phaze.explore.document import Certificate, Design, ResultDocument
+from phaze.explore.document import Certificate, Comparison, Design, ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.findings import Findings
 from phaze.explore.goal import Goal, below_floor, floor_throughput
@@ -67,8 +69,15 @@ class Exploration:
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
-        proof = self.search()
-        return self.describe(proof.outcome, proof)
+        with self.chips() as chips:
+            proof = self.search()
+            return self.describe(proof.outcome, proof, chips)
+
+    def chips(self) -> AbstractContextManager[Callable[[], list[Comparison]]]:
+        """Known chips under the same budgets, worked out beside what happens meanwhile."""
+        request = self._request
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin, recall=self._means.recall)
+        return aside(lambda: chips_beside(request, builder, self.reporting))
 
     def search(self) -> Proof:
         """The certified search.
@@ -101,26 +110,23 @@ class Exploration:
         if fastest.evaluated:
             raise below_floor(self._request, self._request.task, max(fastest.evaluated.values()))
 
-    def describe(self, shown: Outcome, proof: Proof) -> Answer:
-        """The best of `shown`, its frontier and all its designs, held against what is proven."""
+    def describe(self, shown: Outcome, proof: Proof, chips: Callable[[], list[Comparison]]) -> Answer:
+        """The best of `shown`, its frontier and all its designs, held against what is proven and known chips."""
         request = self._request
         self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         found = Findings(self.candidates, proof.evaluator, shown, self.reporting)
         ranked = self._ranked(found)
         best = found.design(ranked[0])
-        builder = DesignBuilder(
-            request.task, request.budgets.tdp_margin, proof.evaluator.planners, self._means.recall
-        )
-        compared = aside(lambda: comparisons(request, best, builder, self.reporting))
-        document = ResultDocument(
-            request=describe_request(request),
-            best=best,
-            certificate=self._certificate(shown, proof.outcome, best),
-            frontier=found.frontier(),
-            next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
-            comparison=compared(),
-            manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
-        )
+        with aside(lambda: plan_beside(request, best, self.reporting, self._means.recall)) as expert:
+            document = ResultDocument(
+                request=describe_request(request),
+                best=best,
+                certificate=self._certificate(shown, proof.outcome, best),
+                frontier=found.frontier(),
+                next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
+                comparison=[*chips(), *expert()],
+                manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
+            )
         return Answer(document, found.columns())
 
     # -- the objective -------------------------------------------------------------------------------------

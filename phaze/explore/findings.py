@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.naming import architecture_id, architecture_ids, decoded
@@ -20,6 +22,7 @@ from phaze.hardware.power import tdp_w
 from phaze.placement.energy import ChainEnergy, drivers
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
+from phaze.workload.low_precision import recipe_word
 
 
 class Findings:
@@ -79,20 +82,32 @@ class Findings:
             "id": np.array(architecture_ids(table, self._candidates.varied)),
             "number": self.block.numbers,
             "throughput_samples_per_s": throughput,
-            "mfu": throughput * per_sample / (task.devices * self._evaluator.peak_flops_per_s),
+            "mfu": throughput * per_sample / (task.devices * self._peaks),
             "tdp_w": self.block.tdp_w,
             "area_mm2": self.block.area_mm2,
             "microbatch_size": np.array([s.microbatch for s in self._settings]),
             "tensor_parallel": np.array([s.tensor_parallel for s in self._settings]),
             "recompute": np.array([s.recompute.value for s in self._settings]),
+            **recipe_column(task, self._settings),
         }
         for name in self._candidates.varied:
             columns[name] = np.array(decoded(table, name))
         return columns
 
+    @property
+    def _peaks(self) -> NDArray[np.float64]:
+        """What the MFU of every candidate counts against, (A,)."""
+        peaks = {s: self._evaluator.peak_flops_per_s(s) for s in dict.fromkeys(self._settings)}
+        return np.array([peaks[setting][row] for row, setting in enumerate(self._settings)])
+
     def _architecture(self, row: int) -> Architecture:
         table = self.block.table
         return from_table(table, row, architecture_id(table, row, self._candidates.varied))
+
+
+def recipe_column(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
+    """Recipes of points as a column of a design table, where there is a choice of them."""
+    return {} if task.recipe is None else {"recipe": np.array([recipe_word(s.recipe) for s in settings])}
 
 
 def frontier_points(
@@ -112,7 +127,7 @@ def frontier_points(
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),
         energy_j.tolist(),
-        evaluator.peak_flops_per_s[rows].tolist(),
+        evaluator.peak_flops_per_s(setting)[rows].tolist(),
         strict=True,
     )
     return [

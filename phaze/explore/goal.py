@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.request import ExploreRequest, Objective, Task
+from phaze.quantity import shown
 
-LEVERS = ("more --devices", "a larger --power or --area budget", "a lower floor")
+_BUDGETS = {"--power": "power_w", "--area": "area_mm2", "--power-density": "power_density_w_per_mm2"}
 
 
 def floor_throughput(request: ExploreRequest, task: Task) -> float:
@@ -46,16 +47,25 @@ class Goal:
 
 def below_floor(request: ExploreRequest, task: Task, best: float) -> InfeasibleError:
     """Nothing keeps the floors; `best` is the highest throughput there is."""
-    batch = task.cluster.global_batch
-    shortfalls = []
+    longest = task.cluster.global_batch / best
+    levers, shortfalls = _levers(request), []
     if request.min_throughput is not None and best < request.min_throughput:
-        shortfalls.append(Shortfall("least throughput", request.min_throughput, best, "samples/s", LEVERS))
-    if request.max_latency_s is not None and batch / best > request.max_latency_s:
+        lower = (*levers, "a lower --min-throughput")
         shortfalls.append(
-            Shortfall("time of one iteration", request.max_latency_s, batch / best, "s", LEVERS)
+            Shortfall("least throughput", request.min_throughput, best, "samples/s", lower, floor=True)
         )
+    if request.max_latency_s is not None and longest > request.max_latency_s:
+        longer = (*levers, "a longer --max-latency")
+        shortfalls.append(Shortfall("time of one iteration", request.max_latency_s, longest, "s", longer))
     return InfeasibleError(
         f"no architecture of space {request.space.name} is fast enough for {task.workload.name}: the best "
-        f"reaches {best:.4g} samples/s, {batch / best:.4g} s for an iteration",
+        f"reaches {shown(best)} samples/s, {shown(longest)} s for an iteration",
         tuple(shortfalls),
     )
+
+
+def _levers(request: ExploreRequest) -> tuple[str, ...]:
+    """What would make the best design faster."""
+    given = [option for option, name in _BUDGETS.items() if getattr(request.budgets, name) is not None]
+    more = f"a larger budget ({', '.join(given)})" if given else "faster designs in the space (--space)"
+    return ("more --devices", more)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Chain, Setting
 from phaze.placement.energy import ChainEnergy, Drivers, drivers
 from phaze.placement.least import least_drivers, least_peak_bytes
 from phaze.placement.plan import Plan
@@ -36,7 +37,7 @@ class Measures:
     """Energy and memory over the architectures of one evaluator; what settings share is kept."""
 
     evaluator: Evaluator
-    _energy: dict[tuple[int, int], ChainEnergy] = field(default_factory=dict)
+    _energy: dict[Chain, ChainEnergy] = field(default_factory=dict)
     _least: dict[tuple[Setting, float], Drivers] = field(default_factory=dict)
     _peak: dict[Setting, float] = field(default_factory=dict)
 
@@ -83,7 +84,7 @@ class Measures:
         return self._least[key]
 
     def _per_sample(self, setting: Setting, rows: Rows, plans: Drivers) -> FloatArray:
-        task, key = self.evaluator.task, (setting.microbatch, setting.tensor_parallel)
+        task, key = self.evaluator.task, setting.chain
         if key not in self._energy:
             timed = self.evaluator.timed(setting)
             self._energy[key] = ChainEnergy(timed, task.cluster, task.workload.numerics)

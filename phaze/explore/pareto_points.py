@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Setting
+from phaze.explore.setting import Setting
 from phaze.placement.plan import Plan
 
 FloatArray = NDArray[np.float64]

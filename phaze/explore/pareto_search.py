@@ -1,6 +1,6 @@
 """A certified frontier on any axes, those that depend on the plan among them.
 
-A point is an architecture in one setting (microbatch, width, recompute) under the plan that is best for its
+A point is an architecture in one setting (microbatch, width, recompute, recipe) under the plan that is best for its
 throughput; its energy and memory are those of that plan. Every point gets an optimistic vector; points whose
 vector a known point dominates fall. Of the rest those are looked at whose optimistic vectors no other open
 one dominates: no bound could spare them. First schedule bounds tighten their vectors, then they are evaluated.
@@ -99,8 +99,10 @@ class ParetoSearch:
         """All points of some architectures that are undominated by their cheap bounds."""
         parts = []
         for k in range(len(self._settings)):
-            seconds = self.evaluator.quick_bound(self._settings[k], rows)
-            parts.append(self._undominated(self._optimistic(k, rows, seconds)))
+            able = self.evaluator.takes(self._settings[k])[rows]
+            self._counts["format"] += int((~able).sum())
+            seconds = self.evaluator.quick_bound(self._settings[k], rows[able])
+            parts.append(self._undominated(self._optimistic(k, rows[able], seconds)))
         return self._nothing.join(parts)
 
     def _optimistic(
@@ -193,7 +195,7 @@ class ParetoSearch:
             found = self._values.measures.exact(setting, rows, effort, seconds)
             plans, seconds = found.plans, found.iteration_s
             energy, memory = found.energy_per_sample_j, found.memory_bytes
-        columns = self._values.columns(rows, seconds, energy, memory)
+        columns = self._values.columns(setting, rows, seconds, energy, memory)
         values = self._values.minimised(columns)
         others = self._values.others(values)
         for i, row in enumerate(rows.tolist()):

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
-from phaze.explore.evaluator import Setting
 from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric, Needs
+from phaze.explore.setting import Setting
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -52,12 +52,12 @@ class PointValues:
         return self.axes[self.lead].name == "throughput"
 
     def columns(
-        self, rows: Rows, seconds: FloatArray, energy: FloatArray, memory: FloatArray
+        self, setting: Setting, rows: Rows, seconds: FloatArray, energy: FloatArray, memory: FloatArray
     ) -> dict[str, Any]:
-        """Design columns of points from their iteration times, joules per sample and peak bytes, (A,) each."""
+        """Design columns of points of a setting from iteration times, joules per sample and peak bytes, (A,) each."""
         evaluator = self.measures.evaluator
         cluster = evaluator.task.cluster
-        peak = cluster.devices * evaluator.peak_flops_per_s[rows]
+        peak = cluster.devices * evaluator.peak_flops_per_s(setting)[rows]
         return {
             **{name: column[rows] for name, column in self.architectures.items()},
             "throughput_samples_per_s": cluster.global_batch / seconds,
@@ -76,7 +76,7 @@ class PointValues:
         if self.needs_plan:
             energy = self.measures.least_energy_j(setting, rows, least_s)
             memory = np.full(len(rows), self.measures.least_memory_bytes(setting))
-        return self.minimised(self.columns(rows, least_s * (1 - ROUNDING), energy, memory))
+        return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
 
     def others(self, values: FloatArray) -> FloatArray:
         """All axes but the lead, (A, axes - 1)."""

@@ -13,6 +13,7 @@ from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
 from phaze.hardware.space import DesignSpace
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
+from phaze.workload.low_precision import Recipe
 from phaze.workload.workload import Mode, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
@@ -77,7 +78,8 @@ class ClusterBudget:
 class Task:
     """A workload on a cluster: everything but the architecture.
 
-    `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung.
+    `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung. `recipe`: in which few
+    bits linear layers may run, where the chip is faster on such operands and the iteration is.
     """
 
     workload: Workload
@@ -87,6 +89,7 @@ class Task:
     fixed: FixedDegrees = field(default_factory=FixedDegrees)
     rung: Rung = Rung.ANALYTIC
     calibration: CalibrationFile | None = None
+    recipe: Recipe | None = None
 
     @property
     def own(self) -> Own:
@@ -126,6 +129,20 @@ class Task:
                 f"tensor-parallel width {wanted} is not possible for {self.workload.name}; possible: {choices}"
             )
         return (wanted,)
+
+    @property
+    def recipes(self) -> tuple[Recipe | None, ...]:
+        """Recipes of linear layers to try; None: as the workload has them."""
+        return (None,) if self.recipe is None else (None, self.recipe)
+
+    def workload_in(self, recipe: Recipe | None) -> Workload:
+        """The workload with its linear layers run so."""
+        return self.workload if recipe is None else self.workload.in_recipe(recipe)
+
+    @property
+    def points_per_architecture(self) -> int:
+        """Points of every architecture: microbatch size, width, recompute choice and recipe."""
+        return len(self.microbatches) * len(self.widths) * len(self.recomputes) * len(self.recipes)
 
     @property
     def recomputes(self) -> tuple[Recompute, ...]:
@@ -208,3 +225,8 @@ class ExploreRequest:
     def tasks(self) -> tuple[Task, ...]:
         """Every workload the design is for; one common design where there are several."""
         return (self.task, *self.others)
+
+    @property
+    def over_axes(self) -> bool:
+        """Whether throughput and TDP do not settle it: a search over points and their own axes does."""
+        return bool(self.axes) or not self.objective.on_frontier

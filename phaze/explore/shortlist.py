@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]

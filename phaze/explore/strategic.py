@@ -51,11 +51,12 @@ class _Run:
     def alone(self) -> Answer:
         """For one workload."""
         exploration = Exploration(self.request, self.progress, self._half, self.means)
-        goal, proof = exploration.goal, exploration.search()
-        oracle = self._oracle(exploration, goal)
-        report, told = self._search(oracle)
-        shown = _shown(self._found(oracle), proof)
-        answer = exploration.describe(shown, proof)
+        with exploration.chips() as chips:
+            proof = exploration.search()
+            oracle = self._oracle(exploration, exploration.goal)
+            report, told = self._search(oracle)
+            shown = _shown(self._found(oracle), proof)
+            answer = exploration.describe(shown, proof, chips)
         return self._with(answer, report, told, exploration.proven(proof.outcome))
 
     def common(self) -> Answer:

@@ -14,7 +14,7 @@ from phaze.explore.record import Record
 if TYPE_CHECKING:
     from phaze.explore.sweep import Sweep, SweepPlan, SweepResult
 
-SWEEP_SCHEMA = "phaze-sweep/2"
+SWEEP_SCHEMA = "phaze-sweep/3"
 
 
 class SweepDocument(Record):

@@ -57,7 +57,18 @@ def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Figur
         return given_or(table, f"{operands}_rate", wider / own) * own
     is_own = table["precision"] == code("precision", operands)
     lacking = vector / own if operands == "fp32" else np.ones(len(table))
+    if operands == "fp8":
+        lacking = constants().column(table, "precision", "fp8_rate")
     return given_or(table, f"{operands}_rate", np.where(is_own, 1.0, lacking)) * own
+
+
+def narrow_speed(table: ArchitectureTable, operands: str) -> Figures:
+    """Multiply-accumulates of operands in 8 or 4 bits in the place of one in the tensor cores' own precision.
+
+    1 where they are no faster: an array without the format would have to widen them first.
+    """
+    own = peak_flops_per_s(table)
+    return np.maximum(product_flops_per_s(table, operands) / own, 1.0)
 
 
 def vector_flops_per_s(table: ArchitectureTable) -> Figures:

@@ -15,6 +15,7 @@ from phaze.hardware.derived import (
     hbm_bandwidth_bytes_per_s,
     local_buffer_bytes_per_core,
     macs,
+    narrow_speed,
     nominal_clock_hz,
     vector_alus,
 )
@@ -31,11 +32,14 @@ class EnergyConstants:
     """Energy per event and standing power, one value per architecture, at its node and sustained clock.
 
     Losses of the voltage regulators are included in what the chip itself draws. A byte over a link is charged
-    once at each end. Background power falls to `idle_background` of itself when nothing runs.
+    once at each end. Background power falls to `idle_background` of itself when nothing runs. `narrow_mac_j`,
+    `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others.
     """
 
     mac_j: Figures
     operand_j_per_mac: Figures
+    narrow_mac_j: Figures
+    narrow_operand_j_per_mac: Figures
     alu_cycle_j: Figures
     local_buffer_j_per_byte: Figures
     global_buffer_j_per_byte: Figures
@@ -66,9 +70,15 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     gated = np.where(table["simt"], c["idle_background_simt"], c["idle_background_vliw"])
     per_ghz = _by_control(table, "background_w_per_mm2_per_ghz")
     background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2
+    mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj"))
+    operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched
+    speed = narrow_speed(table, "fp8")
     return EnergyConstants(
-        mac_j=np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj")) * switched,
-        operand_j_per_mac=~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched,
+        mac_j=mac_pj * switched,
+        operand_j_per_mac=operand_j,
+        narrow_mac_j=np.where(speed > 1, c["narrow_mac_energy_pj"], mac_pj) * switched,
+        narrow_operand_j_per_mac=operand_j
+        / speed,  # as many bits to an array, and to a sum, for more products
         alu_cycle_j=lane_pj * switched,
         local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
         global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
@@ -84,14 +94,16 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
 def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
     """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
 
-    Where products run on the vector ALUs, these are the MACs and counted there.
+    Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
+    loaded most in the one that takes more.
     """
     c = constants()
     e = energy_constants(table)
     clock = table["clock_hz"]
     link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
+    narrow_rate = c.column(table, "precision", "fp8_rate")
     return {
-        "mac": macs(table) * clock * e.mac_j,
+        "mac": macs(table) * clock * np.maximum(e.mac_j, narrow_rate * e.narrow_mac_j),
         "operands": macs(table) * clock * e.operand_j_per_mac,
         "vector": ~table["vector_products"]
         * vector_alus(table)

@@ -29,7 +29,7 @@ def check_space(space: DesignSpace, where: str) -> None:
 
 
 def _check_precision(axis: Axis, where: str) -> None:
-    """Bytes and rates follow the workload's precision, so the narrowest format would win whatever it costs."""
+    """Bytes and rates follow the workload's precision, so the narrowest format alone would win whatever it costs."""
     if "precision" not in axis.fields:
         return
     bits = constants().tables["precision"].rows
@@ -37,8 +37,8 @@ def _check_precision(axis: Axis, where: str) -> None:
     if len({bits[name]["operand_bits"] for name in formats}) > 1:
         raise InputError(
             f"{where}: axes: precision cannot range over formats of different width ({', '.join(sorted(formats))}): "
-            "the model changes area and energy of a multiply-accumulate with it but takes bytes from the workload, "
-            "so the narrowest would always win; set it under `fixed`, one space per format"
+            "attention and all else outside linear layers stay in 16 bits, which an array of fewer bits alone does not "
+            "have; bf16+fp8 has both, and wider formats go under `fixed`, one space per format"
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InfeasibleError
 from phaze.inputs.architecture import find_architecture
 from phaze.inputs.choice import choose
+from phaze.inputs.recipe import with_recipe
 from phaze.inputs.task import make_task, name_of, one_workload
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def evaluated(
     pipeline_parallel: int | None,
     microbatch: int | None,
     recompute: str | None,
+    recipe: str | None,
     **task: Any,  # noqa: ANN401 - the arguments of make_task
 ) -> ResultDocument:
     """One architecture under its best placement, within the degrees that are given.
@@ -36,6 +38,7 @@ def evaluated(
     Raises InputError, and InfeasibleError where the workload does not fit.
     """
     from phaze.explore.api import evaluate_document
+    from phaze.hardware.architecture import to_table
     from phaze.placement.cluster import FixedDegrees, Recompute
 
     fixed = FixedDegrees(
@@ -45,7 +48,9 @@ def evaluated(
         microbatch,
         choose(Recompute, recompute, "--recompute") if recompute else None,
     )
-    return evaluate_document(make_task(workload, fixed=fixed, **task), find_architecture(arch))
+    chip = find_architecture(arch)
+    made = make_task(workload, fixed=fixed, **task)
+    return evaluate_document(with_recipe(made, recipe, to_table([chip])), chip)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Found:
 def compared(
     archs: Sequence[str | Path | Architecture],
     workload: Sequence[Source],
+    *,
+    recipe: str | None,
     **task: Any,  # noqa: ANN401 - the arguments of make_task
 ) -> Found:
     """Architectures, each under its own best placement.
@@ -67,10 +74,11 @@ def compared(
     """
     from phaze.explore.api import evaluate
     from phaze.explore.compare_document import compare_document
+    from phaze.hardware.architecture import to_table
 
     started = datetime.now(UTC)
-    made = make_task(workload, **task)
     chips = {_name(arch): find_architecture(arch) for arch in archs}
+    made = with_recipe(make_task(workload, **task), recipe, to_table(list(chips.values())))
     rows: dict[str, Design | str] = {}
     for name, chip in chips.items():
         try:

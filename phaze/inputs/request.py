@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.choice import choose
+from phaze.inputs.recipe import arrays_of, with_recipe
 from phaze.inputs.task import make_budgets, make_space, make_task
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:
     from phaze.explore.request import ClusterBudget, ExploreRequest, StrategyChoice, Task, TrainingLength
     from phaze.inputs.task import Source
+    from phaze.workload.low_precision import Recipe
 
 DEVICES = 1024
 CERTIFIED = "certified"
@@ -27,13 +29,14 @@ def make_request(asked: Mapping[str, Any]) -> ExploreRequest:
     from phaze.explore.portfolio.merit import Combine
     from phaze.explore.request import ExploreRequest, Objective
 
-    first, *others = make_tasks(asked)
+    space = make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ())
+    first, *others = (with_recipe(task, asked["recipe"], arrays_of(space)) for task in make_tasks(asked))
     if math.isnan(asked["gap"]):
         raise InputError("--gap nan is not a number; write for example --gap 0.01")
     return ExploreRequest(
         task=first,
         others=tuple(others),
-        space=make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ()),
+        space=space,
         budgets=make_budgets(
             asked["power"],
             asked["area"],
@@ -50,7 +53,7 @@ def make_request(asked: Mapping[str, Any]) -> ExploreRequest:
         min_throughput=asked["min_throughput"],
         max_latency_s=_optional(parse_time, asked["max_latency"], "--max-latency"),
         cluster=_cluster(asked),
-        strategy=_strategy(asked),
+        strategy=_strategy(asked, per_stage=space.heterogeneous, recipe=first.recipe),
         axes=tuple(name.strip() for name in (asked["axes"] or "").split(",") if name.strip()),
         robust=asked["robust"],
         length=_length(asked),
@@ -110,7 +113,7 @@ def _cluster(asked: Mapping[str, Any]) -> ClusterBudget | None:
     return ClusterBudget(_optional(parse_power, power, "--cluster-power"), asked["cluster_overhead"], cost)
 
 
-def _strategy(asked: Mapping[str, Any]) -> StrategyChoice | None:
+def _strategy(asked: Mapping[str, Any], *, per_stage: bool, recipe: Recipe | None) -> StrategyChoice | None:
     """The search without proof that was asked for, its own options among those of `dse run`."""
     from phaze.explore.request import Designs, StrategyChoice
 
@@ -125,6 +128,11 @@ def _strategy(asked: Mapping[str, Any]) -> StrategyChoice | None:
         return None
     if "designs" in own:
         own["designs"] = choose(Designs, own["designs"], "--designs")
+        per_stage = own["designs"] is Designs.PER_STAGE
+    if per_stage and recipe is not None:
+        raise InputError(
+            f"stages with designs of their own run in one precision, not also in {recipe}: --recipe none"
+        )
     return StrategyChoice(name, **own)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.choice import choose
+from phaze.inputs.recipe import arrays_of, with_recipe
 from phaze.inputs.request import asked_task
 from phaze.inputs.task import make_budgets, make_space
 
@@ -45,7 +46,7 @@ def make_plan(asked: Mapping[str, Any], storage: Path | str | None) -> SweepPlan
         power_density=asked["power_density"],
     )
     return SweepPlan(
-        task=asked_task(asked["workload"], asked),
+        task=with_recipe(asked_task(asked["workload"], asked), asked["recipe"], arrays_of(space)),
         candidates=Candidates(space, budgets),
         objectives=tuple(metric(name.strip()) for name in asked["objectives"].split(",")),
         trials=asked["trials"],

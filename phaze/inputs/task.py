@@ -29,7 +29,6 @@ _AS_USUAL: dict[str, Any] = {
     "context": None,
     "kv_cache": "contiguous",
     "fusion": "all",
-    "recipe": None,
 }
 
 
@@ -85,7 +84,6 @@ def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -
     """
     from phaze.workload.fusion_rules import parse_fusion
     from phaze.workload.load import load_workload
-    from phaze.workload.low_precision import parse_recipe
     from phaze.workload.rules_cache import KvCache
     from phaze.workload.workload import Attention, Mode
 
@@ -102,7 +100,6 @@ def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -
         context=asked["context"],
         kv_cache=choose(KvCache, asked["kv_cache"], "--kv-cache"),
         fusion=parse_fusion(asked["fusion"], "--fusion"),
-        recipe=parse_recipe(asked["recipe"], "--recipe"),
     )
 
 

@@ -96,11 +96,18 @@ class ChainEnergy:
         shares = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
         microbatches = self.cluster.global_batch / chain.microbatch
         sent = microbatches * ways * (plans.cut_bytes + shares)
-        reduced = wire_bytes(Collective.ALL_REDUCE, chain.parameters * self.numerics.gradient_bytes, d)
-        gathered = wire_bytes(Collective.ALL_GATHER, chain.parameters * self.numerics.weight_bytes, d)
+        reduced = self._among_replicas(Collective.ALL_REDUCE, self.numerics.gradient_bytes, d)
+        gathered = self._among_replicas(Collective.ALL_GATHER, self.numerics.weight_bytes, d)
         exchanged = Events(link_bytes=2 * (reduced + plans.gathers * gathered))
         step = optimizer_events(chain.parameters, self.numerics) + exchanged
         return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
+
+    def _among_replicas(self, collective: Collective, each_bytes: float, replicas: FloatArray) -> FloatArray:
+        """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""
+        chain = self.timed.chain
+        whole = chain.whole_parameters
+        own = wire_bytes(collective, (chain.parameters - whole) * each_bytes, replicas)
+        return own + wire_bytes(collective, whole * each_bytes, replicas * chain.tensor_parallel)
 
 
 def _ranks(chain: LayerChain) -> int:

@@ -84,8 +84,9 @@ class Iterations:
         """
         best = np.full(len(self.lower), np.inf) if give_up_s is None else give_up_s.copy()
         choice = np.full(len(self.lower), -1, dtype=np.int64)
+        self._count(best)
         stage = np.zeros(self.lower.shape, dtype=np.int8)
-        steps = (self._counted, self._partitioned, self._weighted)
+        steps = (self._partitioned, self._weighted)
         while True:
             open_ = (stage < len(steps)) & (self.lower < best[:, None])
             rows = np.flatnonzero(open_.any(axis=1))
@@ -97,7 +98,7 @@ class Iterations:
             cheapest = stage[rows, wanted] == level
             group = self._group(wanted[cheapest])
             rows = rows[(open_ & (stage == level))[np.ix_(rows, group)].any(axis=1)]
-            at = np.ix_(rows, group)
+            at = np.ix_(rows, np.array(group))
             values = np.maximum(steps[level](rows, group), self.lower[at])
             self.lower[at] = values
             stage[at] = np.maximum(stage[at], level + 1)
@@ -115,10 +116,23 @@ class Iterations:
         same = [int(c) for c in candidates if self._key(int(c)) == key]
         return np.array(same[:_AT_ONCE], dtype=np.int64)
 
-    def _counted(self, rows: IntArray, group: IntArray) -> FloatArray:
-        """Bounds that count layers, by averages and repeated kinds; no partition is made."""
-        problem = self._problem(*self._key(int(group[0]))).select(rows)
-        return self._at(lower_bounds(problem, self._options.stages[group].tolist()), rows, group)
+    def hopeful(self, give_up_s: FloatArray) -> NDArray[np.bool_]:
+        """Whether bounds without a partition leave it open that an architecture gets below its `give_up_s`, (A,)."""
+        self._count(give_up_s)
+        return np.asarray((self.lower < give_up_s[:, None]).any(axis=1))
+
+    def _count(self, give_up_s: FloatArray) -> None:
+        """Raise the bounds of all options that may get below `give_up_s`: count the layers that repeat."""
+        open_ = self.lower < give_up_s[:, None]
+        rows = np.flatnonzero(open_.any(axis=1))
+        alike: dict[tuple[int, int | None], list[int]] = {}
+        for option in np.flatnonzero(open_.any(axis=0)).tolist():
+            alike.setdefault(self._key(option), []).append(option)
+        for key, group in alike.items():
+            stages, which = np.unique(self._options.stages[group], return_inverse=True)
+            load_s = lower_bounds(self._problem(*key).select(rows), stages.tolist())[:, which]
+            at = np.ix_(rows, np.array(group))
+            self.lower[at] = np.maximum(self.lower[at], self._at(load_s, rows, np.array(group)))
 
     def _partitioned(self, rows: IntArray, group: IntArray) -> FloatArray:
         """Exact loads of the slowest stage, the largest stage's parameters still bounded from below."""

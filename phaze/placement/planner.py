@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phaze.placement.basis import Basis, FloatArray, IntArray, Rates
 from phaze.placement.checker import Premises, check_plan
@@ -74,6 +75,12 @@ class Planner(Basis):
         if not len(self.roomy.stages):
             return np.full(len(times.forward_s), np.inf), np.full(len(times.forward_s), -1)
         return Iterations(self, _finite(times), rates).solve(give_up_s)
+
+    def hopeful(self, times: LayerTimes, rates: Rates, give_up_s: FloatArray) -> NDArray[np.bool_]:
+        """Whether it is open, by bounds that make no partition, that `give_up_s` (A,) can be beaten, (A,)."""
+        if not len(self.roomy.stages):
+            return np.zeros(len(give_up_s), dtype=np.bool_)
+        return Iterations(self, _finite(times), rates).hopeful(give_up_s)
 
     def value(self, times: LayerTimes, rates: Rates, choice: IntArray) -> FloatArray:
         """Iteration time (A,) of a given option per architecture."""

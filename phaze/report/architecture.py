@@ -54,7 +54,8 @@ def _rates(table: ArchitectureTable, precision: str) -> Iterator[str]:
     own = float(peak_flops_per_s(table)[0]) / TERA
     bandwidth = float(hbm_bandwidth_bytes_per_s(table)[0])
     yield "peak of products, TFLOP/s: " + ", ".join(f"{name} {peak:.4g}" for name, peak in peaks.items())
-    yield f"MFU counts against {own:.4g} TFLOP/s, {precision}"
+    narrow = f", with a recipe in fp8 against {peaks['fp8']:.4g}" if peaks["fp8"] > own else ""
+    yield f"MFU counts against {own:.4g} TFLOP/s, {precision.partition('+')[0]}{narrow}"
     yield f"vector ALUs {float(vector_flops_per_s(table)[0]) / TERA:.4g} TFLOP/s fp32, sustained"
     yield f"memory {bandwidth / 1e9:.5g} GB/s, {float(hbm_capacity_bytes(table)[0]) / GIB:.4g} GiB"
     yield f"global buffer {float(global_buffer_bandwidth_bytes_per_s(table)[0]) / 1e9:.5g} GB/s"

@@ -7,7 +7,7 @@ from collections import Counter
 from rich.console import Console
 from rich.markup import escape
 
-from phaze.explore.certify_report import CertifyReport
+from phaze.explore.certifying.document import CertifyReport
 from phaze.report.design import plain_table
 
 

@@ -93,6 +93,7 @@ def placement(name: str, plan: Placement) -> RenderableType:
         f"[bold]Placement of {escape(name)}[/bold]\n"
         f"data {plan.data_parallel} x tensor {plan.tensor_parallel} x pipeline {plan.pipeline_parallel}, "
         f"microbatch {plan.microbatch_size}, recompute {escape(plan.recompute)}"
+        + (f", linear layers in {plan.recipe}" if plan.recipe else "")
     )
     table = plain_table("", "stages", "layers", "devices", "time/microbatch", "peak memory")
     table.columns[1].justify = "left"

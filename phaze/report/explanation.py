@@ -34,9 +34,10 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
 
 
 def _blocks(explanation: Explanation) -> Iterator[RenderableType]:
+    better = "faster" if explanation.objective == "throughput" else "better"
     if explanation.binding:
-        yield binding_table(explanation.binding)
-    yield neighbour_table(explanation.neighbours)
+        yield binding_table(explanation.binding, better)
+    yield neighbour_table(explanation.neighbours, better)
     yield layer_table(explanation.layers)
     yield sensitivity_table(explanation.sensitivity)
     if explanation.budgets:
@@ -45,9 +46,9 @@ def _blocks(explanation: Explanation) -> Iterator[RenderableType]:
         yield against_table(explanation.against)
 
 
-def binding_table(rows: Sequence[Binding]) -> Table:
-    """Limits that stop a faster neighbour."""
-    table = plain_table("What stops a faster design one step away", "limit", "at best", "along")
+def binding_table(rows: Sequence[Binding], better: str) -> Table:
+    """Limits that stop a better neighbour, in the word for it."""
+    table = plain_table(f"What stops a {better} design one step away", "limit", "at best", "along")
     table.columns[2].justify = "left"
     for row in rows:
         name = row.limit if row.alone else f"{row.limit} (with others)"
@@ -55,9 +56,9 @@ def binding_table(rows: Sequence[Binding]) -> Table:
     return table
 
 
-def neighbour_table(rows: Sequence[Neighbour]) -> Table:
+def neighbour_table(rows: Sequence[Neighbour], better: str) -> Table:
     """One step along every axis, both ways."""
-    table = plain_table("One step along each axis", "to", "samples/s", "change", "W", "mm2", "forbidden by")
+    table = plain_table("One step along each axis", "to", "samples/s", better, "W", "mm2", "forbidden by")
     table.columns[5].justify = "left"
     for row in rows:
         throughput = row.throughput_samples_per_s
@@ -95,7 +96,7 @@ def layer_table(rows: Sequence[LayerBottleneck]) -> Table:
 def sensitivity_table(rows: Sequence[Sensitivity]) -> Table:
     """What each parameter is worth, budgets aside."""
     table = plain_table(
-        "What each parameter is worth, budgets aside",
+        "What each parameter is worth to throughput, budgets aside",
         "parameter",
         "elasticity",
         f"{_gain(rows[0].step)} of it",

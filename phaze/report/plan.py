@@ -93,6 +93,8 @@ def _words(s: StrategyRecord) -> Iterator[str]:
     yield " x ".join(f"{name} {n}" for name, n in degrees.items() if n > 1) or "one device"
     if s.sequence_parallel:
         yield "sequence parallel"
+    if s.whole_layers:
+        yield f"whole {' + '.join(s.whole_layers)}"
     if s.pipeline_parallel > 1:
         yield s.schedule + (f" x {s.chunks}" if s.chunks > 1 else "")
     yield f"microbatch {s.microbatch_size}"

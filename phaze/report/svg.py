@@ -12,6 +12,9 @@ from phaze.report.format import number
 
 WIDTH, HEIGHT = 720, 480
 LEFT, RIGHT, TOP, BOTTOM = 90, 24, 48, 64
+_FONT, _TITLE_FONT = 13, 16  # px
+_WIDE = 0.6  # width of a character of a sans-serif font over its size, amply
+_BESIDE = 8  # px between a point and its name
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
     ".axis{stroke:#222}.line{fill:none;stroke:#2563a8;stroke-width:2}.dot{fill:#2563a8}"
@@ -50,7 +53,7 @@ def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str, knee: str | None
         f'width="{WIDTH}" height="{HEIGHT}" role="img">',
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text class="title" x="{LEFT}" y="28">{escape(title)}</text>',
+        f'<text class="title" x="{LEFT}" y="28"{_shrunk(title, _TITLE_FONT, WIDTH - LEFT)}>{escape(title)}</text>',
         *_x_axis(across, x),
         *_y_axis(up, y),
         f'<polyline class="line" points="{path}"/>',
@@ -63,8 +66,24 @@ def draw(rows: Sequence[Row], x: Metric, y: Metric, title: str, knee: str | None
             f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4"><title>{escape(tip)}</title></circle>'
         )
         if name == knee:
-            parts.append(f'<text x="{at[0] + 8:.1f}" y="{at[1] + 16:.1f}">knee: {escape(name)}</text>')
+            parts.append(_label(f"knee: {name}", *at))
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _label(text: str, x: float, y: float) -> str:
+    """A text beside a point: to the right of it, or to its left where there is more room and it needs it."""
+    right, left = WIDTH - x - _BESIDE, x - LEFT - _BESIDE
+    side, anchor = (
+        (_BESIDE, "start") if _FONT * _WIDE * len(text) <= right or right >= left else (-_BESIDE, "end")
+    )
+    size = _shrunk(text, _FONT, left if anchor == "end" else right)
+    return f'<text x="{x + side:.1f}" y="{y + 16:.1f}" text-anchor="{anchor}"{size}>{escape(text)}</text>'
+
+
+def _shrunk(text: str, font_px: float, room_px: float) -> str:
+    """The style of a text that is too long for its room at its own size; nothing for others."""
+    needed = font_px * _WIDE * len(text)
+    return f' style="font-size:{font_px * room_px / needed:.2f}px"' if needed > room_px else ""
 
 
 def _steps(points: Sequence[tuple[float, float, str]], *, falling: bool) -> list[tuple[float, float]]:

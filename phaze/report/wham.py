@@ -19,6 +19,7 @@ from phaze.explore.wham.report import (
 )
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
+from phaze.workload.low_precision import recipe_word
 
 
 def wham_blocks(report: WhamReport, objective: Callable[[float], str]) -> Iterator[RenderableType]:
@@ -36,7 +37,7 @@ def settings_table(workload: WorkloadSearch, report: WhamReport) -> Table:
     table = plain_table(
         f"WHAM on {escape(workload.workload)}: {len(workload.searched)} of {workload.settings} settings, "
         f"top {report.top_k} designs, hysteresis {report.hysteresis}",
-        "microbatch, width, recompute",
+        "microbatch, width, recompute, recipe" if _recipes(workload) else "microbatch, width, recompute",
         "promise",
         "data x stages",
         "kinds",
@@ -46,7 +47,8 @@ def settings_table(workload: WorkloadSearch, report: WhamReport) -> Table:
     for setting in workload.searched:
         tried, pruned = _tried(setting.stages)
         table.add_row(
-            f"{setting.microbatch_size}, {setting.tensor_parallel}, {setting.recompute}",
+            f"{setting.microbatch_size}, {setting.tensor_parallel}, {setting.recompute}"
+            + (f", {recipe_word(setting.recipe)}" if _recipes(workload) else ""),
             fmt.number(setting.promise, 4),
             f"{setting.data_parallel} x {setting.pipeline_parallel}",
             f"{len(setting.stages)}",
@@ -54,6 +56,11 @@ def settings_table(workload: WorkloadSearch, report: WhamReport) -> Table:
             f"{pruned:,}",
         )
     return table
+
+
+def _recipes(workload: WorkloadSearch) -> bool:
+    """Whether some setting has linear layers in few bits."""
+    return any(setting.recipe for setting in workload.searched)
 
 
 def stages_table(setting: SettingSearch) -> Table:

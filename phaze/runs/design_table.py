@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from phaze.hardware.fields import FieldKind, field_table
+from phaze.runs.arrow import arrow_array
 
 DESIGNS_SCHEMA = "phaze-designs/1"
 
@@ -56,6 +57,7 @@ FIGURES = (
     Column("microbatch_size", Content.INTEGER, "1", "Samples of a microbatch in its best point.", "one workload"),
     Column("tensor_parallel", Content.INTEGER, "1", "Tensor-parallel width in its best point.", "one workload"),
     Column("recompute", Content.STRING, "", "What its best point computes again: none or full.", "one workload"),
+    Column("recipe", Content.STRING, "", "Few bits of its linear layers in its best point, or none.", "--recipe"),
 )  # fmt: skip
 _KINDS = {
     FieldKind.INTEGER: Content.INTEGER,
@@ -89,7 +91,7 @@ def column(name: str) -> Column | None:
 
 def table_of(designs: Mapping[str, NDArray[Any]]) -> pa.Table:
     """Equally long arrays as an Arrow table whose fields tell their unit and meaning."""
-    arrays = {name: pa.array(np.asarray(values)) for name, values in designs.items()}
+    arrays = {name: arrow_array(np.asarray(values)) for name, values in designs.items()}
     known = known_columns()
     fields = [
         pa.field(name, array.type, metadata=_told(PER_WORKLOAD if "[" in name else known.get(name)))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from phaze.errors import InputError
 from phaze.explore.document import Design, FrontierPoint, Manifest, ResultDocument
 from phaze.explore.portfolio.report import ScorePoint
+from phaze.runs.arrow import arrow_array
 from phaze.runs.design_table import table_of
 from phaze.runs.files import write_atomically
 from phaze.runs.lock import LOCK, locked
@@ -83,8 +84,14 @@ def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -
         write(table, content)
         write_atomically(path / name, content.getvalue())
     content = io.BytesIO()
-    pa_csv.write_csv(pa.Table.from_pylist(frontier), content)
+    pa_csv.write_csv(_plain_table(frontier), content)
     write_atomically(path / "frontier.csv", content.getvalue())
+
+
+def _plain_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows that have the columns of the first one."""
+    names = list(rows[0]) if rows else []
+    return pa.table([arrow_array(np.asarray([row.get(name) for row in rows])) for name in names], names=names)
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:

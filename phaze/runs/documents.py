@@ -22,9 +22,11 @@ from phaze.runs.migration.steps import as_is, never_kept, same_but_for_the_manif
 Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
 """What a run directory holds as `result.json`, by the verb that made it."""
 
-RESULT = Format("phaze-result", ResultDocument, [same_but_for_the_manifest("phaze-result/2")])
-SWEEP = Format("phaze-sweep", SweepDocument, [never_kept])
-COMPARE = Format("phaze-compare", CompareDocument)
+RESULT = Format(
+    "phaze-result", ResultDocument, [same_but_for_the_manifest("phaze-result/2"), as_is("phaze-result/3")]
+)
+SWEEP = Format("phaze-sweep", SweepDocument, [never_kept, as_is("phaze-sweep/3")])
+COMPARE = Format("phaze-compare", CompareDocument, [as_is("phaze-compare/2")])
 PLAN = Format("dse-plan", PlanDocument, [same_but_for_the_manifest("dse-plan/2"), as_is("dse-plan/3")])
 SERVING = Format("dse-serving", ServingDocument, [same_but_for_the_manifest("dse-serving/2")])
 WHATIF = Format("dse-whatif", WhatIfDocument, [whatif_2, whatif_3])

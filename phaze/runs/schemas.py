@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from phaze.explore.certify_report import CERTIFY_SCHEMA, CertifyReport
+from phaze.explore.certifying.document import CERTIFY_SCHEMA, CertifyReport
 from phaze.explore.explaining.document import EXPLANATION_SCHEMA, Explanation
 from phaze.runs.design_table import designs_schema
 from phaze.runs.difference import Difference

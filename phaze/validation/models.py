@@ -26,6 +26,7 @@ def gpt(
     dropout: float = 0.1,
     recipe: Recipe | None = None,
     tied: bool = True,
+    activation: str = "gelu_tanh",
 ) -> Workload:
     """A GPT as Megatron-LM builds it: learned positions, pre-norm, biases; `tied` logits and embeddings or not."""
     dimensions = {
@@ -35,7 +36,7 @@ def gpt(
         "ffn_hidden": 4 * hidden,
         "vocabulary": vocabulary,
         "max_positions": tokens,
-        "activation": "gelu_tanh",
+        "activation": activation,
         "norm": "layer",
         "norm_place": "pre",
         "bias": True,

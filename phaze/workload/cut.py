@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 
+from phaze.workload.degrees import Shardable
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION, Fusion
 from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.passes import aliases, schedulable
@@ -34,7 +35,8 @@ class Segment:
     `inputs`: tensors from earlier layers and from outside the model. `outputs`: tensors that later layers read,
     or results of the model; inputs that later layers read as well are among them. `kept_later`: outputs that
     the next layer keeps for its own backward. `passing`: carried tensors that nothing here touches. `shared`:
-    outputs that several layers read and send gradients of, with their number (never so in a chain).
+    outputs that several layers read and send gradients of, with their number (never so in a chain). `shardable`: its
+    sort, where tensor parallelism divides it.
     """
 
     operators: tuple[Operator, ...]
@@ -43,6 +45,7 @@ class Segment:
     kept_later: frozenset[str]
     passing: tuple[str, ...] = ()
     shared: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    shardable: Shardable | None = None
 
     def arriving(self, tensor: str) -> int:
         """How many gradients of a tensor come from later layers."""

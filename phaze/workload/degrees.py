@@ -7,7 +7,7 @@ et al., SC'21): neighbours of a context group are `tensor` numbers apart, those 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -17,6 +17,15 @@ class Parallel(StrEnum):
     TENSOR = "tensor"
     CONTEXT = "context"
     EXPERT = "expert"
+
+
+class Shardable(StrEnum):
+    """Layers whose weights tensor parallelism divides; one with attention and an MLP side by side is `attention`."""
+
+    EMBEDDING = "embedding"
+    ATTENTION = "attention"
+    MLP = "mlp"
+    HEAD = "head"  # logits and loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,9 @@ class Sharding:
     `tensor`: heads and widths, as in Megatron-LM. `sequence`: between the divided products the tokens are
     divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
     devices, each with a microbatch of its own. `folded`: among tensor and context ranks too, each with tokens of its
-    own, so that experts stay whole (parallel folding, arXiv 2504.14960). ValueError for a degree below 1, and for
-    folded experts where tensor-parallel ranks have the same tokens.
+    own, so that experts stay whole (parallel folding, arXiv 2504.14960). `whole`: layers that all ranks of a tensor
+    group keep whole, each for tokens of its own, as under context parallelism; never those with experts. ValueError for
+    a degree below 1, and for folded experts or whole layers where tensor-parallel ranks have the same tokens.
     """
 
     tensor: int = 1
@@ -49,6 +59,7 @@ class Sharding:
     context: int = 1
     expert: int = 1
     folded: bool = False
+    whole: frozenset[Shardable] = frozenset()
 
     def __post_init__(self) -> None:
         """Check the degrees."""
@@ -60,11 +71,24 @@ class Sharding:
         if self.folded and self.tensor > 1 and not self.sequence:
             msg = "folded experts need sequence parallelism beside tensor parallelism"
             raise ValueError(msg)
+        if self.whole and not (self.sequence and self.tensor > 1):
+            msg = "whole layers need sequence parallelism over a tensor group"
+            raise ValueError(msg)
 
     @classmethod
     def of(cls, degrees: int | Sharding) -> Sharding:
         """The sharding itself, or plain tensor parallelism of that width."""
         return cls(degrees) if isinstance(degrees, int) else degrees
+
+    @property
+    def divided(self) -> Sharding:
+        """How layers that do not stay whole are divided."""
+        return replace(self, whole=frozenset())
+
+    @property
+    def undivided(self) -> Sharding:
+        """How those that do are: all devices of a tensor and a context group make one context group."""
+        return replace(self.divided, tensor=1, sequence=False, context=self.tensor * self.context)
 
     @property
     def is_whole(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -14,11 +15,12 @@ from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.ir import OperatorGraph, OpKind
 from phaze.workload.isomorphism import Signatures
-from phaze.workload.layers import build_layer
+from phaze.workload.layers import build_layer, tied_parameters
 from phaze.workload.loss import with_loss
 from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.shardable import mixed, sorted_out
 from phaze.workload.shortened import Repeats
 from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
@@ -46,12 +48,13 @@ class ForwardModel(Protocol):
 
 @dataclass(frozen=True)
 class _Divided:
-    """The undivided model at one microbatch size, cut into layers."""
+    """The undivided model at one microbatch size, cut into layers; `tied`: parameters that several layers read."""
 
     whole: Whole
     unique: tuple[Segment, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
+    tied: frozenset[str]
 
 
 class GraphWorkload:
@@ -87,6 +90,7 @@ class GraphWorkload:
         self._expert_plan = expert_plan
         self._fusion = fusion
         self._recipe = recipe
+        self._in_recipe: dict[Recipe, GraphWorkload] = {}
         self._divided: dict[int, _Divided] = {}
         self._chains: dict[tuple[int, Sharding, bool, bool], LayerChain] = {}
         self._parameter_count: int | None = None
@@ -125,6 +129,14 @@ class GraphWorkload:
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""
         return self._precision.operands
+
+    def in_recipe(self, recipe: Recipe) -> GraphWorkload:
+        """The same model with its linear layers in few bits (cached)."""
+        if recipe not in self._in_recipe:
+            other = copy(self)
+            other._recipe, other._divided, other._chains = recipe, {}, {}
+            self._in_recipe[recipe] = other
+        return self._in_recipe[recipe]
 
     @property
     def recipe(self) -> Recipe | None:
@@ -202,6 +214,10 @@ class GraphWorkload:
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
+        if sharding.whole:
+            rest = {"selective": selective, "keeps_products": keeps_products}
+            divided = self.chain(microbatch, sharding.divided, **rest)
+            return mixed(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers: tuple[Layer, ...] = tuple(
@@ -212,6 +228,7 @@ class GraphWorkload:
                 fusion=self._fusion,
                 selective=selective,
                 keeps_products=keeps_products,
+                tied=parts.tied,
             )
             for segment in parts.unique
         )
@@ -238,17 +255,18 @@ class GraphWorkload:
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)
         ctx = self.rules_context(graph)
-        segments = cut(graph, ctx, fusion=self._fusion)
+        segments = sorted_out(cut(graph, ctx, fusion=self._fusion), graph)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
         for segment in segments:
-            key = signatures.of(segment)
+            key = (signatures.of(segment), segment.shardable)
             if key not in numbers:
                 numbers[key] = len(unique)
                 unique.append(segment)
             index.append(numbers[key])
-        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), distinct_names(segments))
+        names, tied = distinct_names(segments), tied_parameters(segments, ctx)
+        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), names, tied)
 
 
 def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import networkx as nx
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class OpKind(StrEnum):
@@ -130,6 +132,8 @@ class OperatorGraph:
 
     def to_networkx(self) -> nx.DiGraph[int]:
         """Operators as nodes (by position), dependencies as edges."""
+        import networkx as nx  # takes 0.1 s, and few ask
+
         graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from(range(len(self.operators)))
         graph.add_edges_from(self.edges())

@@ -13,8 +13,9 @@ from phaze.workload.degrees import Sharding
 from phaze.workload.graph_workload import GraphWorkload, distinct_names
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.isomorphism import Signatures
-from phaze.workload.layers import build_layer
+from phaze.workload.layers import build_layer, tied_parameters
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.shardable import sorted_out
 from phaze.workload.steps import Context
 from phaze.workload.training import forward_steps, saved_tensors
 from phaze.workload.work import LayerChain
@@ -51,12 +52,13 @@ def layer_graph(workload: GraphWorkload, microbatch: int = 1, tensor_parallel: i
     ctx = workload.rules_context(graph)
     steps = forward_steps(graph.operators, ctx)
     swallowed = swallowed_by_fusion(steps, ctx, graph, fusion=workload.fusion)
-    segments = _segments(graph, ctx, branch_stops(graph, ctx, swallowed))
+    segments = sorted_out(_segments(graph, ctx, branch_stops(graph, ctx, swallowed)), graph)
     signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
     index = tuple(numbers.setdefault(signatures.of(s), len(numbers)) for s in segments)
     unique = [segments[index.index(number)] for number in range(len(numbers))]
     whole, sharding = Whole(graph, ctx), Sharding(tensor_parallel)
-    layers = tuple(build_layer(s, whole, sharding, fusion=workload.fusion) for s in unique)
+    tied = tied_parameters(segments, ctx)
+    layers = tuple(build_layer(s, whole, sharding, fusion=workload.fusion, tied=tied) for s in unique)
     names = distinct_names(segments)
     order = LayerChain(workload.name, microbatch, sharding, layers, index, names)
     return LayerGraph(order, _edges(segments, ctx))

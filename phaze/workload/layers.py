@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,8 +44,12 @@ def build_layer(
     fusion: Collection[Fusion] = ALL_FUSION,
     selective: bool = False,
     keeps_products: bool = False,
+    tied: Collection[str] = (),
 ) -> Layer:
-    """Layer of a segment of the `whole` model on one device; `selective`, `keeps_products`: see `Workload.chain`."""
+    """Layer of a segment of the `whole` model on one device; `selective`, `keeps_products`: see `Workload.chain`.
+
+    `tied`: parameters that other layers read as well.
+    """
     operators, ctx = whole.divided(segment, sharding)
     local = _Local(operators, ctx, kept(operators, ctx, selective=selective, keeps_products=keeps_products))
     saved, own = _saved(segment, local)
@@ -69,7 +74,15 @@ def build_layer(
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
         scaled_weight_bytes=scaled_weight_bytes(operators, ctx) if ctx.training else 0.0,
+        tied=tuple((t, ctx.elements(t)) for t in sorted(_read(operators, ctx) & set(tied))),
+        shardable=segment.shardable,
     )
+
+
+def tied_parameters(segments: Sequence[Segment], ctx: Context) -> frozenset[str]:
+    """Names of the trained parameters that several segments read."""
+    readers = Counter(name for segment in segments for name in _read(segment.operators, ctx))
+    return frozenset(name for name, count in readers.items() if count > 1)
 
 
 def _saved(segment: Segment, local: _Local) -> tuple[frozenset[str], float]:
@@ -114,10 +127,13 @@ def _backward(
 
 def _parameters(operators: Sequence[Operator], ctx: Context) -> int:
     """Trained parameter elements that operators of one device read, each parameter once."""
-    read = {t for op in operators for t in op.inputs}
-    names = {t for t in read if ctx.tensors[t].is_parameter}
-    names -= {t for op in operators for t in stored_statistics(op)}
-    return sum(ctx.elements(t) for t in names)
+    return sum(ctx.elements(t) for t in _read(operators, ctx))
+
+
+def _read(operators: Sequence[Operator], ctx: Context) -> frozenset[str]:
+    statistics = {t for op in operators for t in stored_statistics(op)}
+    read = {t for op in operators for t in op.inputs if ctx.tensors[t].is_parameter}
+    return frozenset(read - statistics)
 
 
 def _entering_bytes(segment: Segment, whole: Whole, sharding: Sharding) -> float:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from phaze.errors import InputError
 from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.steps import Context, flag, word
 from phaze.workload.work import Format, Gemm
@@ -67,14 +66,18 @@ class Recipe(StrEnum):
         return {Recipe.MXFP8: 1, Recipe.NVFP4: 3}.get(self, 2)
 
 
-def parse_recipe(text: str | None, name: str) -> Recipe | None:
-    """A recipe by its name; `none`, or nothing: none. Raises InputError, in which `name` is that of the option."""
-    words = ["none", *Recipe]
-    if text is None or text == "none":
-        return None
-    if text not in words:
-        raise InputError(f"{name} {text!r} is not known; choose one of {', '.join(words)}")
-    return Recipe(text)
+NO_RECIPE = "none"
+"""Linear layers in the precision of the workload, where a word is asked for."""
+
+
+def recipe_word(recipe: Recipe | None) -> str:
+    """A recipe, or that there is none, as tables and options have it."""
+    return NO_RECIPE if recipe is None else recipe.value
+
+
+def recipe_of_word(text: str) -> Recipe | None:
+    """The recipe behind `recipe_word`. Raises ValueError for any other word."""
+    return None if text == NO_RECIPE else Recipe(text)
 
 
 def with_recipe(graph: OperatorGraph, recipe: Recipe | None) -> OperatorGraph:

@@ -8,10 +8,10 @@ sharded) and per microbatch, in SI units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from phaze.workload.degrees import Group, Sharding
+from phaze.workload.degrees import Group, Shardable, Sharding
 from phaze.workload.fusion_rules import Fused
 
 
@@ -41,6 +41,10 @@ class Format(StrEnum):
     FP16 = "fp16"
     TF32 = "tf32"  # fp32 tensors, read by the tensor cores with 10 bits of mantissa
     FP32 = "fp32"
+
+
+NARROW = (Format.FP8, Format.FP4)
+"""Formats of linear layers in few bits (`phaze.workload.low_precision`), which some chips are faster on."""
 
 
 class Collective(StrEnum):
@@ -200,7 +204,9 @@ class Layer:
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
     not divided by the tensor-parallel width). `model_flops`: multiply and add of matrix products and
-    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree.
+    convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree. `tied`: name and
+    elements of those parameters that other layers read as well, such as a table of tokens. `shardable`: its sort,
+    where tensor parallelism divides it and it could as well stay whole.
     """
 
     kind: str
@@ -215,6 +221,8 @@ class Layer:
     cache_bytes: float = 0.0
     expert_parameters: int = 0
     scaled_weight_bytes: float = 0.0
+    tied: tuple[tuple[str, int], ...] = ()
+    shardable: Shardable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +248,39 @@ class LayerChain:
         return self.sharding.tensor
 
     @property
+    def whole(self) -> tuple[bool, ...]:
+        """Of every unique layer, whether all devices of a tensor-parallel group keep it whole."""
+        return tuple(layer.shardable in self.sharding.whole for layer in self.layers)
+
+    @property
     def model_flops(self) -> float:
         """Model FLOPs of one microbatch, whole model."""
         return sum(self.layers[i].model_flops for i in self.index)
 
     @property
     def parameters(self) -> int:
-        """Parameters on one tensor-parallel rank, whole chain."""
+        """Parameters on one tensor-parallel rank, whole chain; tied ones with every layer that reads them."""
         return sum(self.layers[i].parameters for i in self.index)
+
+    @property
+    def tied_parameters(self) -> int:
+        """Those of them that the first and the last of the layers that read them count each for itself."""
+        return self.parameters - self.joined.parameters
+
+    @property
+    def joined(self) -> LayerChain:
+        """The chain on a device that has all layers which read a tied parameter: only the first one counts it."""
+        if not any(layer.tied for layer in self.layers):
+            return self
+        layers, held = list(self.layers), dict[str, int]()
+        for i in dict.fromkeys(self.index):
+            known = sum(min(elements, held.get(name, 0)) for name, elements in layers[i].tied)
+            held = dict(layers[i].tied) | held
+            layers[i] = replace(layers[i], parameters=layers[i].parameters - known)
+        return replace(self, layers=tuple(layers))
+
+    @property
+    def whole_parameters(self) -> int:
+        """Those of them that belong to whole layers."""
+        whole = self.whole
+        return sum(self.layers[i].parameters for i in self.index if whole[i])

@@ -96,6 +96,9 @@ class Workload(Protocol):
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""
 
+    def in_recipe(self, recipe: Recipe) -> Workload:
+        """The same model with its linear layers in few bits."""
+
     @property
     def recipe(self) -> Recipe | None:
         """How linear layers run in few bits, if they do."""

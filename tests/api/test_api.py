@@ -20,7 +20,7 @@ from phaze.runs.directory import load_run
 from phaze.workload.load import load_workload
 
 PLAN_ONLY = {
-    *("context_parallel", "expert_parallel", "sequence_parallel"),
+    *("context_parallel", "expert_parallel", "sequence_parallel", "whole"),
     *("schedule", "chunks", "zero", "order", "framework"),
 }
 NO_ARGUMENT = {

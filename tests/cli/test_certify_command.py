@@ -45,3 +45,26 @@ def test_a_run_and_a_tampered_one(monkeypatch, capfd, tmp_path):
     (tmp_path / "few.yaml").write_text(SPACE.replace("1024", "512"))
     assert dse(monkeypatch, "certify", run, "-q") == 2
     assert "has changed since the run" in capfd.readouterr().err
+
+
+def test_a_run_over_other_axes(monkeypatch, capfd, tmp_path):
+    small_decoder(tmp_path)
+    (tmp_path / "few.yaml").write_text(SPACE)
+    run = tmp_path / "run"
+    words = ["-w", tmp_path / "tiny.yaml", "--space", tmp_path / "few.yaml", "--devices", 4, "-q"]
+    other = ["--objective", "energy_per_sample", "--axes", "throughput", "--time-limit", "10min"]
+    assert dse(monkeypatch, "run", *words, *other, "--out", run) == 0
+    assert dse(monkeypatch, "certify", run, "--samples", 4, "-q") == 0
+    assert dse(monkeypatch, "replay", run, "-q") == 0
+    assert dse(monkeypatch, "report", run, "-q") == 0
+    capfd.readouterr()
+    assert dse(monkeypatch, "explain", run, "--json", "-q") == 0
+    assert json.loads(capfd.readouterr().out)["objective"] == "energy_per_sample"
+    assert dse(monkeypatch, "pareto", run, "--format", "json") == 0
+    exported = json.loads(capfd.readouterr().out)
+    assert [axis["name"] for axis in exported["axes"]] == ["energy_per_sample", "throughput"]
+    document = json.loads((run / "result.json").read_text())
+    document["frontier"][-1]["energy_per_sample_j"] *= 0.5
+    (run / "result.json").write_text(json.dumps(document))
+    assert dse(monkeypatch, "certify", run, "--samples", 0, "-q") == 5
+    assert "FAILS" in capfd.readouterr().out

@@ -73,6 +73,28 @@ def test_fixed_plan_in_evaluate(dse):
     assert (strategy["zero_stage"], strategy["data_parallel"], strategy["recompute"]) == (3, 8, "full")
 
 
+def test_layers_that_stay_whole(dse, tmp_path):
+    fixed = (*SMALL, *FEW, "--tensor-parallel", "4", "--pipeline-parallel", "1")
+    path = tmp_path / "plan.json"
+    path.write_text(dse("evaluate", *fixed, "--whole", "mlp", "--json")[1])
+    document = json.loads(path.read_text())
+    strategy = document["best"]["strategy"]
+    assert (strategy["whole_layers"], strategy["sequence_parallel"]) == (["mlp"], True)
+    assert document["request"]["held"]["whole"] == ["mlp"]
+    for software in ("megatron-lm", "torchtitan", "maxtext"):
+        assert "stay whole (mlp)" in dse("plan", "export", str(path), "--for", software)[2]
+    assert "whole mlp" in " ".join(dse("plan", *fixed, "--whole", "mlp")[1].split())
+
+
+def test_the_best_layers_to_keep_whole(dse):
+    fixed = (*SMALL, *FEW, "--tensor-parallel", "4", "--pipeline-parallel", "1")
+    code, out, _ = dse("whatif", *fixed, "--vary", "whole=any,none,attention+mlp", "--json")
+    assert code == 0
+    best, *others = (point["plan"]["best"] for point in json.loads(out)["points"])
+    assert best["iteration_time_s"] <= min(one["iteration_time_s"] for one in others)
+    assert [one["strategy"]["whole_layers"] for one in others] == [[], ["attention", "mlp"]]
+
+
 def test_selective_recompute_in_the_certified_planner(dse):
     code, out, _ = dse("evaluate", *SMALL, "--attention", "unfused", "--recompute", "selective", "--json")
     assert code == 0
@@ -122,6 +144,9 @@ def test_export_for_maxtext(dse, plan_file):
         (("plan", *SMALL, "--schedule", "zb"), "--schedule 'zb' is not known"),
         (("plan", *SMALL, "--tensor-parallel", "7"), "tensor-parallel width 7"),
         (("plan", *SMALL, "--data-parallel", "16"), "no plan has the degrees"),
+        (("plan", *SMALL, "--whole", "mpl"), "--whole 'mpl' is not known"),
+        (("plan", *SMALL, "--whole", "mlp", "--tensor-parallel", "1"), "--whole needs sequence parallelism"),
+        (("plan", "--arch", "h100", "--workload", "mixtral-8x7b", "--whole", "mlp"), "sort mlp"),
         (("plan", *SMALL, "--framework", "nope"), "no framework is named"),
         (("plan", "export", "nope.json"), "is missing"),
         (("whatif", *SMALL, "--vary", "devices"), "is not NAME=V1,V2"),

@@ -32,8 +32,8 @@ def only_the_proof(request):
         if not getattr(request.module, "WHOLE_ANSWERS", False):
             patch.setattr("phaze.explore.exploration.NEXT_BEST", 0)
             patch.setattr("phaze.explore.portfolio.answer.NEXT_BEST", 0)
-            for module in ("exploration", "any_axes"):
-                patch.setattr(f"phaze.explore.{module}.comparisons", lambda *_: [])
+            for name in ("exploration.chips_beside", "exploration.plan_beside", "any_axes.comparisons"):
+                patch.setattr(f"phaze.explore.{name}", lambda *_: [])
         yield
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from brute_force import brute_force, check
 
 from phaze.errors import InfeasibleError
-from phaze.explore.api import evaluate, explore
+from phaze.explore.api import explore
 from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.area import area_mm2
-from phaze.hardware.budgets import over_budget, within_budget
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space
 
@@ -38,20 +38,6 @@ axes:
 """
 
 
-def brute_force(task, space, power_w):
-    """(tdp, throughput, id) of every architecture that keeps the budget and fits, each evaluated on its own."""
-    found = []
-    allowed = within_budget(over_budget(space.table(), power_w))
-    for row in np.flatnonzero(allowed):
-        try:
-            design = evaluate(task, space.architecture(int(row)))
-        except InfeasibleError:
-            continue
-        result = design.workloads[task.workload.name]
-        found.append((design.tdp_w, result.throughput_samples_per_s, design.id))
-    return found
-
-
 @pytest.fixture(scope="module")
 def space():
     """32 architectures of very different balance."""
@@ -74,15 +60,6 @@ def answer(task, space):
     return explore(ExploreRequest(task, space, Budgets(power_w=300.0)))
 
 
-def pareto(points):
-    best, steps = 0.0, []
-    for tdp, throughput, _ in sorted(points, key=lambda p: (p[0], -p[1])):
-        if throughput > best:
-            best = throughput
-            steps.append((tdp, throughput))
-    return steps
-
-
 def test_optimum_and_frontier_equal_brute_force(answer, everything):
     check(answer, everything)
 
@@ -98,19 +75,6 @@ def test_also_among_gpus(tiny, network):
     task = Task(tiny, 16, network)
     answer = explore(ExploreRequest(task, space, Budgets(power_w=400.0)))
     check(answer, brute_force(task, space, 400.0))
-
-
-def check(answer, everything):
-    certificate = answer.document.certificate
-    assert certificate.optimal
-    assert certificate.gap == 0
-    assert certificate.frontier_complete
-    assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
-    assert sum(certificate.pruned_by.values()) == certificate.pruned
-    best = max(throughput for _, throughput, _ in everything)
-    assert certificate.objective_value == pytest.approx(best, rel=1e-9)
-    steps = [(p.tdp_w, p.throughput_samples_per_s) for p in answer.document.frontier]
-    np.testing.assert_allclose(np.array(steps), np.array(pareto(everything)), rtol=1e-9)
 
 
 def test_rows_of_the_design_table_stand_on_their_own(answer, everything):

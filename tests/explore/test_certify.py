@@ -7,8 +7,7 @@ import pytest
 from phaze.cli.rerun import asked_of_run
 from phaze.errors import InputError
 from phaze.explore.api import explore
-from phaze.explore.certify import Certification
-from phaze.explore.progress import Silent
+from phaze.explore.certifying.certify import certify as checked
 from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.space_file import load_space
 
@@ -39,7 +38,7 @@ def certify(run, document=None, samples=0):
     request, answer = run
     names = list(answer.designs)
     rows = [dict(zip(names, row, strict=True)) for row in zip(*answer.designs.values(), strict=True)]
-    return Certification("run", request, document or answer.document, rows, samples, 0, Silent()).report()
+    return checked("run", request, document or answer.document, rows, samples, 0)
 
 
 def failed(report):

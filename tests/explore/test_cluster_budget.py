@@ -16,6 +16,7 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Budgets, ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
 from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
+from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
 
 SPACE = """
@@ -150,3 +151,13 @@ def test_questions_that_a_cluster_cannot_answer(request_):
 
 class _Images:  # a workload whose samples are no sequences
     name, sequence_length = "images", None
+
+
+def test_of_equally_good_numbers_of_devices_the_fewest_win(request_):
+    """One sample that is not spread over anything: more devices than one idle."""
+    alone = FixedDegrees(tensor_parallel=1, pipeline_parallel=1)
+    task = replace(request_.task, global_batch=1, fixed=alone)
+    document = explore(replace(request_, task=task, length=None)).document
+    assert max(choice.devices for choice in document.cluster.choices) > 1
+    assert document.cluster.devices == 1
+    assert document.certificate.optimal

@@ -55,7 +55,8 @@ def everything(evaluator, columns, measured):
     """Columns of all points that fit."""
     values = PointValues(Measures(evaluator), columns, [metric("throughput")])
     parts = [
-        values.columns(np.flatnonzero(np.isfinite(m.iteration_s)), *figures(m)) for m in measured.values()
+        values.columns(setting, np.flatnonzero(np.isfinite(m.iteration_s)), *figures(m))
+        for setting, m in measured.items()
     ]
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
@@ -153,7 +154,7 @@ def test_bounds_hold_at_every_point(evaluator, columns, measured):
     values = PointValues(Measures(evaluator), columns, axes)
     for setting, found in measured.items():
         rows = np.flatnonzero(np.isfinite(found.iteration_s))
-        exact = values.minimised(values.columns(rows, *figures(found)))
+        exact = values.minimised(values.columns(setting, rows, *figures(found)))
         for least_s in (evaluator.quick_bound(setting, rows), found.iteration_s[rows]):
             assert (values.optimistic(setting, rows, least_s) <= exact).all()
 

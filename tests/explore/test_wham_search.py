@@ -11,9 +11,10 @@ import pytest
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.api import explore
 from phaze.explore.candidates import Candidates
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.setting import Setting
 from phaze.explore.strategies.oracle import Oracle
 from phaze.explore.strategies.report import Stop
 from phaze.explore.strategies.strategy import SearchBudget

@@ -163,6 +163,23 @@ def test_svg_names_the_knee():
     assert "knee: d" in [node.text for node in root.iter(f"{SVG}text")]
 
 
+@pytest.mark.parametrize("name", ["short", "tc8x256x128-vc3x1024-gb16MiB-hbm2ex4-clock=1.05GHz", "x" * 120])
+@pytest.mark.parametrize("at", [0.0, 0.4, 0.6, 1.0])
+def test_svg_keeps_the_name_of_the_knee_inside_the_picture(name, at):
+    ends = [{"id": "a", "tdp_w": 100.0, "throughput_samples_per_s": 1.0}]
+    ends += [{"id": "z", "tdp_w": 500.0, "throughput_samples_per_s": 30.0}]
+    knee = {"id": name, "tdp_w": 100.0 + 400.0 * at, "throughput_samples_per_s": 20.0}
+    root = ElementTree.fromstring(draw([*ends, knee], TDP, THROUGHPUT, "t" * 90, name))
+    texts = {node.text: node for node in root.iter(f"{SVG}text")}
+    for text, font in ((f"knee: {name}", 13.0), ("t" * 90, 16.0)):
+        node = texts[text]
+        size = float(node.get("style", f"font-size:{font}px").removeprefix("font-size:").removesuffix("px"))
+        start = float(node.get("x"))
+        length = 0.6 * size * len(text) * (-1 if node.get("text-anchor") == "end" else 1)
+        assert 0 <= start <= 720
+        assert 0 <= start + length <= 720.5
+
+
 def test_a_design_without_a_figure_is_named():
     with pytest.raises(InputError, match="design q has no memory_bytes"):
         metric("memory").value({"id": "q", "memory_bytes": None})

@@ -23,10 +23,14 @@ SMALL = (
     f"-w bert-base --mode prefill --devices 2 --global-batch 2 {CHIP} --fix vector_core_alus=256 "
     "--fix vector_cores=4 --fix global_buffer_bytes=32MiB"
 )
+MANY = "-w bert-base --mode prefill --devices 2 --global-batch 2 --space wide --power 300W --fix hbm=hbm3x4"
 COMMANDS = (
     f"run {SMALL} --time-limit 1h",
     f"run {SMALL} --time-limit 1h --strategy random --evaluations 8",
     f"run {SMALL} --time-limit 1h --axes throughput,energy_per_sample",
+    f"run {SMALL} -w clip-vit-b32 --time-limit 1h",
+    f"run {SMALL} --time-limit 1h --robust",
+    f"run {MANY} --time-limit 1h",
     f"sweep {SMALL} --trials 16 --sampler random",
     f"sweep {SMALL} --trials 20 --sampler tpe",
 )

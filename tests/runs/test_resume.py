@@ -94,6 +94,36 @@ def test_another_time_limit_is_the_same_question(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("power", "fix", "same"),
+    [
+        ("0.4kW", ["hbm=hbm3x4"], True),
+        ("400.0 W", ["hbm=hbm3x4"], True),
+        (400.0, ["hbm=hbm3x4"], True),
+        ("0.41kW", ["hbm=hbm3x4"], False),
+        ("400mm2", ["hbm=hbm3x4"], False),
+        ("0.4kW", ["hbm=hbm3x6"], False),
+        (True, ["hbm=hbm3x4"], False),
+    ],
+)
+def test_a_quantity_in_other_units_is_the_same_question(tmp_path, power, fix, same):
+    other = Question.of({"power": power, "fix": fix}, {"workload": "abc"})
+    if same:
+        other.check(ASKED, tmp_path)
+    else:
+        with pytest.raises(InputError, match="is to be continued"):
+            other.check(ASKED, tmp_path)
+
+
+def test_fixed_fields_in_other_units_are_the_same_question(tmp_path):
+    before, now, other = (
+        Question.of({"fix": [f"global_buffer_bytes={size}"]}, {}) for size in ("32MiB", "32768KiB", "32MB")
+    )
+    now.check(before, tmp_path)
+    with pytest.raises(InputError, match="is to be continued"):
+        other.check(before, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("error", "entries", "stays"),
     [
         (InfeasibleError("none"), 1, False),

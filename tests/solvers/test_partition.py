@@ -299,3 +299,32 @@ def test_cuts_of_several_numbers_of_stages_at_once(seed):
 def test_more_stages_than_layers_are_refused():
     with pytest.raises(ValueError, match="2 layers do not make 3 stages"):
         balanced_cuts(np.ones((1, 2)), [3])
+
+
+@pytest.mark.parametrize(("stages", "expected"), [(1, 60), (4, 15), (5, 13), (6, 10), (7, 10), (8, 8)])
+def test_layers_that_repeat_are_counted(stages, expected):
+    """24 layers of 2 and 3 s in turn, of which the average stage holds a fraction."""
+    times = np.tile([2.0, 3.0], 12)[None]
+    anywhere = StageLimits(np.full((24, 24), 24), None)
+    problem = PartitionProblem(times, times, np.zeros((1, 25)), anywhere, np.tile([0, 1], 12))
+    bound = lower_bounds(problem, [stages])[0, 0]
+    assert bottlenecks(problem, [stages])[0, 0] == expected
+    assert bound == pytest.approx(expected, rel=1e-9)
+
+
+def test_stages_deep_in_the_pipeline_have_room_for_few_layers():
+    """12 equal layers in 3 stages that hold 3, 2 and 1 microbatches: the first two have room for 2 and 4."""
+    ones = np.ones(12)
+    limits = stage_limits(
+        static_bytes=0 * ones,
+        saved_bytes=ones,
+        input_bytes=ones,
+        working_bytes=0 * ones,
+        memory_bytes=8.0,
+        recompute=False,
+    )
+    problem = PartitionProblem(
+        ones[None], ones[None], np.zeros((1, 13)), limits, np.zeros(12, dtype=np.int64)
+    )
+    assert lower_bounds(problem, [3])[0, 0] == pytest.approx(6.0)
+    assert bottlenecks(problem, [3])[0, 0] == 6.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from phaze.explore.archive import Archive, FloatArray
-from phaze.explore.evaluator import Setting
+from phaze.explore.setting import Setting
 
 Point = tuple[int, Setting]
 S = TypeVar("S")

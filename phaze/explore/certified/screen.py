@@ -14,7 +14,8 @@ from phaze.explore.archive import FloatArray
 from phaze.explore.candidates import Block
 from phaze.explore.certified.pool import Pool, Stage
 from phaze.explore.certified.relevance import ROUNDING, Relevance
-from phaze.explore.evaluator import Evaluator, sustained_flops_per_s
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.formats import sustained_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 
 Rows = NDArray[np.intp]
@@ -43,7 +44,8 @@ class Screen:
 
     def roof(self, table: ArchitectureTable) -> FloatArray:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
-        peak = sustained_flops_per_s(table) * self._evaluator.task.cluster.devices
+        task = self._evaluator.task
+        peak = sustained_flops_per_s(table, task) * task.cluster.devices
         return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
 
     def run(self, block: Block, others: FloatArray, taken: Pool, *, hurry: bool = False) -> Screened:
@@ -77,7 +79,7 @@ class Screen:
             same_chain = list(group)
             work_s = evaluator.work_s(same_chain[0][1])
             for k, setting in same_chain:
-                rows = sieve.free(alive, k)
+                rows = sieve.able(sieve.free(alive, k), evaluator.takes(setting))
                 work = self._optimistic(evaluator.work_bound(setting, work_s))[rows]
                 kept = sieve.keep("work", work, alive[rows])
                 rows, work = rows[kept], work[kept]
@@ -121,6 +123,11 @@ class _Sieve:
         """Positions in `rows` whose points in setting k are not taken."""
         mine = self._taken_row[self._taken_setting == k]
         return np.flatnonzero(~np.isin(rows, mine)) if len(mine) else np.arange(len(rows))
+
+    def able(self, rows: Rows, takes: NDArray[np.bool_]) -> Rows:
+        """Positions in `rows` whose arrays take the formats of a setting; the rest is counted."""
+        self.fallen["format"] += int((~takes[rows]).sum())
+        return rows[takes[rows]]
 
     def keep(self, stage: str, bound: FloatArray, rows: Rows) -> Rows:
         """Positions in `bound` that can matter, of the candidates at `rows`; the rest is counted."""

@@ -1,6 +1,7 @@
 """Why a known chip in the same budget is slower: the ratio of throughputs as a product of factors.
 
-Throughput x model FLOPs per sample = devices x multiply-accumulate units x 2 x clock x what is kept of that peak.
+Throughput x model FLOPs per sample = devices x multiply-accumulate units x 2 x clock x what is kept of that peak,
+and where linear layers run in few bits x the products that a unit then makes in a cycle.
 Kept are: of the devices, those that hold a part of the model; of their time, what full arrays would need of the
 time spent computing; and then, as the other parts of the iteration are added one by one, what each leaves.
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from phaze.explore.document import Comparison, Design, WorkloadResult
 from phaze.explore.explaining.document import Against, Factor
 from phaze.hardware.architecture import Architecture, list_architectures, load_architecture, to_table
-from phaze.hardware.derived import macs, peak_clock_hz
+from phaze.hardware.derived import macs, narrow_speed, peak_clock_hz
 
 _PARTS = {
     "waiting for memory": "memory_s",
@@ -21,6 +22,7 @@ _PARTS = {
     "pipeline bubble": "bubble_s",
     "optimizer step": "optimizer_s",
 }
+_PRODUCTS = "products per unit and cycle"
 _TOLD = 3  # factors in the sentence
 _ALIKE = 0.005  # a factor this close to 1 is not worth a word
 
@@ -49,10 +51,12 @@ def kept_shares(result: WorkloadResult) -> dict[str, float]:
 
 def _against(best: Design, chip: Comparison, result: WorkloadResult) -> Against:
     own = next(iter(best.workloads.values()))
-    ours = _peak(Architecture(name=best.id, fields=best.architecture)) | kept_shares(own)
+    ours = _peak(Architecture(name=best.id, fields=best.architecture), own) | kept_shares(own)
     published = load_architecture(chip.name)
-    theirs = _peak(published.replace(chip.name, clock_hz=chip.clock_hz, peak_clock_hz=chip.clock_hz))
+    theirs = _peak(published.replace(chip.name, clock_hz=chip.clock_hz, peak_clock_hz=chip.clock_hz), result)
     theirs |= kept_shares(result)
+    if ours[_PRODUCTS] == theirs[_PRODUCTS]:
+        del ours[_PRODUCTS]
     factors = [Factor(name=n, winner=ours[n], other=theirs[n], ratio=ours[n] / theirs[n]) for n in ours]
     ratio = own.throughput_samples_per_s / result.throughput_samples_per_s
     return Against(
@@ -66,9 +70,13 @@ def _against(best: Design, chip: Comparison, result: WorkloadResult) -> Against:
     )
 
 
-def _peak(architecture: Architecture) -> dict[str, float]:
-    table = to_table([architecture])
-    return {"multiply-accumulate units": float(macs(table)[0]), "clock": float(peak_clock_hz(table)[0])}
+def _peak(architecture: Architecture, result: WorkloadResult) -> dict[str, float]:
+    table, recipe = to_table([architecture]), result.placement.recipe
+    return {
+        "multiply-accumulate units": float(macs(table)[0]),
+        "clock": float(peak_clock_hz(table)[0]),
+        _PRODUCTS: float(narrow_speed(table, recipe.operands)[0]) if recipe else 1.0,
+    }
 
 
 def _sentence(name: str, ratio: float, factors: Sequence[Factor]) -> str:

@@ -25,6 +25,18 @@ def changes(limit: float, absolute: float) -> list[float]:
     return sorted({absolute, *(share * limit for share in SHARES)})
 
 
+def fastest(
+    request: ExploreRequest, document: ResultDocument, search_s: float | None, progress: Progress
+) -> ResultDocument | None:
+    """An answer whose frontier is that of throughput against power: the run's own, or else that of another search.
+
+    None where the run has other axes and there is no time for a search (None), or it was not enough.
+    """
+    if not request.over_axes or {Objective.THROUGHPUT, Objective.TDP} <= {request.objective, *request.axes}:
+        return document
+    return None if search_s is None else _search(_wanted(request, search_s), request.budgets, progress)
+
+
 def less_power(request: ExploreRequest, document: ResultDocument) -> list[BudgetStep]:
     """What smaller power budgets would cost, from the frontier of the run; largest loss first."""
     limit = request.budgets.power_w
@@ -43,7 +55,7 @@ def more_budget(
 ) -> list[BudgetStep]:
     """What larger budgets would buy; every search may take `time_limit_s`, and says what it has proven."""
     before, budgets = _most(document), request.budgets
-    wanted = dataclasses.replace(request, objective=Objective.THROUGHPUT, time_limit_s=time_limit_s)
+    wanted = _wanted(request, time_limit_s)
     found: list[BudgetStep | None] = []
     if (power := budgets.power_w) is not None:
         more = changes(power, POWER_W)
@@ -55,6 +67,11 @@ def more_budget(
             answer = _search(wanted, dataclasses.replace(budgets, area_mm2=area + change), progress)
             found += [_winner(answer, area + change, change, before)] if answer else []
     return [step for step in found if step is not None]
+
+
+def _wanted(request: ExploreRequest, time_limit_s: float) -> ExploreRequest:
+    """The same for throughput against power."""
+    return dataclasses.replace(request, objective=Objective.THROUGHPUT, axes=(), time_limit_s=time_limit_s)
 
 
 def _search(request: ExploreRequest, budgets: Budgets, progress: Progress) -> ResultDocument | None:

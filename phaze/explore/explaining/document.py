@@ -20,23 +20,24 @@ class Neighbour(Record):
     in_space: bool = Field(description="false: one step beyond the end of the axis, evaluated all the same")
     throughput_samples_per_s: float | None = Field(description="none where no placement fits in memory")
     gain: float | None = Field(
-        description="throughput over that of the winner, less 1; none where nothing fits"
+        description="objective over that of the winner, a minimised one as its reciprocal, less 1; none where "
+        "nothing fits"
     )
     tdp_w: float = Field(description="power of one accelerator, the TDP margin included")
     area_mm2: float = Field(description="silicon of one accelerator")
     over_power_w: float = Field(description="power above the budget, 0 within it")
     over_area_mm2: float = Field(description="area above the budget, 0 within it")
     forbidden_by: list[str] = Field(
-        description="power, area, power density, reticle, shoreline, memory, area filter, the text of a constraint "
-        "of the space, a field that is fixed, end of the axis; empty: allowed"
+        description="power, area, power density, reticle, shoreline, memory, least throughput, area filter, the "
+        "text of a constraint of the space, a field that is fixed, end of the axis; empty: allowed"
     )
 
 
 class Binding(Record):
-    """A limit that keeps the winner from a faster neighbour."""
+    """A limit that keeps the winner from a better neighbour."""
 
     limit: str = Field(description="as in `forbidden_by`")
-    axes: list[str] = Field(description="axes along which a neighbour would be faster but for this limit")
+    axes: list[str] = Field(description="axes along which a neighbour would be better but for this limit")
     alone: bool = Field(description="whether nothing but this limit stands in their way; else others do, too")
     best_gain: float = Field(description="largest gain among these neighbours, limits aside")
 
@@ -128,10 +129,11 @@ class Explanation(Record):
     summary: str = Field(description="one sentence")
     id: str = Field(description="the architecture explained")
     workload: str = Field(description="on which")
+    objective: str = Field(description="what the run optimised, and gains of neighbours are about")
     throughput_samples_per_s: float = Field(description="of the winner under its best placement")
     tdp_w: float = Field(description="of the winner, TDP margin included")
     area_mm2: float = Field(description="of the winner")
-    binding: list[Binding] = Field(description="limits that stop a faster neighbour, the costliest first")
+    binding: list[Binding] = Field(description="limits that stop a better neighbour, the costliest first")
     neighbours: list[Neighbour] = Field(description="one step along every axis, both ways")
     layers: list[LayerBottleneck] = Field(
         description="every unique layer, forward and backward, dearest first"

@@ -8,14 +8,13 @@ from phaze.errors import InputError
 from phaze.explore.document import ResultDocument
 from phaze.explore.explaining.against import against_chips
 from phaze.explore.explaining.bottlenecks import layer_bottlenecks
-from phaze.explore.explaining.budgets import less_power, more_budget
+from phaze.explore.explaining.budgets import fastest, less_power, more_budget
 from phaze.explore.explaining.document import Against, Binding, BudgetStep, Explanation, LayerBottleneck
 from phaze.explore.explaining.neighbours import binding, neighbours
 from phaze.explore.explaining.sensitivity import sensitivity
 from phaze.explore.explaining.winner import Winner
 from phaze.explore.progress import Clock, Progress, Silent
 from phaze.explore.request import ExploreRequest
-from phaze.hardware.architecture import Architecture
 from phaze.scheduling.passes import Effort
 
 STATES = 500  # of one schedule search; most are proven by then
@@ -36,8 +35,7 @@ def explain(
     """
     report = progress or Silent()
     best, name = document.best, request.task.workload.name
-    architecture = Architecture(name=best.id, fields=best.architecture)
-    winner = Winner(request, architecture, Effort(Clock(PATIENCE_S).left, STATES))
+    winner = Winner.of(request, document, Effort(Clock(PATIENCE_S).left, STATES))
     report.update("explaining", 0, 4, "the winner")
     _check(winner, document)
     report.update("explaining", 1, 4, "its neighbours")
@@ -49,13 +47,15 @@ def explain(
     sensitive = sensitivity(winner)
     chips = against_chips(best, document.comparison)
     result = best.workloads[name]
-    budgets: Sequence[BudgetStep] = less_power(request, document)
-    if search_s is not None:
-        budgets = [*budgets, *more_budget(request, document, search_s, report)]
+    throughputs = fastest(request, document, search_s, report)
+    budgets: Sequence[BudgetStep] = less_power(request, throughputs) if throughputs else []
+    if search_s is not None and throughputs:
+        budgets = [*budgets, *more_budget(request, throughputs, search_s, report)]
     return Explanation(
         summary=_summary(winner, limits, layers, chips),
         id=best.id,
         workload=name,
+        objective=request.objective.value,
         throughput_samples_per_s=winner.throughput,
         tdp_w=best.tdp_w,
         area_mm2=best.area_mm2,
@@ -97,7 +97,7 @@ def _summary(
 
 def _stopped_by(limits: Sequence[Binding]) -> str:
     if not limits:
-        return "no limit: no neighbour is faster"
+        return "no limit: no neighbour is better"
     first = limits[0]
     which = ", ".join(axis.replace("_", " ") for axis in first.axes)
     return f"{first.limit} (along {which}: up to {100 * first.best_gain:+.1f} %)"

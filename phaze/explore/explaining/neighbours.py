@@ -13,6 +13,7 @@ from phaze.errors import InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.explaining.document import Binding, Neighbour
 from phaze.explore.explaining.winner import Winner
+from phaze.explore.goal import floor_throughput
 from phaze.explore.sampling.limits import Limits
 from phaze.hardware.area import area_mm2
 from phaze.hardware.axis import Axis, Option
@@ -23,8 +24,9 @@ from phaze.hardware.table import ArchitectureTable
 
 END = "end of the axis"
 MEMORY = "memory"
+FLOOR = "least throughput"
 _CAPACITY = "hbm_capacity_bytes"
-_FASTER = 1e-3  # relative; a smaller gain is not worth a limit
+_BETTER = 1e-3  # relative; a smaller gain is not worth a limit
 FloatArray = NDArray[np.float64]
 
 
@@ -51,7 +53,8 @@ def neighbours(winner: Winner) -> list[Neighbour]:
     table = _table(winner, steps)
     request = winner.request
     margin = request.budgets.tdp_margin
-    throughput = winner.throughputs(table)
+    found = winner.worth(table)
+    throughput = found.throughput
     power, area = tdp_w(table, margin), area_mm2(table)
     forbidden = _forbidden(winner, steps, table, throughput)
     limit_w, limit_mm2 = (
@@ -64,7 +67,7 @@ def neighbours(winner: Winner) -> list[Neighbour]:
             values=dict(zip(step.axis.fields, step.option, strict=True)),
             in_space=step.in_space,
             throughput_samples_per_s=float(throughput[i]) or None,
-            gain=float(throughput[i]) / winner.throughput - 1.0 if throughput[i] else None,
+            gain=float(found.objective[i]) / winner.value - 1.0 if throughput[i] else None,
             tdp_w=float(power[i]),
             area_mm2=float(area[i]),
             over_power_w=max(0.0, float(power[i]) - limit_w),
@@ -76,12 +79,12 @@ def neighbours(winner: Winner) -> list[Neighbour]:
 
 
 def binding(found: Sequence[Neighbour]) -> list[Binding]:
-    """The limits that stop a faster neighbour; first those that do it alone and cost most."""
-    faster = [n for n in found if n.forbidden_by and (n.gain or 0.0) > _FASTER]
+    """The limits that stop a better neighbour; first those that do it alone and cost most."""
+    better = [n for n in found if n.forbidden_by and (n.gain or 0.0) > _BETTER]
     rows = []
-    for limit in dict.fromkeys(limit for n in faster for limit in n.forbidden_by):
-        alone = [n for n in faster if n.forbidden_by == [limit]]
-        stopped = alone or [n for n in faster if limit in n.forbidden_by]
+    for limit in dict.fromkeys(limit for n in better for limit in n.forbidden_by):
+        alone = [n for n in better if n.forbidden_by == [limit]]
+        stopped = alone or [n for n in better if limit in n.forbidden_by]
         rows.append(
             Binding(
                 limit=limit,
@@ -188,5 +191,7 @@ def _forbidden(
     missed = Limits(winner.request.space, winner.request.budgets).missed(table)
     masks = {name: amount > 0 for name, amount in missed.items()}
     masks[MEMORY] = throughput == 0
+    floor = floor_throughput(winner.request, winner.request.task)
+    masks[FLOOR] = (throughput > 0) & (throughput < floor)
     masks[END] = np.array([not step.in_space for step in steps])
     return [[name for name, mask in masks.items() if mask[i]] for i in range(len(steps))]

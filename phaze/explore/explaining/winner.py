@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 from phaze.errors import InfeasibleError
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.designs import out_of_memory
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.document import ResultDocument
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.explaining.worth import Worth, worth
+from phaze.explore.metrics import Needs, metric
 from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
@@ -26,16 +31,40 @@ _ONE = np.array([0])
 
 @dataclass(frozen=True)
 class Winner:
-    """An architecture under its best placement, as part of what was asked."""
+    """An architecture under its best placement, as part of what was asked.
+
+    `placed`: the setting it is in, where the objective depends on the plan; otherwise the fastest.
+    """
 
     request: ExploreRequest
     architecture: Architecture
     effort: Effort
+    placed: Setting | None = None
 
-    @property
+    @classmethod
+    def of(cls, request: ExploreRequest, document: ResultDocument, effort: Effort) -> Winner:
+        """The winner of the answer to a request of one workload."""
+        best, placed = document.best, None
+        if metric(request.objective).needs is Needs.PLAN:
+            told = best.workloads[request.task.workload.name].placement
+            placed = Setting(
+                told.microbatch_size, told.tensor_parallel, Recompute(told.recompute), told.recipe
+            )
+        return cls(request, Architecture(name=best.id, fields=best.architecture), effort, placed)
+
+    @cached_property
     def task(self) -> Task:
-        """The workload on its cluster."""
-        return self.request.task
+        """The workload on its cluster, within the setting the winner is `placed` in."""
+        task, placed = self.request.task, self.placed
+        if placed is None:
+            return task
+        fixed = dataclasses.replace(
+            task.fixed,
+            microbatch=placed.microbatch,
+            tensor_parallel=placed.tensor_parallel,
+            recompute=placed.recompute,
+        )
+        return dataclasses.replace(task, fixed=fixed, recipe=placed.recipe)
 
     @cached_property
     def table(self) -> ArchitectureTable:
@@ -84,3 +113,17 @@ class Winner:
         """Samples per second of other architectures under their best placements, (A,); 0 where nothing fits."""
         found = best_points(self.evaluator.on(table), np.arange(len(table)), self.effort)
         return np.asarray(self.task.cluster.global_batch / found.upper_s)
+
+    def worth(self, table: ArchitectureTable) -> Worth:
+        """What other architectures come to by the objective, in whatever setting is best for it."""
+        return worth(self.request, self._free.on(table), self.effort)
+
+    @cached_property
+    def value(self) -> float:
+        """Its own objective, more being better."""
+        return float(self.worth(self.table).objective[0])
+
+    @cached_property
+    def _free(self) -> Evaluator:
+        """Of the architecture alone, in any setting."""
+        return self.evaluator if self.placed is None else Evaluator(self.request.task, self.table)

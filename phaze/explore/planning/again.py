@@ -16,7 +16,7 @@ from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.degrees import Shardable, Sharding
 
 _SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
 
@@ -53,7 +53,11 @@ def strategy_of(record: StrategyRecord) -> Strategy:
         data_parallel=record.data_parallel,
         pipeline_parallel=record.pipeline_parallel,
         sharding=Sharding(
-            record.tensor_parallel, record.sequence_parallel, record.context_parallel, record.expert_parallel
+            record.tensor_parallel,
+            record.sequence_parallel,
+            record.context_parallel,
+            record.expert_parallel,
+            whole=frozenset(map(Shardable, record.whole_layers)),
         ),
         schedule=Schedule(record.schedule),
         chunks=record.chunks,

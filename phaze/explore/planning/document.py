@@ -21,6 +21,10 @@ class StrategyRecord(Record):
     context_parallel: int
     expert_parallel: int
     sequence_parallel: bool = Field(description="tokens divided between the divided products (Megatron-LM)")
+    whole_layers: list[str] = Field(
+        default_factory=list,
+        description="layers that every device of a tensor group keeps whole: embedding, attention, mlp, head",
+    )
     microbatch_size: int
     microbatches: int = Field(description="of each pipeline")
     schedule: str

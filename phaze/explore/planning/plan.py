@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -30,6 +30,7 @@ from phaze.placement.strategy.kinds import kind_times
 from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.placement.strategy.strategy import Offload
+from phaze.workload.degrees import Shardable
 from phaze.workload.workload import Mode
 
 _NEXT = 4  # plans told beside the best
@@ -95,7 +96,25 @@ def space_of(request: PlanRequest, task: Task) -> PlanSpace:
                 f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {choices}"
             )
     held: dict[str, Any] = {"frugal": "recomputes" not in request.held, **request.held}
-    return replace(space, **held | {"offloads": _offloads(request)})
+    if "whole" in held:
+        sorts = frozenset(layer.shardable for layer in layers if layer.shardable)
+        held["whole"] = _among(sorts, held["whole"], task.workload.name)
+    found = replace(space, **held | {"offloads": _offloads(request)})
+    if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
+        raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
+    return found
+
+
+def _among(
+    sorts: Set[Shardable], asked: Sequence[frozenset[Shardable]], name: str
+) -> tuple[frozenset[Shardable], ...]:
+    """Of sets of layers that stay whole, those of layers that a model has; InputError where that is none."""
+    found = tuple(some for some in asked if some <= sorts)
+    if not found:
+        missing = ", ".join(sorted(frozenset().union(*asked) - sorts))
+        there = ", ".join(sorted(sorts)) or "none"
+        raise InputError(f"--whole: {name} has no layers of sort {missing} to keep whole; there are: {there}")
+    return found
 
 
 def _offloads(request: PlanRequest) -> tuple[frozenset[Offload], ...]:
@@ -103,14 +122,10 @@ def _offloads(request: PlanRequest) -> tuple[frozenset[Offload], ...]:
     asked, framework = request.held.get("offloads", (frozenset(),)), request.framework
     if found := tuple(one for one in asked if framework.can_offload(one)):
         return found
-    ways = "; ".join(map(_named, framework.offloads or ())) or "nothing"
+    ways = "; ".join(map(str, map(_word, framework.offloads or ()))) or "nothing"
     raise InputError(
-        f"framework {framework.name} does not offload {_named(asked[0])}; it does offload: {ways}"
+        f"framework {framework.name} does not offload {_word(asked[0])}; it does offload: {ways}"
     )
-
-
-def _named(offload: frozenset[Offload]) -> str:
-    return "+".join(what.value for what in Offload if what in offload) or "none"
 
 
 def _told(request: PlanRequest) -> dict[str, Any]:
@@ -118,7 +133,10 @@ def _told(request: PlanRequest) -> dict[str, Any]:
 
 
 def _word(value: object) -> object:
-    return _named(value) if isinstance(value, frozenset) else getattr(value, "value", value)
+    """A choice as documents spell it."""
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value)) or "none"
+    return getattr(value, "value", value)
 
 
 def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
@@ -163,7 +181,7 @@ def _unfit(
             capacity,
             least,
             "bytes",
-            (*levers, "--offload auto, which uses the memory of hosts") if unused else levers,
+            (*levers, "--offload any, which uses the memory of hosts") if unused else levers,
         )
     return InfeasibleError(
         f"{task.workload.name} does not fit on {task.devices} x {architecture.name} in any of {plans:,} plans",
@@ -184,6 +202,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
             context_parallel=s.sharding.context,
             expert_parallel=s.sharding.expert,
             sequence_parallel=s.sharding.sequence,
+            whole_layers=sorted(s.sharding.whole),
             microbatch_size=s.microbatch,
             microbatches=i.microbatches,
             schedule=s.schedule.value,

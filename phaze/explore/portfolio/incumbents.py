@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Setting
 from phaze.explore.frontier import Staircase
 from phaze.explore.portfolio.member import ROUNDING
 from phaze.explore.portfolio.merit import Rule
+from phaze.explore.setting import Setting
 
 FloatArray = NDArray[np.float64]
 # Scores of seeds count a little less, so that rounding never prunes what they were taken from.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator, Setting
-from phaze.hardware.derived import macs
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.formats import sustained_flops_per_s
+from phaze.explore.setting import Setting
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -18,7 +19,7 @@ ROUNDING = 1e-11
 def roofline(evaluator: Evaluator) -> FloatArray:
     """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
     cluster = evaluator.task.cluster
-    peak = 2.0 * macs(evaluator.table) * evaluator.table["clock_hz"] * cluster.devices
+    peak = sustained_flops_per_s(evaluator.table, evaluator.task) * cluster.devices
     return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + ROUNDING))
 
 

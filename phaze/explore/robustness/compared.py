@@ -15,9 +15,16 @@ from phaze.explore.robustness.near_optimal import STATES, NearOptimal
 from phaze.explore.robustness.scenarios import Scenarios
 from phaze.explore.scaling import scaled_chips, scaled_network
 from phaze.explore.shortlist import fastest_s, shortlist
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, macs, vector_alus
+from phaze.hardware.derived import (
+    hbm_bandwidth_bytes_per_s,
+    hbm_capacity_bytes,
+    macs,
+    narrow_speed,
+    vector_alus,
+)
 from phaze.hardware.table import ArchitectureTable
 from phaze.scheduling.passes import Effort
+from phaze.workload.work import Format
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -80,10 +87,11 @@ def _evaluator(nominal: Evaluator, scenarios: Scenarios, here: Rows) -> Evaluato
 
 
 def _units(table: ArchitectureTable) -> FloatArray:
-    """What makes two designs alike, (A, 7)."""
+    """What makes two designs alike, (A, 8)."""
     return np.stack(
         [
             macs(table),
+            narrow_speed(table, Format.FP8),
             vector_alus(table),
             np.asarray(table["global_buffer_bytes"], dtype=np.float64),
             hbm_bandwidth_bytes_per_s(table),

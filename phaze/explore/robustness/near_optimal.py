@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.formats import sustained_flops_per_s
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Objective, Task
-from phaze.hardware.derived import macs
+from phaze.explore.setting import Setting
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.planner import Planner
 from phaze.scheduling.passes import Effort
@@ -101,7 +102,7 @@ class NearOptimalSearch:
     def _optimistic(self, block: Block) -> FloatArray:
         """Upper bounds (A,) on the objective: peak first, layers and placement where that is not enough."""
         evaluator, batch = self._on(block.table), self.task.cluster.global_batch
-        peak = 2.0 * macs(block.table) * block.table["clock_hz"] * self.task.devices
+        peak = sustained_flops_per_s(block.table, self.task) * self.task.devices
         roof = batch * peak / evaluator.model_flops
         value = merit(self.objective, roof * (1 + ROUNDING), block.tdp_w)
         rows = np.flatnonzero(value >= self.least)

@@ -11,14 +11,16 @@ from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.cluster import Recompute
 from phaze.scheduling.passes import Effort
+from phaze.workload.low_precision import NO_RECIPE, recipe_of_word, recipe_word
 
 Row = dict[str, Any]
 STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
@@ -66,7 +68,10 @@ class Assessor:
         """Everything that is reported of a candidate, from its figures."""
         evaluator = self._on(self.candidates.table(np.array([number], dtype=np.int64)))
         setting = Setting(
-            figures["microbatch_size"], figures["tensor_parallel"], Recompute(figures["recompute"])
+            figures["microbatch_size"],
+            figures["tensor_parallel"],
+            Recompute(figures["recompute"]),
+            recipe_of_word(figures.get("recipe", NO_RECIPE)),
         )
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
         builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.planners)
@@ -86,7 +91,7 @@ class Assessor:
             msg = f"no plan in the setting {setting} that an iteration time was found for"
             raise AssertionError(msg)
         account = Account(plan, evaluator.timed(setting), 0, task.cluster, task.workload.numerics)
-        peak = float(evaluator.peak_flops_per_s[0])
+        peak = float(evaluator.peak_flops_per_s(setting)[0])
         return {
             "throughput_samples_per_s": task.cluster.global_batch / plan.iteration_s,
             "energy_per_sample_j": account.energy_j() / task.cluster.global_batch,
@@ -95,6 +100,7 @@ class Assessor:
             "microbatch_size": setting.microbatch,
             "tensor_parallel": setting.tensor_parallel,
             "recompute": setting.recompute.value,
+            **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
             "memory_missed": float(plan.memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
 

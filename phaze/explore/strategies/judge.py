@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates, Numbers
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.hardware.table import ArchitectureTable
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort

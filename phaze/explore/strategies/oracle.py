@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.candidates import Block, Candidates, Numbers
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.explore.strategies.judge import Best, Judge, Together
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.explore.wham.axes import TENSOR_CORES, VECTOR_CORES, Numbers, SearchAxes
 from phaze.explore.wham.contention import Latencies, conflicts, list_schedule, slack
 from phaze.explore.wham.stages import StageKind

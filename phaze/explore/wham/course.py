@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.progress import Progress
+from phaze.explore.setting import Setting
 from phaze.explore.strategies.oracle import Evaluation, Oracle
 from phaze.explore.strategies.strategy import SearchBudget
 from phaze.explore.wham.axes import SearchAxes

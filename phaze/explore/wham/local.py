@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.explore.wham.axes import SearchAxes
 from phaze.explore.wham.core_grid import CoreGrid, core_grids
 from phaze.explore.wham.cores import Growth, Metric, Worth, grow

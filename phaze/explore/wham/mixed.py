@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.explore.evaluator import Setting
+from phaze.explore.setting import Setting
 from phaze.explore.wham.metric import Target
 from phaze.explore.wham.pipelines import Pipelines
 from phaze.placement.checker import Premises, check_mixed_plan

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.candidates import Block
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.placement.options import Options
 from phaze.placement.planner import Planner, Rates
 from phaze.scheduling.layers import LayerTimes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from phaze.explore.record import Record
+from phaze.workload.low_precision import Recipe
 
 
 class AxisReport(Record):
@@ -83,6 +84,7 @@ class SettingSearch(Record):
     microbatch_size: int
     tensor_parallel: int
     recompute: str = Field(description="none or full")
+    recipe: Recipe | None = Field(default=None, description="few bits in which linear layers run, if they do")
     promise: float = Field(description="bound on the objective for the best of a sample of the space")
     data_parallel: int = Field(description="of the reference plan")
     pipeline_parallel: int = Field(description="of the reference plan: so many stages were searched")

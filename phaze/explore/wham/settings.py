@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from phaze.explore.candidates import Block, Candidates
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.explore.wham.metric import Target
 from phaze.placement.plan import Plan
 from phaze.solvers.placement.mixed import Goal
@@ -56,7 +57,7 @@ def promises(evaluator: Evaluator, block: Block, target: Target) -> list[Promise
         best = int(value.argmax())
         if value[best] > 0:
             found.append(Promise(setting, float(value[best]), best))
-    return sorted(found, key=lambda promise: (-promise.value, promise.setting))
+    return sorted(found, key=lambda promise: (-promise.value, promise.setting.order))
 
 
 def reference_plan(evaluator: Evaluator, promise: Promise) -> Plan | None:

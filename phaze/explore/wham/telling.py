@@ -39,6 +39,7 @@ def tell_setting(promise: Promise, plan: Plan, stages: Sequence[StageSearch]) ->
         microbatch_size=promise.setting.microbatch,
         tensor_parallel=promise.setting.tensor_parallel,
         recompute=promise.setting.recompute.value,
+        recipe=promise.setting.recipe,
         promise=promise.value,
         data_parallel=plan.data_parallel,
         pipeline_parallel=plan.pipeline_parallel,

@@ -37,6 +37,11 @@ class Schedule(StrEnum):
         """Copies of the model in the pipeline: DualPipe runs one in each direction, so all weights are held twice."""
         return 2 if self is Schedule.DUALPIPE else 1
 
+    @property
+    def joins_ends(self) -> bool:
+        """Whether the device with the first piece of the model has the last one as well, however many there are."""
+        return self in {Schedule.ZB_V, Schedule.DUALPIPE}
+
 
 def refusal(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> str | None:
     """Why the schedule does not run on so many devices (`stages`) and microbatches, in a sentence; None if it does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -92,11 +92,26 @@ class Estimator:
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = layer_figures(
-                self.chain(strategy), self.costs, self.loaded, self.effort, spared
-            )
+            self._kept[key] = self._figures(strategy)
+        found: LayerFigures = self._kept[key]
+        return self._joined(found) if strategy.joins_ends else found
+
+    def _joined(self, figures: LayerFigures) -> LayerFigures:
+        """Figures of a chain whose tied parameters count once."""
+        key = "joined", id(figures)
+        if key not in self._kept:
+            chain = figures.chain.joined
+            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
         found: LayerFigures = self._kept[key]
         return found
+
+    def _figures(self, strategy: Strategy) -> LayerFigures:
+        chain, sharding = self.chain(strategy), strategy.sharding
+        if sharding.whole:
+            ends = (sharding.divided, sharding.undivided)
+            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            return divided.mixed(undivided, chain)
+        return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
 
     def foresee(self, strategies: Sequence[Strategy]) -> None:
         """Cost the operators of some strategies together, which is faster than of one after the other."""
@@ -147,7 +162,14 @@ class Estimator:
     def needs(self, strategy: Strategy) -> GroupNeeds:
         """What every group of layers holds on a device."""
         s = strategy
-        key = (s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.kept, s.offloaded)
+        key = (
+            s.microbatch,
+            s.sharding,
+            s.recompute is Recompute.SELECTIVE,
+            s.kept,
+            s.offloaded,
+            s.joins_ends,
+        )
         if key not in self._kept:
             self._kept[key] = GroupNeeds.of(self.figures(s).chain, self.division(s), s.kept, s.offloaded)
         found: GroupNeeds = self._kept[key]

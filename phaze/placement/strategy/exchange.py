@@ -60,6 +60,24 @@ class Exchanges:
         s = self.strategy
         return self._over(Collective.ALL_GATHER, weight_bytes, s.expert_replicas, s.expert_stride)
 
+    def tie_s(self, gradient_bytes: float | Floats) -> Floats:
+        """Sum of the gradients of parameters that the first and the last stage both have."""
+        s = self.strategy
+        distance = s.pipeline_stride * (s.pipeline_parallel - 1)
+        return self._over(Collective.ALL_REDUCE, gradient_bytes, min(s.pipeline_parallel, 2), distance)
+
+    def reduce_whole_s(self, gradient_bytes: float | Floats) -> Floats:
+        """The same of layers that tensor ranks keep whole: among these first, then each its share with its replicas."""
+        s, width = self.strategy, self.strategy.sharding.tensor
+        kind = Collective.ALL_REDUCE if s.zero is Zero.NONE else Collective.REDUCE_SCATTER
+        return self._over(kind, gradient_bytes, width, 1) + self.reduce_s(np.asarray(gradient_bytes) / width)
+
+    def gather_whole_s(self, weight_bytes: float | Floats) -> Floats:
+        """All-gather of their weights: each tensor rank its share from its replicas, then among these."""
+        width = self.strategy.sharding.tensor
+        shares = self.gather_s(np.asarray(weight_bytes) / width)
+        return shares + self._over(Collective.ALL_GATHER, weight_bytes, width, 1)
+
     def transfer_s(self, tensor_bytes: float | Floats, scatters: bool) -> Floats:
         """One tensor from a stage to the next, one way; `tensor_bytes` of the whole tensor of a tensor group."""
         s, width = self.strategy, self.strategy.sharding.tensor

@@ -42,6 +42,17 @@ class PassFigures:
     hidden_s: Floats
     launches: Floats
 
+    def mixed(self, other: PassFigures, taken: NDArray[np.bool_]) -> PassFigures:
+        """These, but of the other where it is taken, (U,)."""
+        return PassFigures(
+            kernels_s=np.where(taken, other.kernels_s, self.kernels_s),
+            vector_s=np.where(taken, other.vector_s, self.vector_s),
+            weight_s=np.where(taken, other.weight_s, self.weight_s),
+            exposed_s={p: np.where(taken, other.exposed_s[p], one) for p, one in self.exposed_s.items()},
+            hidden_s=np.where(taken, other.hidden_s, self.hidden_s),
+            launches=np.where(taken, other.launches, self.launches),
+        )
+
     @cached_property
     def stacked(self) -> Floats:
         """All of it, (5 + groups, U): kernels, vector, weight, hidden, launches, then what is exposed."""
@@ -62,16 +73,30 @@ class LayerFigures:
     again: PassFigures
     ending: PassFigures
 
+    def mixed(self, undivided: LayerFigures, chain: LayerChain) -> LayerFigures:
+        """Those of a chain of these layers and, where they stay whole, undivided ones."""
+        taken = np.array(chain.whole)
+        return LayerFigures(
+            chain,
+            forward=self.forward.mixed(undivided.forward, taken),
+            backward=self.backward.mixed(undivided.backward, taken),
+            again=self.again.mixed(undivided.again, taken),
+            ending=self.ending.mixed(undivided.ending, taken),
+        )
+
     @cached_property
     def parameters(self) -> Floats:
-        """Parameters of every position, and those of experts among them, (2, L)."""
-        each = [[layer.parameters, layer.expert_parameters] for layer in self.chain.layers]
+        """Parameters of every position; those of experts, and of whole layers, among them, (3, L)."""
+        each = [
+            [layer.parameters, layer.expert_parameters, whole * layer.parameters]
+            for layer, whole in zip(self.chain.layers, self.chain.whole, strict=True)
+        ]
         found: Floats = np.array(each, dtype=np.float64)[list(self.chain.index)].T
         return found
 
     @cached_property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Parameters of distinct groups of layers, those of experts among them (2, K); which each group is (G,)."""
+        """`parameters` of distinct groups of layers, (3, K); which of them each group is, (G,)."""
         firsts = [first for first, _ in groups_of(self.chain)]
         distinct, which = np.unique(
             np.add.reduceat(self.parameters, firsts, axis=1), axis=1, return_inverse=True

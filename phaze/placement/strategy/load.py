@@ -186,17 +186,19 @@ class Wires:
 
     def groups_s(self, wire: Wire) -> tuple[Floats, Floats]:
         """Gathers and reductions of every group of layers, (G,)."""
-        (whole, experts), which = self.figures.sizes
-        e = self.exchanges
-        gather = reduce = np.zeros(len(whole))
+        (every, experts, whole), which = self.figures.sizes
+        e, shared = self.exchanges, every - experts - whole
+        gather = reduce = np.zeros(len(every))
         if wire.gathered:
             said = self.framework
             one = wire.gathered / said.gathers
-            gathering = e.gather_s(one * (whole - experts)) + e.gather_experts_s(one * experts)
-            gather = said.gathers * (gathering + said.gather_rank_s * e.sharded * (whole > 0))
+            gathering = e.gather_s(one * shared) + e.gather_experts_s(one * experts)
+            gathering = gathering + e.gather_whole_s(one * whole)
+            ranks = e.sharded * np.where(whole > 0, e.strategy.sharding.tensor, 1)
+            gather = said.gathers * (gathering + said.gather_rank_s * ranks * (every > 0))
         if wire.reduced:
-            reduce = e.reduce_s(wire.reduced * (whole - experts))
-            reduce = reduce + e.reduce_experts_s(wire.reduced * experts)
+            reduce = e.reduce_s(wire.reduced * shared) + e.reduce_experts_s(wire.reduced * experts)
+            reduce = reduce + e.reduce_whole_s(wire.reduced * whole)
         return gather[which], reduce[which]
 
     def beside(

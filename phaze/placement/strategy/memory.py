@@ -44,14 +44,16 @@ class StateBytes:
 class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
-    `shared`, `experts`: parameters; `scaled_bytes`: copies of them in few bits. `saved_bytes`, `spared_bytes`: kept of
-    a microbatch for backward, and what is kept instead where the group recomputes; `away_bytes`: what its host then
-    keeps. `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
+    `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
+    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept instead where
+    the group recomputes; `away_bytes`: what its host then keeps. `working_bytes`: alive only while a layer runs.
+    `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
+    whole: Floats
     saved_bytes: Floats
     spared_bytes: Floats
     away_bytes: Floats
@@ -72,20 +74,27 @@ class GroupNeeds:
         """
         groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
-        experts = _sums(groups, "expert_parameters")
+        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
+        whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         inputs = np.array([layers[0].input_bytes / divided for layers in groups])
         at_host = INPUT in offloaded
         return cls(
-            shared=_sums(groups, "parameters") - experts,
+            shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
+            whole=whole,
             saved_bytes=_sums(groups, "saved_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
+
+    @property
+    def parameters(self) -> Floats:
+        """All of them, (G,)."""
+        return self.shared + self.experts + self.whole
 
 
 def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
@@ -111,6 +120,7 @@ class ChunkNeeds:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
+    whole: Floats
     kept_bytes: Floats
     away_bytes: Floats
     working_bytes: Floats
@@ -128,11 +138,12 @@ class ChunkNeeds:
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
+            whole=np.add.reduceat(g.whole, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
             away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
             working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
-            largest=np.maximum.reduceat(body * (g.shared + g.experts), first),
-            ends=np.add.reduceat(~body * (g.shared + g.experts), first),
+            largest=np.maximum.reduceat(body * g.parameters, first),
+            ends=np.add.reduceat(~body * g.parameters, first),
             scores_bytes=np.add.reduceat(g.scores_bytes, first),
             widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
         )
@@ -189,9 +200,8 @@ class StrategyMemory:
     def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """The same wherever they lie."""
         s, n, state = self.strategy, self.needs, self._state
-        shared, experts = n.shared[own].sum(axis=1), n.experts[own].sum(axis=1)
-        divided = shared / (s.shard_group or s.replicas) + experts / s.expert_replicas
-        whole = shared + experts
+        whole = self._parameters(own)
+        divided = divided_parameters(s, *(each[own].sum(axis=1) for each in (n.shared, n.experts, n.whole)))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
@@ -208,6 +218,11 @@ class StrategyMemory:
             kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
         scores = self.framework.score_copies * n.scores_bytes[own].sum(axis=1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
+
+    def _parameters(self, own: NDArray[np.int64]) -> Floats:
+        n = self.needs
+        found: Floats = n.shared[own].sum(axis=1) + n.experts[own].sum(axis=1) + n.whole[own].sum(axis=1)
+        return found
 
     @property
     def _state(self) -> StateBytes:
@@ -233,7 +248,7 @@ class StrategyMemory:
         ends = self.needs.ends[own].sum(axis=1)
         waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
-            whole: Floats = each * (self.needs.shared + self.needs.experts)[own].sum(axis=1) + waiting
+            whole: Floats = each * self._parameters(own) + waiting
             return whole
         found: Floats = each * (self._passing_parameters(own) + ends) + waiting
         return found
@@ -241,7 +256,7 @@ class StrategyMemory:
     def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
         """Of two of the groups that repeat, or of all where there are no two, (p,)."""
         n = self.needs
-        body = (n.shared + n.experts - n.ends)[own].sum(axis=1)
+        body = self._parameters(own) - n.ends[own].sum(axis=1)
         found: Floats = np.minimum(2 * n.largest[own].max(axis=1), body)
         return found
 
@@ -250,6 +265,13 @@ def _held_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> Floats
     """Most of what microbatches in flight (p, K, slots) keep on every device, `each` (..., C) for a chunk: (..., p)."""
     found: Floats = (np.asarray(held) * each[..., own][..., None, :]).sum(axis=-1).max(axis=-1)
     return found
+
+
+def divided_parameters(strategy: Strategy, shared: Floats, experts: Floats, whole: Floats) -> Floats:
+    """What a device has of parameters that ZeRO divides over the ranks with the same ones."""
+    s = strategy
+    ranks = s.shard_group or s.replicas
+    return shared / ranks + experts / s.expert_replicas + whole / (ranks * s.sharding.tensor)
 
 
 def recomputed(division: Division, strategy: Strategy) -> NDArray[np.bool_]:

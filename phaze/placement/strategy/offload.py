@@ -20,7 +20,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.load import Side
-from phaze.placement.strategy.memory import GroupNeeds, recomputed
+from phaze.placement.strategy.memory import GroupNeeds, divided_parameters, recomputed
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.placement.strategy.tail import TailRates
 from phaze.workload.workload import Numerics
@@ -98,8 +98,8 @@ class Traffic:
         `hides`: whether computation goes on meanwhile.
         """
         s = strategy
-        divided = needs.shared / (s.shard_group or s.replicas) + needs.experts / s.expert_replicas
-        whole, (weight, gradient) = needs.shared + needs.experts, wire_bytes
+        divided = divided_parameters(s, needs.shared, needs.experts, needs.whole)
+        whole, (weight, gradient) = needs.parameters, wire_bytes
         kept = np.where(recomputed(division, s), needs.spared_bytes, needs.saved_bytes)
 
         def moved(what: Offload, each_bytes: Floats) -> Floats:

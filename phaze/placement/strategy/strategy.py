@@ -85,6 +85,11 @@ class Strategy:
         return self.pipeline_parallel * self.chunks
 
     @property
+    def joins_ends(self) -> bool:
+        """Whether the first and the last chunk lie on the same device."""
+        return self.pipeline_parallel == 1 or self.schedule.joins_ends
+
+    @property
     def replicas(self) -> int:
         """Devices with the same weights, but for those of experts: data and context ranks."""
         return self.data_parallel * self.sharding.context

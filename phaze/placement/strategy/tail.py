@@ -12,6 +12,7 @@ from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges, overlapped_s
 from phaze.placement.strategy.figures import LayerFigures
 from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.memory import divided_parameters
 from phaze.placement.strategy.strategy import Strategy, Zero
 
 Floats = NDArray[np.float64]
@@ -69,18 +70,28 @@ class TailRates:
 
 @dataclass(frozen=True)
 class Held:
-    """What every device of a pipeline holds, (p,) each: parameters, those of experts, and groups of layers."""
+    """What every device of a pipeline holds, (p,) each: parameters by who has the same ones, and groups of layers.
+
+    `shared`: replicas; `experts`: those of experts; `whole`: tensor ranks as well. `tied`: parameters that
+    the first and the last device both have.
+    """
 
     shared: Floats
     experts: Floats
+    whole: Floats
     pieces: Floats
+    tied: Floats
 
     @classmethod
     def of(cls, figures: LayerFigures, division: Division, own: NDArray[np.int64]) -> Held:
         """Of devices with some chunks of a division each, (p, slots)."""
-        whole, experts = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
+        every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
-        return cls(*(each[own].sum(axis=1) for each in (whole - experts, experts, pieces)))
+        tied = np.zeros(len(own))
+        tied[[0, -1]] = figures.chain.tied_parameters
+        columns = (every - experts - whole, experts, whole, pieces)
+        shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
+        return cls(shared, expert, kept, groups, tied)
 
 
 def tails(
@@ -98,18 +109,20 @@ def tails(
     if s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch:
         reduce_s = e.reduce_s(held.shared * rates.reduced_bytes)
         reduce_s = reduce_s + e.reduce_experts_s(held.experts * rates.reduced_bytes)
+        reduce_s = reduce_s + e.reduce_whole_s(held.whole * rates.reduced_bytes)
     if s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole:
         gather_s = e.gather_s(held.shared * rates.gathered_bytes)
         gather_s = gather_s + e.gather_experts_s(held.experts * rates.gathered_bytes)
+        gather_s = gather_s + e.gather_whole_s(held.whole * rates.gathered_bytes)
     window = _window(s, microbatches)
     lost = held.pieces, framework.interference
     reduction = overlapped_s(window * turned_s, reduce_s, *lost) if framework.hides_reduction else reduce_s
     gather = overlapped_s(window * forward_s, gather_s, *lost) if framework.hides_gathers else gather_s
-    stepped = held.shared + held.experts
+    stepped = held.shared + held.experts + held.whole
     if s.zero is not Zero.NONE:
-        stepped = held.shared / e.sharded + held.experts / s.expert_replicas
+        stepped = divided_parameters(s, held.shared, held.experts, held.whole)
     return Tails(
-        reduction_s=reduction,
+        reduction_s=reduction + e.tie_s(held.tied * rates.reduced_bytes),
         optimizer_s=stepped * rates.optimizer_s * framework.optimizer_stretch,
         gather_s=gather,
         hidden_s=np.maximum(reduce_s - reduction, 0.0) + np.maximum(gather_s - gather, 0.0),

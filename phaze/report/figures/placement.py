@@ -45,7 +45,8 @@ def _picture(result: WorkloadResult) -> Html:
     words = (
         f"{plan.data_parallel:,} replicas (data parallel) of a pipeline of {plan.pipeline_parallel:,} stages, each on "
         f"{plan.tensor_parallel:,} tensor-parallel devices: {result.devices_used:,} of {result.devices:,} devices. "
-        f"Microbatch {plan.microbatch_size:,}, global batch {result.global_batch:,}, recompute {plan.recompute}."
+        f"Microbatch {plan.microbatch_size:,}, global batch {result.global_batch:,}, recompute {plan.recompute}"
+        f"{f', linear layers in {plan.recipe}' if plan.recipe else ''}."
     )
     caption = (
         "One row per stage, equal neighbours together. One cell per layer, coloured by kind; one square per replica, "

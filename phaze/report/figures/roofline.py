@@ -35,7 +35,7 @@ def roofline(contents: Contents) -> Iterator[Section]:
 
 def _chart(plan: Replay, name: str) -> Html:
     table_of_chip = plan.evaluator.table
-    chip = roofs(table_of_chip)
+    chip = roofs(table_of_chip, plan.degrees.recipe)
     points = operator_points(layer_schedules(plan), table_of_chip)
     if not points:
         return tag("p", "No operator both computes and moves bytes.")

@@ -69,6 +69,9 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
     yield "all degrees are given to the fast network (ici_); move those that span slices to dcn_"
     if s.pipeline_parallel > 1 and s.schedule not in ("gpipe", "interleaved"):
         yield f"MaxText runs its own circular schedule, not {s.schedule}"
+    if s.whole_layers:
+        named = ", ".join(s.whole_layers)
+        yield f"layers that stay whole ({named}) need rules of their own in MaxText's logical_axis_rules"
     if s.zero_stage in (1, 2):
         yield "MaxText divides weights (fsdp) or nothing (data): the recipe divides nothing"
     if s.recompute == "full" and s.recomputed_blocks is not None:

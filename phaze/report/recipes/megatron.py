@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from phaze.explore.planning.document import PlanDocument, StrategyRecord
 from phaze.report.recipes.model import Sizes, sizes_of
-from phaze.report.recipes.recipe import Recipe, heading, most_recomputed, uneven
+from phaze.report.recipes.recipe import Recipe, divides_all, heading, most_recomputed, uneven
 
 _FORMATS = {
     "fp8": "--fp8-format hybrid --fp8-recipe delayed",
@@ -88,6 +88,7 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
     if s.pipeline_parallel > 1 and s.schedule not in _RUNS:
         own = "interleaved 1F1B" if s.chunks > 1 else "1F1B"
         yield f"Megatron-LM has no option for schedule {s.schedule}; the recipe runs its {own}"
+    yield from divides_all(s, "Megatron-LM")
     if s.zero_stage == 2:
         yield "Megatron-LM's distributed optimizer divides no gradients during accumulation: ZeRO 1 is what runs"
     if s.recomputed_blocks is not None and len(set(s.recomputed_blocks)) > 1:

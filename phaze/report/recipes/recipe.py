@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -36,6 +37,13 @@ def most_recomputed(s: StrategyRecord) -> int | None:
 def uneven(s: StrategyRecord) -> bool:
     """Whether stages have numbers of blocks of their own."""
     return s.blocks is not None and len(set(s.blocks)) > 1
+
+
+def divides_all(s: StrategyRecord, software: str) -> Iterator[str]:
+    """That software divides the weights of every layer alike, where the plan keeps some whole."""
+    if s.whole_layers:
+        named = ", ".join(s.whole_layers)
+        yield f"{software} divides the weights of every layer: the recipe does so with those that stay whole ({named})"
 
 
 def device_batch(document: PlanDocument) -> int:

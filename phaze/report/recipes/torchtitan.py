@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from phaze.explore.planning.document import PlanDocument, StrategyRecord
 from phaze.report.recipes.model import sizes_of
-from phaze.report.recipes.recipe import Recipe, device_batch, heading, uneven
+from phaze.report.recipes.recipe import Recipe, device_batch, divides_all, heading, uneven
 
 _SCHEDULES = {
     "gpipe": "GPipe",
@@ -73,6 +73,7 @@ def _parallel(s: StrategyRecord) -> Iterator[str]:
 def _remarks(s: StrategyRecord) -> Iterator[str]:
     if s.pipeline_parallel > 1 and s.schedule not in _SCHEDULES:
         yield f"torchtitan has no schedule {s.schedule}; the recipe runs 1F1B"
+    yield from divides_all(s, "torchtitan")
     if s.zero_stage in (1, 2):
         yield "torchtitan divides weights as well (FSDP); kept gathered after forward, they cost what ZeRO 2 costs"
     if s.recompute == "full" and s.recomputed_blocks is not None:

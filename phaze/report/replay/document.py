@@ -31,7 +31,11 @@ def replays(document: ResultDocument, request: ExploreRequest) -> dict[str, Repl
     for task in asked_of_devices(document, request).tasks:
         told = document.best.workloads[task.workload.name].placement
         degrees = Degrees(
-            told.data_parallel, told.tensor_parallel, told.microbatch_size, Recompute(told.recompute)
+            told.data_parallel,
+            told.tensor_parallel,
+            told.microbatch_size,
+            Recompute(told.recompute),
+            told.recipe,
         )
         found[task.workload.name] = play(
             task, degrees, told.stages, [winner] * len(told.stages), proven=document.certificate.optimal

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from phaze.errors import InputError
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.setting import Setting
 from phaze.placement.cluster import FixedDegrees
 from phaze.placement.iterations import stage_plans
 from phaze.placement.plan import StagePlan

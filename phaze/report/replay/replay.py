@@ -13,9 +13,10 @@ import numpy as np
 
 from phaze.errors import InputError
 from phaze.explore.document import Stage
-from phaze.explore.evaluator import Evaluator, Setting
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
+from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.placement.cluster import FixedDegrees, Recompute
 from phaze.placement.plan import StagePlan
@@ -24,6 +25,7 @@ from phaze.report.replay.on_design import on_design
 from phaze.report.replay.stage import ReplayedStage
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
+from phaze.workload.low_precision import Recipe
 
 EFFORT = Effort(Clock(600.0).left, 20_000)
 """States of one schedule search, a reproducible limit; most schedules are proven long before."""
@@ -40,11 +42,12 @@ class Degrees:
     tensor_parallel: int
     microbatch_size: int
     recompute: Recompute
+    recipe: Recipe | None = None
 
     @property
     def setting(self) -> Setting:
         """The point of the architecture that they belong to."""
-        return Setting(self.microbatch_size, self.tensor_parallel, self.recompute)
+        return Setting(self.microbatch_size, self.tensor_parallel, self.recompute, self.recipe)
 
     def fixed(self, stages: int) -> FixedDegrees:
         """These and so many stages, with nothing left to choose."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_flops_per_s
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, narrow_speed, vector_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.report.replay.operators import LayerSchedule
+from phaze.workload.low_precision import Recipe
 from phaze.workload.work import Unit
 
 
@@ -50,9 +51,10 @@ class OperatorPoint:
         return self.flops / self.duration_s
 
 
-def roofs(table: ArchitectureTable) -> Roofs:
-    """Those of the first architecture of a table."""
-    peak = 2.0 * macs(table) * table["clock_hz"]
+def roofs(table: ArchitectureTable, recipe: Recipe | None) -> Roofs:
+    """Those of the first architecture of a table, tensor cores in the fastest format that is used."""
+    speed = np.ones(len(table)) if recipe is None else narrow_speed(table, recipe.operands)
+    peak = 2.0 * macs(table) * table["clock_hz"] * speed
     return Roofs(
         float(peak[0]), float(vector_flops_per_s(table)[0]), float(hbm_bandwidth_bytes_per_s(table)[0])
     )

@@ -25,14 +25,8 @@ def same_but_for_the_manifest(schema: str) -> Step:
     return step
 
 
-def whatif_2(document: Document) -> Document:
-    """Points hold plans of version 2; when and by what they were made stands there only."""
-    points = _points(document, same_but_for_the_manifest("dse-plan/2"))
-    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
-
-
 def as_is(schema: str) -> Step:
-    """To `schema`, which says more: nothing lay in the memory of hosts, and defaults say so."""
+    """To `schema`, which says more; what nobody could ask for before is at its default."""
 
     def step(document: Document) -> Document:
         return {**document, "schema": schema}
@@ -40,13 +34,19 @@ def as_is(schema: str) -> Step:
     return step
 
 
+def whatif_2(document: Document) -> Document:
+    """Points hold plans of version 2; when and by what they were made stands there only."""
+    points = _with_plans(document, same_but_for_the_manifest("dse-plan/2"))
+    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+
+
 def whatif_3(document: Document) -> Document:
     """Points hold plans of version 3."""
-    return {**document, "schema": "dse-whatif/3", "points": _points(document, as_is("dse-plan/3"))}
+    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, as_is("dse-plan/3"))}
 
 
-def _points(document: Document, step: Step) -> list[Document]:
-    """Points whose plans, where there are any, have taken a step."""
+def _with_plans(document: Document, step: Step) -> list[dict[str, Any]]:
+    """Points, each plan a version later."""
     return [
         {**point, "plan": None if point["plan"] is None else step(point["plan"])}
         for point in document["points"]

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from phaze.errors import InputError
+from phaze.quantity import alike
 
 NO_MATTER = frozenset(
     {
@@ -60,7 +61,7 @@ class Question:
         """Raises InputError, naming the first difference, where another question was asked before."""
         for name in dict.fromkeys([*self.options, *before.options]):
             was, now = before.options.get(name), self.options.get(name)
-            if was != now:
+            if not alike(was, now):
                 raise InputError(
                     f"{folder} was begun {_option(name, was)}, and is to be continued {_option(name, now)}; "
                     "ask the same, or choose another --out"

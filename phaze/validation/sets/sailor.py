@@ -1,7 +1,7 @@
 """Iterations of Megatron-DeepSpeed on 4-byte tensors, on GH200 and on mixed consumer GPUs, as Sailor measured them.
 
 Where devices of several kinds work together, all count as the one with the slowest memory: it sets the pace.
-Source: github eth-easl/sailor.
+Memory is what the driver says is in use on a device. Source: github eth-easl/sailor.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.network import Network
 from phaze.hardware.tiers import Medium
 from phaze.placement.cluster import Cluster
+from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.strategy import Strategy
@@ -28,14 +29,15 @@ from phaze.validation.columns import Columns
 from phaze.validation.models import gpt
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.systems import network_of
-from phaze.validation.training import Run, Runs
+from phaze.validation.training import Key, Run, Runs, estimator
 from phaze.workload.degrees import Sharding
 from phaze.workload.workload import Workload
 
-_FRAMEWORK = "megatron-deepspeed-fp32"
-_NETWORKS = {"GH200": "gh200-quad"}
-_OTHERS = "mit-ethernet"
+_SYSTEMS = {"GH200": ("gh200-quad", "megatron-deepspeed-fp32")}
+_OTHERS = ("mit-ethernet", "megatron-deepspeed-fp32-geforce")
+_RELU = "OPT"  # arXiv 2205.01068, section 2; GPT-Neo has GELU
 _FLAGGED = "flagged as doubtful by the file"
+_TOO_LITTLE = "less memory than weights, optimizer and kept activations of the row's plan take"
 _SIZES = ("layers", "hidden", "heads", "vocab", "seq_len")
 
 
@@ -45,8 +47,8 @@ def times(columns: Columns) -> Judged:
 
 
 def memory(columns: Columns) -> Judged:
-    """Peak bytes on a device, of which a roofline says nothing."""
-    judged = _judge(columns, "peak_mem_bytes", lambda iteration: iteration.memory_bytes)
+    """Peak bytes on a device, of which a roofline says nothing; rows are left out whose plan cannot have fitted."""
+    judged = _judge(columns, "peak_mem_bytes", lambda iteration: iteration.memory_bytes, _held_bytes)
     predicted: dict[Rung, NDArray[np.float64]] = dict(judged.predicted)
     del predicted[Rung.ROOFLINE]
     return replace(judged, predicted=predicted)
@@ -54,11 +56,10 @@ def memory(columns: Columns) -> Judged:
 
 @dataclass(frozen=True)
 class _Row:
-    """One row by column name, under a framework."""
+    """One row by column name."""
 
     columns: Columns
     row: int
-    framework: Framework
 
     def text(self, name: str) -> str:
         return self.columns[name][self.row]
@@ -89,31 +90,56 @@ class _Row:
         )
 
     @property
+    def framework(self) -> Framework:
+        return load_framework(self._system[1])
+
+    @property
     def workload(self) -> Workload:
-        layers, hidden, heads, vocabulary, tokens = (self.number(name) for name in _SIZES)
-        said = self.framework
-        return gpt(
-            layers, hidden, heads, vocabulary, tokens, said.attention, said.fusion, "tf32", dropout=0.0
-        )
+        """Head and embedding are two tables, as the trainer's models have them."""
+        sizes, said = tuple(self.number(name) for name in _SIZES), self.framework
+        activation = "relu" if self.text("model").startswith(_RELU) else "gelu_tanh"
+        built = said.attention, said.fusion, "tf32"
+        return gpt(*sizes, *built, dropout=0.0, tied=False, activation=activation)
 
     @property
     def cluster(self) -> Cluster:
-        name = _NETWORKS.get(self.text("gpu_per_stage_replica"), _OTHERS)
-        network = _nodes_of(network_of(name), self.number("gpus_per_node"))
+        network = _nodes_of(network_of(self._system[0]), self.number("gpus_per_node"))
         return Cluster(self.number("n_gpus"), self.number("global_batch"), network)
 
+    @property
+    def _system(self) -> tuple[str, str]:
+        """Names of its network and its framework."""
+        return _SYSTEMS.get(self.text("gpu_per_stage_replica"), _OTHERS)
 
-def _judge(columns: Columns, measured: str, figure: Callable[[Iteration], float]) -> Judged:
-    runs, framework, values = Runs(), load_framework(_FRAMEWORK), columns.numbers(measured)
+
+def _judge(
+    columns: Columns,
+    measured: str,
+    figure: Callable[[Iteration], float],
+    least: Callable[[Iteration], float] = lambda _: 0.0,
+) -> Judged:
+    """Judge rows by a figure of their iteration; none measured below the `least` that any run of it takes."""
+    runs, known, values = Runs(), dict[Key, Estimator](), columns.numbers(measured)
     for number in range(columns.rows):
-        row = _Row(columns, number, framework)
+        row, value = _Row(columns, number), float(values[number])
         chip = row.chip
         if row.text("flag") or chip is None:
             runs.drop(_FLAGGED if row.text("flag") else NO_TEMPLATE)
             continue
-        value = float(values[number])
-        runs.keep(Run(chip, row.workload, row.cluster, framework, row.strategy, value, figure))
+        run = Run(chip, row.workload, row.cluster, row.framework, row.strategy, value, figure)
+        if value < least(estimator(run, Rung.ANALYTIC, known).iteration(run.strategy)):
+            runs.drop(_TOO_LITTLE)
+            continue
+        runs.keep(run)
     return runs.judge()
+
+
+def _held_bytes(iteration: Iteration) -> float:
+    """What a device cannot do without under the plan, whatever the libraries: no buffers, nothing that is lost."""
+    return max(
+        part.weights_bytes + part.gradients_bytes + part.optimizer_bytes + part.activations_bytes
+        for part in iteration.memory
+    )
 
 
 def _memory_bytes_per_s(chip: Architecture) -> float:

@@ -7,8 +7,7 @@ Shapes: A architectures, L layers, n entries of `stages`. Times in s, memory in 
                  inflight_limit=None) -> StageLimits           each array (L,); where each stage fits
     PartitionProblem(plain_s (A, L), recompute_s (A, L), boundary_s (A, L+1), limits, kind (L,), exactly=False)
     bottlenecks(problem, stages) -> (A, n)                     minimal maximal stage load, inf if nothing fits
-    lower_bounds(problem, stages) -> (A, n)                    cheap bound with at most so many, never inf by
-                                                               memory of a stage that is not the last
+    lower_bounds(problem, stages) -> (A, n)                    cheap bound with at most so many
     weighted_bottlenecks(problem, stages, weight (L,), load_factor (A, n), weight_factor (A, n)) -> Weighted
                                                                (value, load_s, weight), each (A, n)
     best_cuts(problem, architecture, stages, *, weight=None, load_factor=1.0, weight_factor=0.0) -> Partition

@@ -22,6 +22,8 @@ def small_gpt(
     layers: int = 4,
     attention: Attention = Attention.UNFUSED,
     experts: int = 0,
+    *,
+    tied: bool = False,
     recipe: Recipe | None = None,
 ) -> Workload:
     """A GPT of a few blocks."""
@@ -37,7 +39,7 @@ def small_gpt(
         "norm_place": "pre",
         "bias": True,
         "positions": "learned",
-        "tied_embeddings": False,
+        "tied_embeddings": tied,
     }
     if experts:
         dimensions["experts"] = {"number": experts, "per_token": 2, "hidden": 1024}

@@ -9,7 +9,7 @@ from itertools import product
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule, refusal
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.workload import Attention, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
@@ -21,15 +21,16 @@ CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
 class PlanSpace:
     """Choices; a strategy is one of each. None: every number that pays.
 
-    Replicas are as many as there are devices for, less those without which each has no more microbatches. Where
-    `frugal`, full recompute is that of as few blocks as memory asks for, maybe none (with activations at hosts, of all
-    or none); otherwise of all. Where it `balances`, stages of one chunk are also cut where the longest of them is
-    shortest. `offloads`: what hosts keep.
+    Replicas are as many as there are devices for, less those without which each has no more microbatches. `whole`:
+    layers that a sharding keeps whole. Where `frugal`, full recompute is that of as few blocks as memory asks for,
+    maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
+    are also cut where the longest of them is shortest. `offloads`: what hosts keep.
     """
 
     microbatches: tuple[int, ...] = MICROBATCHES
     tensor: tuple[int, ...] = (1, 2, 4, 8)
     sequence: tuple[bool, ...] = (False, True)
+    whole: tuple[frozenset[Shardable], ...] = (frozenset(),)
     context: tuple[int, ...] = (1,)
     expert: tuple[int, ...] = (1,)
     pipeline: tuple[int, ...] | None = None
@@ -49,10 +50,16 @@ class PlanSpace:
         for microbatch, tensor, sequence, context, expert in inside:
             divides = cluster.global_batch % microbatch == 0 and tensor * context <= cluster.devices
             if divides and (tensor > 1 or sequence == self.sequence[0]):
-                sharding = Sharding(tensor, sequence and tensor > 1, context, expert)
-                for recompute in self.recomputes:
+                plain = Sharding(tensor, sequence and tensor > 1, context, expert)
+                for sharding, recompute in product(self._shardings(plain), self.recomputes):
                     none = 0 if self.frugal and recompute is Recompute.FULL else None
                     yield Strategy(microbatch, sharding=sharding, recompute=recompute, recomputed=none)
+
+    def _shardings(self, plain: Sharding) -> Iterator[Sharding]:
+        """The sharding with layers that stay whole; some do only beside sequence parallelism."""
+        for whole in self.whole:
+            if plain.sequence or not whole:
+                yield replace(plain, whole=whole)
 
     def pipelines(self, shape: Strategy, cluster: Cluster, most: int) -> Iterator[Strategy]:
         """Stages, chunks and replicas; none without a block, none deeper than it takes for the largest part."""
@@ -90,7 +97,7 @@ class PlanSpace:
     def choices(self, strategy: Strategy) -> tuple[tuple[Zero, ...], tuple[Order, ...]]:
         """What ranks divide and which are neighbours, where there is more than one to do so."""
         s = strategy
-        zeros = self.zeros if s.replicas > 1 else self.zeros[:1]
+        zeros = self.zeros if s.replicas > 1 or s.sharding.whole else self.zeros[:1]
         return zeros, self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
 
     def variants(self, strategy: Strategy) -> Iterator[Strategy]:

@@ -1,10 +1,4 @@
-"""A run's claims worked out again, by other means than the search: `dse certify`.
-
-The search prunes by bounds; here architectures that it did not evaluate are evaluated, among them points picked
-at random and taken without any bound, and the winner's plan is built and checked anew. Nothing may be better
-than the certificate's bound, or undominated by a frontier that is said to be complete. Counts come from
-enumerating the space once more.
-"""
+"""The claims of a run over throughput and TDP, for one workload or for several, worked out again."""
 
 from __future__ import annotations
 
@@ -21,8 +15,9 @@ from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
-from phaze.explore.certify_report import CertifyReport, Check, Sample
-from phaze.explore.certify_sample import Population, picked
+from phaze.explore.certifying.checks import CLOSE, bound_agrees, counts_agree, reaches, same
+from phaze.explore.certifying.document import CertifyReport, Check, Sample
+from phaze.explore.certifying.sample import Population, picked
 from phaze.explore.cluster_choice import grid, with_devices
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
@@ -37,7 +32,6 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
-CLOSE = 1e-9
 BLIND = 2  # points of each sampled architecture that are taken without asking any bound
 STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
 Row = Mapping[str, Any]
@@ -58,7 +52,13 @@ class Certification:
 
     def report(self) -> CertifyReport:
         """All checks, whether they pass or not."""
-        checks = [*self._claims(), *self._winner(), self._counts(), *self._table(), *self._samples()]
+        checks = [
+            *self._claims(),
+            *self._winner(),
+            counts_agree(self._parts(), self.document.certificate),
+            *self._table(),
+            *self._samples(),
+        ]
         return CertifyReport(
             run=self.name,
             passed=all(check.passed for check in checks),
@@ -95,14 +95,8 @@ class Certification:
         c, best = self.document.certificate, self.document.best
         score = self._judge.score([r.throughput_samples_per_s for r in best.workloads.values()])
         value = self._judge.value(score, best.tdp_w)
-        yield _same("objective value is the winner's", c.objective_value, value)
-        consistent = c.upper_bound >= c.objective_value * (1 - CLOSE)
-        gap = c.upper_bound / c.objective_value - 1 if c.objective_value > 0 else np.inf
-        yield Check(
-            name="bound, gap and optimality agree",
-            passed=consistent and abs(gap - c.gap) <= CLOSE * (1 + c.gap) and c.optimal == (c.gap == 0),
-            note=f"bound {c.upper_bound:.9g}, objective {c.objective_value:.9g}, gap {c.gap:.3g}",
-        )
+        yield same("objective value is the winner's", c.objective_value, value)
+        yield bound_agrees(c)
         steps = [(tdp, score) for tdp, score, _ in self._steps]
         rising = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(steps))
         yield Check(name="frontier rises", passed=rising, note=f"{len(steps)} steps")
@@ -112,8 +106,8 @@ class Certification:
         best = self.document.best
         chip = Architecture(name=best.id, fields=best.architecture)
         table, margin = to_table([chip]), self.request.budgets.tdp_margin
-        yield _same("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
-        yield _same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
+        yield same("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
+        yield same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
         for task in self._part.tasks:
             name = task.workload.name
             claimed = best.workloads[name].throughput_samples_per_s
@@ -121,30 +115,8 @@ class Certification:
                 again = evaluate(task, chip, tdp_margin=margin).workloads[name].throughput_samples_per_s
             except InfeasibleError:
                 again = 0.0
-            if self.document.certificate.optimal:
-                yield _same(f"throughput of the winner on {name}", claimed, again)
-            else:  # stopped early: its best plan need not have been known
-                passed = claimed <= again * (1 + CLOSE)
-                note = f"claimed {claimed:.9g}, found {again:.9g}"
-                yield Check(name=f"throughput of the winner on {name}", passed=passed, note=note)
-
-    def _counts(self) -> Check:
-        """Points of the space and those over budget, enumerated again."""
-        size = within = 0
-        for part in self._parts():
-            factor = 1 if self.request.others else _settings(part.task)
-            size += Candidates(part.space, part.budgets).size * factor
-            within += len(Population(Candidates(part.space, part.budgets), part.tasks).numbers) * factor
-        c = self.document.certificate
-        passed = (
-            c.space_size == size == c.over_budget + c.pruned + c.evaluated
-            and c.over_budget == size - within
-            and sum(c.pruned_by.values()) == c.pruned
-        )
-        note = (
-            f"{size:,} points, {size - within:,} over budget; claimed {c.space_size:,} and {c.over_budget:,}"
-        )
-        return Check(name="counts", passed=passed, note=note)
+            optimal = self.document.certificate.optimal
+            yield reaches(f"throughput of the winner on {name}", claimed, again, exactly=optimal)
 
     def _parts(self) -> Iterator[ExploreRequest]:
         """The request, or one for every number of devices of a cluster that some architecture is left for."""
@@ -261,12 +233,3 @@ class _Judge:
 
     def value(self, score: float, tdp: float) -> float:
         return self.goal.value(score, tdp)
-
-
-def _settings(task: Task) -> int:
-    return len(task.microbatches) * len(task.widths) * len(task.recomputes)
-
-
-def _same(name: str, claimed: float, found: float) -> Check:
-    passed = abs(claimed - found) <= CLOSE * max(abs(claimed), abs(found))
-    return Check(name=name, passed=passed, note=f"claimed {claimed:.9g}, found {found:.9g}")

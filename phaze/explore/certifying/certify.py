@@ -1,0 +1,30 @@
+"""The re-check of one run, by what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phaze.explore.certifying.any_axes import AxesCertification
+from phaze.explore.certifying.document import CertifyReport
+from phaze.explore.certifying.throughput_power import Certification
+from phaze.explore.document import ResultDocument
+from phaze.explore.progress import Progress, Silent
+from phaze.explore.request import ExploreRequest
+
+
+def certify(
+    name: str,
+    request: ExploreRequest,
+    document: ResultDocument,
+    designs: Sequence[Mapping[str, Any]],
+    samples: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> CertifyReport:
+    """All checks of the run called `name`, its answer `document` to `request` and its design table.
+
+    `samples`: architectures that are evaluated beyond those of the run, picked by `seed`.
+    """
+    kind = AxesCertification if request.over_axes else Certification
+    return kind(name, request, document, designs, samples, seed, progress or Silent()).report()

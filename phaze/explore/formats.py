@@ -1,0 +1,31 @@
+"""What formats mean for points: which arrays take a recipe, and the peaks to hold a throughput against."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.explore.request import Task
+from phaze.hardware.derived import macs, narrow_speed, peak_flops_per_s, product_flops_per_s
+from phaze.hardware.table import ArchitectureTable
+from phaze.workload.low_precision import Recipe
+
+FloatArray = NDArray[np.float64]
+
+
+def takes(table: ArchitectureTable, recipe: Recipe | None) -> NDArray[np.bool_]:
+    """Which architectures points with a recipe are for, (A,): those that are faster on its operands."""
+    if recipe is None:
+        return np.ones(len(table), dtype=np.bool_)
+    return np.asarray(narrow_speed(table, recipe.operands) > 1)
+
+
+def counted_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> FloatArray:
+    """Peak that MFU counts against, (A,): that in the recipe's format, without one in the chip's own."""
+    return peak_flops_per_s(table) if recipe is None else product_flops_per_s(table, recipe.operands)
+
+
+def sustained_flops_per_s(table: ArchitectureTable, task: Task) -> FloatArray:
+    """Peak of every architecture, (A,), at the clock that latencies use, in the fastest format a task may run in."""
+    own = np.asarray(2.0 * macs(table) * table["clock_hz"])
+    return own if task.recipe is None else own * narrow_speed(table, task.recipe.operands)

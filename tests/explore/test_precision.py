@@ -1,0 +1,176 @@
+"""Arrays of bf16 alone and of bf16 and fp8 in one space: what linear layers in few bits do, and that proofs hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import brute_force, check
+
+from phaze.cost.model import CostModel
+from phaze.errors import InputError
+from phaze.explore.api import evaluate, explore
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.formats import sustained_flops_per_s, takes
+from phaze.explore.manifest import scope
+from phaze.explore.measures import Measures
+from phaze.explore.request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.space_file import load_space, parse_space
+from phaze.hardware.space_fix import fix
+from phaze.inputs.recipe import arrays_of, with_recipe
+from phaze.scheduling.passes import Effort
+from phaze.workload.low_precision import Recipe
+
+SPACE = """
+schema_version: 1
+name: formats
+axes:
+  - {fields: [precision], values: [bf16, bf16+fp8]}
+  - {fields: [tensor_cores], values: [1, 6]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
+CHIP = {"tensor_cores": 6, "vector_cores": 3, "vector_core_alus": 1024}
+EFFORT = Effort(lambda: np.inf, np.inf)
+
+
+@pytest.fixture(scope="module")
+def space():
+    """Eight chips, each with arrays of either kind."""
+    return parse_space(SPACE, "formats.yaml")
+
+
+@pytest.fixture(scope="module")
+def task(tiny, network):
+    return Task(tiny, 16, network, recipe=Recipe.FP8)
+
+
+@pytest.fixture(scope="module")
+def evaluator(task, space):
+    return Evaluator(task, space.table())
+
+
+def chip(precision, **changes):
+    return load_architecture("tpuv4").replace("chip", precision=precision, **{**CHIP, **changes})
+
+
+def both(task, space, power_w):
+    """The better of two tasks, of which neither knows of a choice, per architecture that has the formats."""
+    plain = {row[2]: row for row in brute_force(replace(task, recipe=None), space, power_w)}
+    narrow = replace(task, workload=task.workload.in_recipe(task.recipe), recipe=None)
+    able = {name: row for row in brute_force(narrow, space, power_w) if "fp8" in (name := row[2])}
+    return [max((row, able.get(name, row)), key=lambda r: r[1]) for name, row in plain.items()]
+
+
+@pytest.mark.parametrize("power_w", [170.0, 300.0])
+def test_optimum_and_frontier_equal_brute_force(task, space, power_w):
+    check(explore(ExploreRequest(task, space, Budgets(power_w=power_w))), both(task, space, power_w))
+
+
+def test_other_axes_are_proven_as_well(task, space):
+    request = ExploreRequest(task, space, Budgets(power_w=300.0), Objective.ENERGY_PER_SAMPLE)
+    certificate = explore(request).document.certificate
+    plain = explore(replace(request, task=replace(task, recipe=None))).document.certificate
+    assert certificate.optimal
+    assert certificate.space_size == 2 * plain.space_size
+    assert certificate.pruned_by["format"] > 0
+    assert certificate.objective_value > plain.objective_value  # reciprocal of J
+
+
+def test_bounds_hold_at_every_point(evaluator, task):
+    rows, measures, batch = np.arange(len(evaluator.table)), Measures(evaluator), task.cluster.global_batch
+    roof = batch * sustained_flops_per_s(evaluator.table, task) * task.devices / evaluator.model_flops
+    for setting in evaluator.settings:
+        able = evaluator.takes(setting)
+        quick = evaluator.quick_bound(setting, rows)
+        assert np.isinf(quick[~able]).all()
+        found = measures.exact(setting, rows[able], EFFORT)
+        fits = np.isfinite(found.iteration_s)
+        assert (quick[able][fits] <= found.iteration_s[fits] * (1 + 1e-9)).all()
+        work = evaluator.work_bound(setting, evaluator.work_s(setting))
+        assert (work[able][fits] <= found.iteration_s[fits] * (1 + 1e-9)).all()
+        assert (batch / found.iteration_s[fits] <= roof[able][fits] * (1 + 1e-9)).all()
+        least = measures.least_energy_j(setting, rows[able][fits], quick[able][fits])
+        assert (least <= found.energy_per_sample_j[fits]).all()
+
+
+def test_linear_layers_are_faster_by_at_most_two_and_nothing_else_is(tiny, network):
+    model = CostModel(to_table([chip("bf16+fp8")]), network)
+    for layer, narrow in zip(
+        tiny.chain(2, 1).layers, tiny.in_recipe(Recipe.FP8).chain(2, 1).layers, strict=True
+    ):
+        for one, other in ((layer.forward, narrow.forward), (layer.backward, narrow.backward)):
+            wide, few = (model.costs(p).tables for p in (one, other))
+            for o, work in enumerate(other.works):
+                faster = wide.tensor_parallel_cycles[0, o] / max(few.tensor_parallel_cycles[0, o], 1)
+                if any(g.operands is not None for g in work.gemms):
+                    assert 1 <= faster <= 2
+                elif work.gemms:
+                    assert faster == 1
+
+
+def test_a_narrowed_product_reads_half_the_bytes(tiny):
+    chain, narrow = (w.chain(2, 1) for w in (tiny, tiny.in_recipe(Recipe.FP8)))
+    for layer, other in zip(chain.layers, narrow.layers, strict=True):
+        for one, few in zip(layer.forward.works, other.forward.works, strict=True):
+            for g, h in zip(one.gemms, few.gemms, strict=True):
+                halved = h.operands is not None
+                assert (h.a_bytes, h.b_bytes) == (
+                    (g.a_bytes / 2, g.b_bytes / 2) if halved else (g.a_bytes, g.b_bytes)
+                )
+                assert h.c_bytes == g.c_bytes
+
+
+def test_a_chip_of_two_formats_is_larger_and_never_slower(task):
+    plain, two = (evaluate(task, chip(p, tensor_cores=1, tensor_core_rows=64)) for p in ("bf16", "bf16+fp8"))
+    assert 1.05 < two.area_parts_mm2["mac"] / plain.area_parts_mm2["mac"] < 1.4
+    assert two.tdp_w > plain.tdp_w
+    slow, fast = (d.workloads["tiny"] for d in (plain, two))
+    assert slow.placement.recipe is None
+    assert fast.placement.recipe is Recipe.FP8
+    assert 1 < fast.throughput_samples_per_s / slow.throughput_samples_per_s < 2
+    assert fast.energy_per_iteration_j < slow.energy_per_iteration_j
+    # Twice the peak and less than twice the throughput: utilisation falls.
+    gained = fast.throughput_samples_per_s / slow.throughput_samples_per_s
+    assert fast.mfu == pytest.approx(slow.mfu * gained / 2)
+
+
+def test_every_strategy_reaches_no_more_than_the_proof(task, space):
+    best = explore(ExploreRequest(task, space, Budgets(power_w=300.0))).document.certificate
+    for name in ("phaze", "wham"):
+        request = ExploreRequest(task, space, Budgets(power_w=300.0), strategy=StrategyChoice(name, 4))
+        value = explore(request).document.certificate.objective_value
+        assert value <= best.objective_value * (1 + 1e-9)
+
+
+def test_what_is_asked_and_what_the_arrays_take(task, space):
+    plain = replace(task, recipe=None)
+    arrays = arrays_of(space)
+    assert with_recipe(plain, None, arrays).recipe is Recipe.FP8
+    assert with_recipe(plain, "none", arrays).recipe is None
+    assert with_recipe(plain, "mxfp8", arrays).recipe is Recipe.MXFP8
+    assert with_recipe(plain, None, arrays_of(fix(space, ["precision=bf16"]))).recipe is None
+    assert with_recipe(plain, None, arrays_of(load_space("default"))).recipe is None
+    assert with_recipe(plain, None, arrays_of(load_space("precision"))).recipe is Recipe.FP8
+    h100 = to_table([load_architecture("h100")])
+    assert with_recipe(plain, None, h100).recipe is None
+    assert with_recipe(plain, "fp8", h100).recipe is Recipe.FP8
+    for word, message in (("fp8", "none here are"), ("fp6", "--recipe 'fp6'")):
+        with pytest.raises(InputError, match=message):
+            with_recipe(plain, word, to_table([load_architecture("tpuv4")]))
+
+
+def test_a_certificate_says_what_it_does_not_know(task):
+    assert "precision bf16" in scope(replace(task, recipe=None))
+    told = scope(task)
+    assert any("fp8" in line for line in told)
+    assert any("accuracy is not modelled" in line for line in told)
+
+
+def test_formats_that_an_array_takes():
+    table = to_table([chip("bf16"), chip("bf16+fp8"), chip("bf16", fp8_rate=2), chip("fp8")])
+    assert takes(table, Recipe.FP8).tolist() == [False, True, True, False]
+    assert takes(table, None).all()
