@@ -114,6 +114,8 @@ def plan(
     recompute: str | None = None,
     zero: int | None = None,
     order: str | None = None,
+    offload: str | None = None,
+    recipe: str | None = None,
     attention: str | None = None,
     fusion: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,

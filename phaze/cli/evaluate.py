@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.cli import options as opt
 from phaze.cli import plan_options as own
-from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
@@ -38,6 +37,7 @@ def command(
     chunks: own.Chunks = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
     framework: own.Framework = "ideal",
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
-    With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order or a framework: as
-    a training plan, see dse plan.
+    With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order, offload or a
+    framework: as a training plan, see dse plan.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024
@@ -91,13 +91,10 @@ def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
 
     given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
     choices = {name: asked[name] for name in HELD}
-    if asked["framework"] != "ideal" or held(**{k: v for k, v in choices.items() if k not in _PLACEMENT}):
-        if asked["recipe"] is not None:
-            raise InputError("--recipe goes with the best placement, not with a training plan")
-        plan = held(**choices)
-        return planned(
-            asked["arch"], asked["workload"], asked["framework"], plan, mode=asked["mode"], **given
-        )
+    special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})
+    if asked["framework"] != "ideal" or special:
+        given |= {"mode": asked["mode"], "recipe": asked["recipe"]}
+        return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), **given)
     given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
     given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS, "recipe")}
     return evaluated(asked["arch"], asked["workload"], **given)

@@ -18,7 +18,7 @@ from phaze.cli.manual.app import App
 if TYPE_CHECKING:
     from phaze.explore.planning.document import PlanDocument
 
-_TASK = ("devices", "global_batch", "network", "attention", "fusion", "rung", "calibration")
+_TASK = ("devices", "global_batch", "network", "recipe", "attention", "fusion", "rung", "calibration")
 
 app = App(name="plan", invoke_without_command=True)
 
@@ -44,6 +44,8 @@ def training(
     recompute: own.Recompute = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
+    recipe: opt.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     bind: opt.Bind = None,
@@ -58,6 +60,8 @@ def training(
     Examples:
         dse plan --arch h100 --workload gpt3 --devices 1024
         dse plan --arch h100 --workload llama3-70b --devices 512 --framework megatron-lm-2022 --zero 1 --json
+        dse plan --arch a100-80gb --workload llama3-70b --devices 8 --global-batch 64 --offload any
+        dse plan --arch h100 --workload llama3-8b --devices 8 --global-batch 64 --recipe fp8
 
     Exit codes: 3
 

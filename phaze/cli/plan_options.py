@@ -49,6 +49,14 @@ Order = Annotated[
         autocompletion=known.one_of("tensor-context-data-pipeline", "tensor-context-pipeline-data"),
     ),
 ]
+Offload = Annotated[
+    str | None,
+    typer.Option(
+        help="What the host's memory holds: none (default), any (the best), or of weights, activations, optimizer.",
+        autocompletion=known.one_of("none", "any", "weights", "activations", "optimizer"),
+        metavar="WHAT+...",
+    ),
+]
 Framework = Annotated[
     str,
     typer.Option(

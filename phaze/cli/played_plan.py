@@ -16,6 +16,7 @@ def played_plan(document: PlanDocument) -> PlayedPlan | str:
     from phaze.explore.planning.again import play
     from phaze.explore.planning.plan import PlanRequest
     from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.recipe import running
     from phaze.inputs.task import make_task
     from phaze.placement.strategy.framework import load_framework
 
@@ -32,7 +33,9 @@ def played_plan(document: PlanDocument) -> PlayedPlan | str:
             attention=framework.attention.value,
             fusion=asked["fusion"],
         )
-        return play(document, PlanRequest(task, framework), find_architecture(asked["architecture"]))
+        chip = find_architecture(asked["architecture"])
+        task = running(task, asked.get("recipe") or "none", chip)
+        return play(document, PlanRequest(task, framework), chip)
     except KeyError as error:
         return f"the request of the document does not tell {error}"
     except (InputError, ValueError) as error:  # ValueError: a name that no file can have

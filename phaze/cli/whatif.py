@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phaze.explore.planning.whatif import WhatIfDocument
 
 _NUMBERS = ("devices", "global_batch")
-_WORDS = ("arch", "workload", "network", "framework", "rung", "attention", "fusion")
+_WORDS = ("arch", "workload", "network", "framework", "rung", "recipe", "attention", "fusion")
 
 
 def command(
@@ -47,6 +47,8 @@ def command(
     recompute: own.Recompute = None,
     zero: own.Zero = None,
     order: own.Order = None,
+    offload: own.Offload = None,
+    recipe: opt.Recipe = None,
     attention: own.Attention = None,
     fusion: own.Fusion = None,
     network: opt.Network = "default",
@@ -62,6 +64,8 @@ def command(
     Examples:
         dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
         dse whatif --arch h100 --workload llama3-70b --vary hbm_stacks=4,5,6 --json
+        dse whatif --arch h100 --workload llama3-8b --devices 8 --vary recipe=none,fp8,mxfp8
+        dse whatif --arch gh200 --workload llama3-8b --devices 8 --vary offload=none,optimizer,weights+optimizer
 
     Exit codes: 3
 
@@ -117,7 +121,8 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
 
     fixed, asked = dict(choices), dict(rest)
     if name in fixed:
-        fixed[name] = value if name in ("whole", "schedule", "recompute", "order") else _whole(name, value)
+        words = ("whole", "schedule", "recompute", "order", "offload")
+        fixed[name] = value if name in words else _whole(name, value)
     elif name in _NUMBERS:
         asked[name] = _whole(name, value)
     elif name in _WORDS:

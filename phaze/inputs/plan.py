@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task import Source
     from phaze.placement.strategy.framework import Framework
+    from phaze.placement.strategy.strategy import Offload
     from phaze.workload.degrees import Shardable
 
 
@@ -31,6 +32,7 @@ def held(
     recompute: str | None = None,
     zero: int | None = None,
     order: str | None = None,
+    offload: str | None = None,
 ) -> dict[str, tuple[Any, ...]]:
     """The choices of a plan space that options fix. Raises InputError for words that are not known."""
     from phaze.inputs.choice import choose
@@ -52,8 +54,33 @@ def held(
         "zeros": Zero(zero) if zero is not None else None,
         "orders": choose(Order, order, "--order") if order else None,
     }
-    fixed = {name: (value,) for name, value in found.items() if value is not None}
-    return fixed | ({"whole": _whole(whole)} if whole else {})
+    fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
+    fixed |= {"whole": _whole(whole)} if whole else {}
+    return fixed if offload is None else fixed | {"offloads": offloads(offload)}
+
+
+def offloads(text: str) -> tuple[frozenset[Offload], ...]:
+    """Choices of what hosts keep: `none`, some of it (`weights+optimizer`), or with `any` every choice.
+
+    Raises InputError for words that are not known.
+    """
+    from phaze.errors import InputError
+    from phaze.inputs.choice import nearest
+    from phaze.placement.strategy.strategy import Offload
+
+    if text == "any":
+        return tuple(frozenset(some) for n in range(len(Offload) + 1) for some in combinations(Offload, n))
+    if text == "none":
+        return (frozenset(),)
+    words, known = [word.strip() for word in text.replace(",", "+").split("+")], [*Offload]
+    for word in words:
+        if word not in known:
+            close = nearest(word, ["none", "any", *known])
+            raise InputError(
+                f"--offload {text!r}: {word!r} is not known{close}; choose none, any, or of {', '.join(known)} "
+                "joined by +"
+            )
+    return (frozenset(map(Offload, words)),)
 
 
 def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
@@ -82,6 +109,7 @@ def planned(
     """Find the best plan within the choices; the framework says how the workload is built unless options do."""
     from phaze.explore.planning.plan import PlanRequest, plan
     from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.recipe import running
     from phaze.inputs.task import make_task, one_workload
     from phaze.placement.strategy.framework import Framework, load_framework
     from phaze.workload.fusion_rules import describe_fusion
@@ -91,4 +119,5 @@ def planned(
     if isinstance(one_workload(workload), str | Path):
         task |= {name: task.get(name) or value for name, value in loading.items()}
     asked = {name: value for name, value in task.items() if name not in loading or value is not None}
-    return plan(PlanRequest(make_task(workload, **asked), software, choices), find_architecture(arch))
+    chip, recipe = find_architecture(arch), asked.pop("recipe", None)
+    return plan(PlanRequest(running(make_task(workload, **asked), recipe, chip), software, choices), chip)

@@ -11,6 +11,7 @@ from phaze.inputs.choice import choose
 
 if TYPE_CHECKING:
     from phaze.explore.request import Task
+    from phaze.hardware.architecture import Architecture
     from phaze.hardware.axis import Option
     from phaze.hardware.fields import FieldValue
     from phaze.hardware.space import DesignSpace
@@ -42,6 +43,17 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
             "take --space precision, or --fix precision=bf16+fp8"
         )
     return replace(task, recipe=recipe)
+
+
+def running(task: Task, asked: str | None, chip: Architecture) -> Task:
+    """The task with a workload that runs as asked on a chip, as `with_recipe` reads it, whether faster so or not.
+
+    Raises InputError.
+    """
+    from phaze.hardware.architecture import to_table
+
+    found = with_recipe(task, asked, to_table([chip]))
+    return replace(found, workload=found.workload_in(found.recipe))
 
 
 def arrays_of(space: DesignSpace) -> ArchitectureTable:

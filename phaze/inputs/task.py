@@ -78,7 +78,7 @@ def make_task(
 
 
 def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -> Workload:  # noqa: ANN401
-    """A workload as it is at hand, or loaded with `mode`, `attention`, `bind`, `context`, `kv_cache`, `fusion`.
+    """A workload as it is at hand, or loaded with the options of `_AS_USUAL`.
 
     Raises InputError where such an option is given for a workload that is loaded already.
     """

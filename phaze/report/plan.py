@@ -106,6 +106,8 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield f"ZeRO {s.zero_stage}" + (f" over {s.shard_group}" if s.shard_group else "")
     if s.data_parallel > 1 and s.pipeline_parallel > 1 and s.order.endswith("data"):
         yield "pipelines inside"
+    if s.offload:
+        yield " and ".join(s.offload) + " at the host"
 
 
 def plan_table(best: PlanResult) -> Table:
@@ -122,6 +124,7 @@ def plan_table(best: PlanResult) -> Table:
         ("model FLOPs utilisation", fmt.percent(best.mfu)),
         ("energy per iteration, all devices", fmt.decimal(best.energy_per_iteration_j, "J")),
         ("devices used", f"{best.devices_used:,}"),
+        *([("memory at the host of a device", fmt.memory(host))] if (host := best.host_memory_bytes) else []),
         ("microbatches of a pipeline", f"{best.strategy.microbatches:,}"),
     ):
         table.add_row(label, escape(value))

@@ -141,6 +141,11 @@ class GraphWorkload:
         return self._in_recipe[recipe]
 
     @property
+    def recipe(self) -> Recipe | None:
+        """How linear layers run in few bits, if they do."""
+        return self._recipe
+
+    @property
     def expert_plan(self) -> tuple[int, int, int] | None:
         """Published hand-made plan for 1024 devices (pipeline, tensor, data), if one is known."""
         return self._expert_plan

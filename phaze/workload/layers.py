@@ -10,6 +10,7 @@ from phaze.workload.cut import Segment
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
+from phaze.workload.low_precision import scaled_weight_bytes
 from phaze.workload.parallel.divide import Whole
 from phaze.workload.passes import Schedulable, schedulable, storage
 from phaze.workload.recompute import Kept, kept, run_again
@@ -72,6 +73,7 @@ def build_layer(
         model_flops=sum(model_flops(op, whole.ctx) for op in segment.operators),
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
+        scaled_weight_bytes=scaled_weight_bytes(operators, ctx) if ctx.training else 0.0,
         tied=tuple((t, ctx.elements(t)) for t in sorted(_read(operators, ctx) & set(tied))),
         shardable=segment.shardable,
     )

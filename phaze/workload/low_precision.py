@@ -8,6 +8,7 @@ stay as they are, as do all tensors between operators.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -15,6 +16,9 @@ from types import MappingProxyType
 from phaze.workload.ir import Operator, OperatorGraph, OpKind
 from phaze.workload.steps import Context, flag, word
 from phaze.workload.work import Format, Gemm
+
+SCALED = ":scaled"
+"""After the name of a tensor: its copy in few bits, where the tensor itself is kept, too."""
 
 _COPIES = 2  # scaled along the rows for one product and along the columns for another
 
@@ -42,6 +46,16 @@ class Recipe(StrEnum):
     def gathered(self) -> bool:
         """Whether a tensor-parallel group gathers values that are scaled already."""
         return self is not Recipe.FP8_ROWS
+
+    @property
+    def keeps_scaled(self) -> bool:
+        """Whether inputs wait for backward as they were scaled, and scaled weights for the next microbatch.
+
+        So does Transformer Engine (`pytorch/module/linear.py`: saved_inputmat, weight_fp8, weight_t_fp8). TorchAO, of
+        which the other recipes are, keeps the input of 16 bits and scales both anew (`float8_linear.py`: input_hp,
+        weight_hp_t): memory is that of bf16 (76.8 and 77.0 GiB, TorchTitan, arXiv 2410.06511).
+        """
+        return self not in (Recipe.FP8_EARLY, Recipe.FP8_ROWS)
 
     @property
     def readings(self) -> int:
@@ -106,6 +120,25 @@ def scaling_bytes(op: Operator, tensor: str, ctx: Context) -> float:
     moved = recipe.readings * ctx.bytes(tensor) + copies * recipe.element_bytes * ctx.elements(tensor)
     gathered = flag(op, "gathers_input" if tensor == op.inputs[0] else "scatters_result")
     return moved / (ctx.sharding.tensor if gathered and recipe is Recipe.FP8_EARLY else 1)
+
+
+def kept_input(op: Operator, sizes: Mapping[str, float], ctx: Context) -> dict[str, float]:
+    """What a product keeps of its inputs, `sizes` bytes each without a recipe."""
+    recipe = recipe_of(op)
+    if recipe is None or not recipe.keeps_scaled:
+        return dict(sizes)
+    return {t: recipe.element_bytes * ctx.elements(t) for t in sizes}
+
+
+def scaled_weight_bytes(operators: Iterable[Operator], ctx: Context) -> float:
+    """Scaled copies of weights, along rows and along columns, which stay from the first microbatch to the last."""
+    copied: dict[str, float] = {}
+    for op in operators:
+        recipe = recipe_of(op)
+        if recipe is not None and recipe.keeps_scaled:
+            weights = {t for t in op.inputs[:2] if ctx.tensors[t].is_parameter}
+            copied |= {t: _COPIES * recipe.element_bytes * ctx.elements(t) for t in weights}
+    return sum(copied.values())
 
 
 def _is_linear(op: Operator, graph: OperatorGraph) -> bool:

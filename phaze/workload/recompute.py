@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from phaze.workload.ir import Operator, OpKind
+from phaze.workload.low_precision import SCALED, kept_input
 from phaze.workload.rules_collective import Role
 from phaze.workload.steps import Context, Step, word
 from phaze.workload.training import forward_steps, saved_tensors
@@ -57,8 +58,9 @@ def kept(
         made = frozenset(t for op in region for t in op.outputs)
         lost = made.intersection(sizes) if _gathers(region[0]) else made.difference(sizes)
         if lost:
-            sizes = {t: size for t, size in sizes.items() if t not in lost}
-            sizes |= ctx.activations(t for op in region for t in op.inputs if t not in made)
+            sizes = {t: size for t, size in sizes.items() if t.removesuffix(SCALED) not in lost}
+            read = ctx.activations(t for op in region for t in op.inputs if t not in made)
+            sizes |= {t: max(size, sizes.get(t, 0.0)) for t, size in kept_input(region[0], read, ctx).items()}
             again.append(Region(region, lost))
     return Kept(sizes, tuple(again))
 
@@ -78,7 +80,8 @@ def _by_operator(operators: Sequence[Operator], ctx: Context) -> Kept:
     made = frozenset(t for op in again for t in op.outputs)
     read = ctx.activations(t for op in again for t in op.inputs if t not in made)
     region = Region(tuple(again), made.intersection(sizes))
-    return Kept({t: size for t, size in sizes.items() if t not in made} | read, (region,))
+    held = {t: size for t, size in sizes.items() if t.removesuffix(SCALED) not in made}
+    return Kept(held | read, (region,))
 
 
 def _held(operators: Sequence[Operator], ctx: Context) -> frozenset[str]:

@@ -8,7 +8,7 @@ from math import prod
 
 from phaze.workload.cycles import DIV, EXP
 from phaze.workload.ir import Operator, OpKind
-from phaze.workload.low_precision import narrowed, recipe_of, scaling_bytes
+from phaze.workload.low_precision import kept_input, narrowed, recipe_of, scaling_bytes
 from phaze.workload.rules_cache import cache_reads
 from phaze.workload.steps import GRADIENT_BYTES, Context, Step, extents, flag, gradient_of, integer
 from phaze.workload.work import Flash, Format, Gemm, Role, Traffic, Unit, Window, Work
@@ -50,10 +50,10 @@ def product_forward(op: Operator, ctx: Context) -> Step:
 
 
 def product_saved(op: Operator, ctx: Context) -> dict[str, float]:
-    """Each operand is kept where the other one needs a gradient."""
+    """Each operand is kept where the other one needs a gradient, in few bits where a recipe has them."""
     a, b = op.inputs[:2]
     needed = [x for x, other in ((a, b), (b, a)) if other in ctx.differentiable]
-    return ctx.activations(needed)
+    return kept_input(op, ctx.activations(needed), ctx)
 
 
 def product_backward(op: Operator, ctx: Context, gradients: Mapping[str, str]) -> tuple[Step, ...]:

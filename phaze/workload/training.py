@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from phaze.workload.ir import Operator, OperatorGraph, OpKind, Tensor
+from phaze.workload.low_precision import SCALED, recipe_of
 from phaze.workload.rules import RULES
 from phaze.workload.steps import Context, Step, gradient_of, integer, vector_step
 
@@ -60,12 +61,17 @@ def _flows(op: Operator, ctx: Context) -> bool:
 
 
 def saved_tensors(operators: Iterable[Operator], ctx: Context) -> dict[str, float]:
-    """Bytes of everything the operators keep for backward, by tensor (or mask) name."""
+    """Bytes of everything the operators keep for backward, by tensor (or mask) name.
+
+    A tensor that one of them keeps scaled to few bits and another one as it is has a copy of its own for the former.
+    """
     kept: dict[str, float] = {}
+    scaled: dict[str, float] = {}
     for op in operators:
         if _flows(op, ctx) and not _constant(op, ctx):
-            kept |= RULES[op.kind].saved(op, ctx)
-    return kept
+            (kept if recipe_of(op) is None else scaled).update(RULES[op.kind].saved(op, ctx))
+    copies = {t + SCALED: size for t, size in scaled.items() if size < kept.get(t, 0.0)}
+    return scaled | kept | copies
 
 
 def incoming_gradient(tensor: str, number: int = 0) -> str:

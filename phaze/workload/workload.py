@@ -100,6 +100,10 @@ class Workload(Protocol):
         """The same model with its linear layers in few bits."""
 
     @property
+    def recipe(self) -> Recipe | None:
+        """How linear layers run in few bits, if they do."""
+
+    @property
     def expert_plan(self) -> tuple[int, int, int] | None:
         """A published hand-made plan for 1024 devices: (pipeline, tensor, data) degrees, if one is known."""
 

@@ -41,7 +41,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Design space": ("space", "fix", "node", "clock", "family", "like"),
     "Placement": (
         *("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
-        *("sequence_parallel", "whole", "microbatch", "schedule", "chunks", "recompute", "zero", "order"),
+        *(
+            "sequence_parallel",
+            "whole",
+            "microbatch",
+            "schedule",
+            "chunks",
+            "recompute",
+            "zero",
+            "order",
+            "offload",
+        ),
         *("disaggregate", "chunk", "kv_cache"),
     ),
     "Search": (

@@ -15,7 +15,7 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.strategy import Order, Strategy, Zero
+from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable, Sharding
 
 _SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
@@ -67,4 +67,5 @@ def strategy_of(record: StrategyRecord) -> Strategy:
         shard_group=record.shard_group,
         order=Order(record.order),
         stages=tuple(record.blocks or ()),
+        offload=frozenset(map(Offload, record.offload)),
     )

@@ -42,6 +42,9 @@ class StrategyRecord(Record):
     )
     order: str = Field(description="groups from neighbours to strangers")
     blocks: list[int] | None = Field(default=None, description="blocks of each part; none: as even as can be")
+    offload: list[str] = Field(
+        default_factory=list, description="what lies in the host's memory: weights, activations, optimizer"
+    )
 
 
 class PlanBreakdown(Record):
@@ -81,6 +84,7 @@ class PlanMemory(Record):
     buffers_bytes: float
     reserved_bytes: float
     total_bytes: float
+    host_bytes: float = Field(default=0.0, description="in the memory of its host, no part of the total")
 
 
 class PlanResult(Record):
@@ -94,6 +98,9 @@ class PlanResult(Record):
     devices_used: int
     energy_per_iteration_j: float = Field(description="all devices")
     memory_bytes: float = Field(description="largest peak on one device")
+    host_memory_bytes: float = Field(
+        default=0.0, description="largest need of one device in the memory of its host"
+    )
     memory: PlanMemory
     breakdown: PlanBreakdown
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")

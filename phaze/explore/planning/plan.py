@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from phaze.errors import InfeasibleError, InputError, Shortfall
@@ -26,8 +27,9 @@ from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.kinds import kind_times
-from phaze.placement.strategy.search.search import Evaluated, best_plans
+from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.placement.strategy.strategy import Offload
 from phaze.workload.degrees import Shardable
 from phaze.workload.workload import Mode
 
@@ -59,13 +61,14 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     capacity = float(hbm_capacity_bytes(table)[0])
     answer = best_plans(estimator, space, capacity, 1 + _NEXT)
     if not answer.best:
-        raise _unfit(task, architecture, capacity, answer.account.total, answer.least_memory_bytes)
+        raise _unfit(task, architecture, capacity, space, answer)
     peak = float(peak_flops_per_s(table)[0]) * task.devices
     best, *others = (_result(found, task, peak, estimator) for found in answer.best)
     counts = answer.account
     return PlanDocument(
         request=describe_task(task)
-        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)},
+        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)}
+        | {"recipe": recipe.value if (recipe := task.workload.recipe) else None},
         best=best,
         next_best=others,
         certificate=PlanCertificate(
@@ -74,7 +77,7 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
             out_of_memory=counts.out_of_memory,
             pruned=counts.pruned,
             evaluated=counts.evaluated,
-            scope=_scope(request),
+            scope=_scope(request, space),
         ),
         manifest=manifest(started, clock.elapsed_s, seed=0),
     )
@@ -96,7 +99,7 @@ def space_of(request: PlanRequest, task: Task) -> PlanSpace:
     if "whole" in held:
         sorts = frozenset(layer.shardable for layer in layers if layer.shardable)
         held["whole"] = _among(sorts, held["whole"], task.workload.name)
-    found = replace(space, **held)
+    found = replace(space, **held | {"offloads": _offloads(request)})
     if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
         raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
     return found
@@ -114,6 +117,17 @@ def _among(
     return found
 
 
+def _offloads(request: PlanRequest) -> tuple[frozenset[Offload], ...]:
+    """What hosts may keep. Raises InputError for one choice that the framework does not have."""
+    asked, framework = request.held.get("offloads", (frozenset(),)), request.framework
+    if found := tuple(one for one in asked if framework.can_offload(one)):
+        return found
+    ways = "; ".join(map(str, map(_word, framework.offloads or ()))) or "nothing"
+    raise InputError(
+        f"framework {framework.name} does not offload {_word(asked[0])}; it does offload: {ways}"
+    )
+
+
 def _told(request: PlanRequest) -> dict[str, Any]:
     return {name: [_word(value) for value in values] for name, values in request.held.items()}
 
@@ -125,30 +139,50 @@ def _word(value: object) -> object:
     return getattr(value, "value", value)
 
 
-def _scope(request: PlanRequest) -> list[str]:
+def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
+    activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
     return [
         f"rung {request.task.rung.value}",
         f"framework {request.framework.name}",
         f"network {request.task.network.name}",
         "stages of whole blocks, as equal in number or in time as can be",
         "full recompute of the first blocks of each device, as few as memory asks for",
+        *([f"recipe {recipe.value}"] if (recipe := request.task.workload.recipe) else []),
+        *(["with activations at the host, recompute of all blocks or none"] if activations else []),
     ]
 
 
 def _unfit(
-    task: Task, architecture: Architecture, capacity: float, plans: int, least: float
+    task: Task, architecture: Architecture, capacity: float, space: PlanSpace, answer: PlanAnswer
 ) -> InfeasibleError | InputError:
     """Why there is no plan."""
+    plans, least = answer.account.total, answer.least_memory_bytes
     if not plans:
         return InputError(
             f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
         )
-    if least <= capacity:
+    if answer.least_host_bytes < inf:
+        host = float(architecture.value("host_memory_capacity_bytes") or 0.0)
+        levers: tuple[str, ...] = ("more devices", "more memory per host", "ZeRO, or less offloaded")
+        short = Shortfall("memory of one device's host", host, answer.least_host_bytes, "bytes", levers)
+    elif least <= capacity:
         return InfeasibleError(
             f"{task.workload.name} on {task.devices} x {architecture.name}: the chip has no links to fill devices with"
         )
-    levers = ("more devices", "more memory per device", "ZeRO, recompute or smaller microbatches, where held")
-    short = Shortfall("memory of one device", capacity, least, "bytes", levers)
+    else:
+        levers = (
+            "more devices",
+            "more memory per device",
+            "ZeRO, recompute or smaller microbatches, where held",
+        )
+        unused = architecture.value("host_bandwidth_bytes_per_s") is not None and not any(space.offloads)
+        short = Shortfall(
+            "memory of one device",
+            capacity,
+            least,
+            "bytes",
+            (*levers, "--offload any, which uses the memory of hosts") if unused else levers,
+        )
     return InfeasibleError(
         f"{task.workload.name} does not fit on {task.devices} x {architecture.name} in any of {plans:,} plans",
         (short,),
@@ -179,6 +213,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
             shard_group=s.shard_group,
             order=s.order.value,
             blocks=list(s.stages) or None,
+            offload=[what.value for what in Offload if what in s.offload],
         ),
         iteration_time_s=i.iteration_s,
         throughput_samples_per_s=samples,
@@ -187,6 +222,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
         devices_used=s.devices,
         energy_per_iteration_j=costs.energy_j(s, i),
         memory_bytes=i.memory_bytes,
+        host_memory_bytes=i.host_bytes,
         memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
         breakdown=PlanBreakdown(**asdict(i.time)),
         kinds=[PlanKind(**asdict(kind)) for kind in kind_times(costs, s)],

@@ -164,10 +164,10 @@ class Estimator:
     def loads(self, strategy: Strategy) -> Loads:
         """Seconds of one microbatch in every chunk."""
         figures, division = self.figures(strategy), self.division(strategy)
-        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self._traffic(strategy))
+        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
         return loads(figures, division, *rest)
 
-    def _traffic(self, strategy: Strategy) -> Traffic | None:
+    def traffic(self, strategy: Strategy) -> Traffic | None:
         """With the host, where the strategy leaves something to it."""
         if not strategy.offload:
             return None
@@ -212,13 +212,20 @@ class Estimator:
         placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
         last = self.tails(self.exchanges(s), self.held(s), *passes).longest
-        return Iteration(
+        iteration = Iteration(
             iteration_s=busy_s + last.total_s + self.framework.iteration_s,
             time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
         )
+        if s.offload:
+            Host.of(self.table, s).check(iteration)
+        return iteration
+
+    def host_capacity_bytes(self, strategy: Strategy) -> float:
+        """What a device may leave to its host. Raises InputError where the architecture does not say."""
+        return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
 
     def held(self, strategy: Strategy) -> Held:
         """Parameters and groups of layers of every device of a pipeline."""
@@ -229,7 +236,7 @@ class Estimator:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
         each, rates = exchanges.strategies, self.rates
         if any(s.offload for s in each):
-            rates = replace(rates, optimizer_s=np.array([[self._step_s(s)] for s in each]))
+            rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
         counts = [self.microbatches(s) for s in each]
         return tails(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
 
@@ -260,8 +267,8 @@ class Estimator:
         )
         return float(energy.energy_j(np.array([0]), spent)[0])
 
-    def _step_s(self, strategy: Strategy) -> float:
-        """Of the optimizer, per parameter."""
+    def step_s(self, strategy: Strategy) -> float:
+        """Seconds of the optimizer, on the device or its host, per parameter."""
         if not strategy.offload:
             return float(self.rates.optimizer_s)
         return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.hardware.catalogue import Catalogue, find, packaged
+from phaze.placement.strategy.strategy import Offload
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.workload import Attention
 from phaze.yaml_file import checked, read_yaml
@@ -144,6 +145,10 @@ class Framework(BaseModel):
     hides_offload: Annotated[bool, Field(description="transfers with the host run beside computation")] = (
         False
     )
+    offloads: Annotated[
+        tuple[frozenset[Offload], ...] | None,
+        Field(description="what it can leave to the host, each way one list; none: anything"),
+    ] = None
     # -- memory
     weight_bytes: Annotated[
         float | None, Field(description="kept per parameter; none: by the workload's numerics")
@@ -166,6 +171,10 @@ class Framework(BaseModel):
     def launches_add_up(self) -> bool:
         """Whether what the host makes a device wait is the same however long its kernels and exchanges take."""
         return self.blocking or not (self.dispatch_s or self.dispatch_backward_s or self.microbatch_s)
+
+    def can_offload(self, what: frozenset[Offload]) -> bool:
+        """Whether it can leave these together, and nothing else, to the host."""
+        return not what or self.offloads is None or what in self.offloads
 
 
 def list_frameworks() -> tuple[str, ...]:

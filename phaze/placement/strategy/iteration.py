@@ -35,7 +35,7 @@ class TimeBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBreakdown:
-    """Bytes on the device that needs most."""
+    """Bytes on one device; `host_bytes`: what lies in its host's memory instead, no part of the total."""
 
     weights_bytes: float
     gradients_bytes: float
@@ -44,11 +44,12 @@ class MemoryBreakdown:
     working_bytes: float
     buffers_bytes: float
     reserved_bytes: float
+    host_bytes: float = 0.0
 
     @property
     def total_bytes(self) -> float:
-        """All of it."""
-        return float(sum(getattr(self, f.name) for f in fields(self)))
+        """All that lies on the device."""
+        return float(sum(getattr(self, f.name) for f in fields(self) if f.name != "host_bytes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,8 @@ class Iteration:
     def memory_bytes(self) -> float:
         """Largest need of one device."""
         return max(part.total_bytes for part in self.memory)
+
+    @property
+    def host_bytes(self) -> float:
+        """Largest need of one device in the memory of its host."""
+        return max(part.host_bytes for part in self.memory)

@@ -44,16 +44,19 @@ class StateBytes:
 class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
-    `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole. `saved_bytes`,
-    `spared_bytes`: kept of a microbatch for backward, and what is kept instead where the group recomputes.
-    `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
+    `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
+    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept instead where
+    the group recomputes; `away_bytes`: what its host then keeps. `working_bytes`: alive only while a layer runs.
+    `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
+    scaled_bytes: Floats
     whole: Floats
     saved_bytes: Floats
     spared_bytes: Floats
+    away_bytes: Floats
     working_bytes: Floats
     scores_bytes: Floats
 
@@ -74,17 +77,16 @@ class GroupNeeds:
         experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
         whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
+        inputs = np.array([layers[0].input_bytes / divided for layers in groups])
+        at_host = INPUT in offloaded
         return cls(
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
+            scaled_bytes=_sums(groups, "scaled_weight_bytes"),
             whole=whole,
             saved_bytes=_sums(groups, "saved_bytes"),
-            spared_bytes=np.array(
-                [
-                    (INPUT not in offloaded) * layers[0].input_bytes / divided + _results_bytes(layers, kept)
-                    for layers in groups
-                ]
-            ),
+            spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
+            away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
@@ -109,16 +111,18 @@ def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
 class ChunkNeeds:
     """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
 
-    `kept_bytes`: of a microbatch, for backward. `working_bytes` has what a group keeps where it recomputes. `largest`:
-    parameters of the largest group that repeats, `ends` those of all that do not (embeddings, head). `widest_bytes`:
-    what one group keeps, at most. Of several choices of groups that recompute, `kept_bytes`, `working_bytes` and
-    `widest_bytes` have one row each, (..., C).
+    `kept_bytes`: of a microbatch, for backward; `away_bytes`: what its host keeps instead. `working_bytes` has what a
+    group keeps where it recomputes. `largest`: parameters of the largest group that repeats, `ends` those of all that
+    do not (embeddings, head). `widest_bytes`: what one group keeps, at most. Of several choices of groups that
+    recompute, `kept_bytes`, `away_bytes`, `working_bytes` and `widest_bytes` have one row each, (..., C).
     """
 
     shared: Floats
     experts: Floats
+    scaled_bytes: Floats
     whole: Floats
     kept_bytes: Floats
+    away_bytes: Floats
     working_bytes: Floats
     largest: Floats
     ends: Floats
@@ -133,8 +137,10 @@ class ChunkNeeds:
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
+            scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
             whole=np.add.reduceat(g.whole, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
+            away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
             working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
             largest=np.maximum.reduceat(body * g.parameters, first),
             ends=np.add.reduceat(~body * g.parameters, first),
@@ -169,7 +175,8 @@ class StrategyMemory:
         own = np.asarray(chunks)
         none = np.zeros(len(own))
         live, buffers = self.activations_bytes(own, held), self._passing(own)
-        columns = np.array([*self.states_bytes(own), *live, buffers, none + self.framework.reserved_bytes])
+        reserved, host = none + self.framework.reserved_bytes, self.host_bytes(own, held)
+        columns = np.array([*self.states_bytes(own), *live, buffers, reserved, host])
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
 
     def fixed_bytes(self, chunks: ArrayLike) -> Floats:
@@ -179,27 +186,46 @@ class StrategyMemory:
         return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
 
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Weights, gradients and optimizer states of every device, (..., p) each."""
+        """Weights, gradients and optimizer states that every device itself keeps, (..., p) each."""
+        weights, gradients, states = self._states_bytes(own)
+        none, offload = np.zeros_like(weights), self.strategy.offload
+        if Offload.OPTIMIZER in offload:
+            gradients = states = none
+        return (none if Offload.WEIGHTS in offload else weights), gradients, states
+
+    def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+        """What every device keeps in the memory of its host, (..., p)."""
+        offload = self.strategy.offload
+        if not offload and not self.strategy.offloaded:
+            return np.zeros(len(own))
+        weights, gradients, states = self._states_bytes(own)
+        found = _held_bytes(self.needs.away_bytes, own, held)
+        if Offload.ACTIVATIONS in offload:
+            found = found + _held_bytes(self.needs.kept_bytes, own, held)
+        if Offload.OPTIMIZER in offload:
+            found = found + gradients + states
+        return found + weights if Offload.WEIGHTS in offload else found
+
+    def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """The same wherever they lie."""
         s, n, state = self.strategy, self.needs, self._state
-        whole, none = self._parameters(own), np.zeros((*n.shared.shape[:-1], len(own)))
+        whole = self._parameters(own)
         each = (n.shared, n.experts, n.whole)
         divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
-        if Offload.OPTIMIZER in s.offload:
-            gradients = states = none
-        return (none if Offload.WEIGHTS in s.offload else weights), gradients, states
+        if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
+            weights = weights + n.scaled_bytes[..., own].sum(axis=-1)
+        return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
         """What is kept for backward, and what lives while a layer runs, (..., p) each."""
         n, lost = self.needs, 1 + self.framework.fragmentation
+        kept = _held_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.strategy.offload:
-            kept = 2 * n.widest_bytes[..., own].max(axis=-1)
-        else:
-            each = n.kept_bytes[..., own][..., None, :]
-            kept = (np.asarray(held) * each).sum(axis=-1).max(axis=-1)
+            kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
         scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
@@ -222,8 +248,8 @@ class StrategyMemory:
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
-            ranks = self._ranks[0] if s.zero >= Zero.GRADIENTS else 1
-            found = found + 2 * state.gradient * self.needs.largest[..., own].max(axis=-1) / ranks
+            ranks = np.asarray(self._ranks[0] if s.zero >= Zero.GRADIENTS else 1)
+            found = found + state.gradient * self._passing_parameters(own) / ranks
         return found
 
     def _gathered(self, own: NDArray[np.int64]) -> Floats:
@@ -238,8 +264,21 @@ class StrategyMemory:
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
             whole: Floats = each * self._parameters(own) + waiting
             return whole
-        found: Floats = each * (2 * self.needs.largest[..., own].max(axis=-1) + ends) + waiting
+        found: Floats = each * (self._passing_parameters(own) + ends) + waiting
         return found
+
+    def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
+        """Of two of the groups that repeat, or of all where there are no two, (..., p)."""
+        n = self.needs
+        body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
+        found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)
+        return found
+
+
+def _held_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+    """Most of what microbatches in flight (p, K, slots) keep on every device, `each` (..., C) for a chunk: (..., p)."""
+    found: Floats = (np.asarray(held) * each[..., own][..., None, :]).sum(axis=-1).max(axis=-1)
+    return found
 
 
 def ranks_of(strategy: Strategy) -> tuple[int, int, int]:

@@ -3,7 +3,8 @@
 Weights come in for every pass, one group of layers ahead, and activations leave behind forward and come back ahead of
 backward (ZeRO-Infinity, arXiv 2104.07857, section 5.2.2); gradients leave behind backward, and the host steps the
 optimizer with the bandwidth of its own memory, after which new weights come in (ZeRO-Offload, arXiv 2101.06840, section
-3.2). The two directions of the link do not disturb each other. The room that the host needs is not checked.
+3.2). The two directions of the link do not disturb each other. What a device leaves has to fit into its share of the
+host's memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from phaze.errors import InputError
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.load import Side
 from phaze.placement.strategy.memory import GroupNeeds, divided_parameters, ranks_of, recomputed
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
@@ -24,25 +26,40 @@ from phaze.placement.strategy.tail import TailRates
 from phaze.workload.workload import Numerics
 
 Floats = NDArray[np.float64]
+_GIB = 2.0**30
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What one device has of its host: the link per direction, and its share of the memory's bandwidth, bytes/s."""
+    """What one device has of its host: the link per direction, and its share of the memory and its bandwidth."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float
+    memory_bytes: float
 
     @classmethod
     def of(cls, table: ArchitectureTable, strategy: Strategy) -> Host:
         """The host of the one architecture of a table. Raises InputError where it does not say what is needed."""
-        fields = ["host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s"]
-        found = [float(table[field][0]) for field in fields]
-        needed = fields if Offload.OPTIMIZER in strategy.offload else fields[:1]
-        for field, value in zip(needed, found, strict=False):
-            if np.isnan(value):
+        fields = (
+            "host_bandwidth_bytes_per_s",
+            "host_memory_bandwidth_bytes_per_s",
+            "host_memory_capacity_bytes",
+        )
+        found = {field: float(table[field][0]) for field in fields}
+        steps = Offload.OPTIMIZER in strategy.offload
+        for field in fields if steps else (fields[0], fields[2]):
+            if np.isnan(found[field]):
                 raise InputError(f"offload needs the architecture's {field}")
-        return cls(*found)
+        return cls(*found.values())
+
+    def check(self, iteration: Iteration) -> None:
+        """Raises InputError where what devices leave to the host does not fit there."""
+        if iteration.host_bytes > self.memory_bytes * (1 + _ROUNDING):
+            raise InputError(
+                f"{iteration.host_bytes / _GIB:.4g} GiB offloaded by a device do not fit into the "
+                f"{self.memory_bytes / _GIB:.4g} GiB of its host"
+            )
 
     def step_s(self, rates: TailRates, strategy: Strategy, numerics: Numerics) -> float:
         """What a step takes per parameter where states or weights are the host's."""

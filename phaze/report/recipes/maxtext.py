@@ -9,6 +9,8 @@ from phaze.explore.planning.document import PlanDocument, StrategyRecord
 from phaze.report.recipes.model import Sizes, sizes_of
 from phaze.report.recipes.recipe import Recipe, heading, uneven
 
+_FP8 = ("fp8", "fp8-early", "fp8-rows")
+_OFFLOAD = {"weights": "parameter", "optimizer": "optimizer"}
 _REMAT = {"none": "minimal", "selective": "minimal", "full": "full"}
 
 
@@ -16,10 +18,16 @@ def write(document: PlanDocument) -> Recipe:
     """A shell command; data, tokenizer and output are left to add."""
     s, sizes = document.best.strategy, sizes_of(document)
     options = [*_parallel(s), *_batch(document), f"remat_policy={_REMAT[s.recompute]}"]
+    recipe = document.request.get("recipe")
+    options += ["quantization=fp8"] if recipe in _FP8 else []
+    options += [f"{_OFFLOAD[what]}_memory_host_offload=true" for what in s.offload if what in _OFFLOAD]
     options += _model(sizes) if sizes else []
     text = [*heading(document), "python3 -m MaxText.train MaxText/configs/base.yml \\"]
     text += [f"    {option} \\" for option in options[:-1]] + [f"    {options[-1]}"]
-    return Recipe("\n".join(text) + "\n", tuple(_remarks(s, sizes)))
+    lost = (
+        [f"MaxText has no recipe {recipe}: the command runs 16 bits"] if recipe and recipe not in _FP8 else []
+    )
+    return Recipe("\n".join(text) + "\n", (*_remarks(s, sizes), *lost))
 
 
 def _parallel(s: StrategyRecord) -> Iterator[str]:
@@ -70,5 +78,9 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
         yield "MaxText recomputes all blocks alike: the recipe recomputes all"
     if uneven(s):
         yield "MaxText has stages of as many blocks each"
+    if "optimizer" in s.offload:
+        yield "MaxText brings the optimizer's state back to step on the device, not on the host"
+    if "activations" in s.offload:
+        yield "MaxText offloads activations by name: remat_policy=custom with decoder_layer_input=offload and others"
     if sizes is None:
         yield "the workload is no built-in decoder: add the sizes of the model"

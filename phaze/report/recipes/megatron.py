@@ -8,6 +8,13 @@ from phaze.explore.planning.document import PlanDocument, StrategyRecord
 from phaze.report.recipes.model import Sizes, sizes_of
 from phaze.report.recipes.recipe import Recipe, divides_all, heading, most_recomputed, uneven
 
+_FORMATS = {
+    "fp8": "--fp8-format hybrid --fp8-recipe delayed",
+    "fp8-early": "--fp8-format hybrid --fp8-recipe tensorwise",
+    "fp8-rows": "--fp8-format hybrid --fp8-recipe tensorwise",
+    "mxfp8": "--fp8-format e4m3 --fp8-recipe mxfp8",
+    "nvfp4": "--fp4-format e2m1 --fp4-recipe nvfp4",
+}
 _RUNS = ("1f1b", "interleaved")
 
 
@@ -18,7 +25,12 @@ def write(document: PlanDocument) -> Recipe:
     flags = [*_parallel(s), *_batch(document), *_memory(s), *(_model(sizes) if sizes else ())]
     text = [*heading(document), "ARGS=(", *(f"    {flag}" for flag in flags), ")"]
     text.append(f'torchrun --nproc-per-node 8 --nnodes {_nodes(document)} pretrain_gpt.py "${{ARGS[@]}}"')
-    return Recipe("\n".join(text) + "\n", tuple(_remarks(s, sizes)))
+    remarks = [*_remarks(s, sizes)]
+    if document.request.get("recipe") in ("fp8-early", "fp8-rows"):
+        remarks.append(
+            "fp8-early and fp8-rows are TorchAO's: the recipe scales by tensor as Transformer Engine does"
+        )
+    return Recipe("\n".join(text) + "\n", tuple(remarks))
 
 
 def _nodes(document: PlanDocument) -> int:
@@ -44,6 +56,8 @@ def _batch(document: PlanDocument) -> Iterator[str]:
     yield f"--micro-batch-size {document.best.strategy.microbatch_size}"
     yield f"--global-batch-size {document.request['global_batch']}"
     yield "--bf16"
+    if recipe := document.request.get("recipe"):
+        yield _FORMATS[recipe]
 
 
 def _memory(s: StrategyRecord) -> Iterator[str]:
@@ -57,6 +71,8 @@ def _memory(s: StrategyRecord) -> Iterator[str]:
         most = most_recomputed(s)
         method = "uniform" if most is None else "block"
         yield f"--recompute-granularity full --recompute-method {method} --recompute-num-layers {most or 1}"
+    if "optimizer" in s.offload:
+        yield "--optimizer-cpu-offload --optimizer-offload-fraction 1.0 --use-precision-aware-optimizer"
 
 
 def _model(m: Sizes) -> Iterator[str]:
@@ -79,5 +95,13 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
         yield "Megatron-LM recomputes as many blocks on every stage: the recipe takes the most of any"
     if uneven(s):
         yield f"stages of {s.blocks} blocks need --pipeline-model-parallel-layout"
+    if "optimizer" in s.offload and not s.zero_stage:
+        yield "Megatron-LM's optimizer on the host asks for its distributed optimizer (ZeRO 1)"
+    if away := [what for what in ("weights", "activations") if what in s.offload]:
+        settings = ", ".join(f"cpu_offloading_{what}" for what in away)
+        yield (
+            f"offload of {' and '.join(away)} takes --cpu-offloading-num-layers and {settings} of TransformerConfig, "
+            "without pipeline and recompute"
+        )
     if sizes is None:
         yield "the workload is no built-in decoder: add the sizes of the model"

@@ -23,8 +23,29 @@ def write(document: PlanDocument) -> Recipe:
     lines.append(f"global_batch_size = {document.request['global_batch']}")
     if sizes:
         lines.append(f"seq_len = {sizes.tokens}")
+    if {"weights", "optimizer"} & {*s.offload}:
+        lines.append("enable_cpu_offload = true")
     lines += ["", "[parallelism]", *_parallel(s), "", "[activation_checkpoint]", f'mode = "{s.recompute}"']
-    return Recipe("\n".join(lines) + "\n", tuple(_remarks(s)))
+    recipe = document.request.get("recipe")
+    lines += _few_bits(recipe)
+    return Recipe("\n".join(lines) + "\n", (*_remarks(s), *_lost(recipe)))
+
+
+def _few_bits(recipe: str | None) -> list[str]:
+    """Sections of a recipe that torchtitan has."""
+    if recipe in ("fp8", "fp8-early", "fp8-rows"):
+        rows = (
+            ['recipe_name = "rowwise"'] if recipe == "fp8-rows" else ["enable_fsdp_float8_all_gather = true"]
+        )
+        return ["", "[model]", 'converters = ["float8"]', "", "[float8]", *rows]
+    return ["", "[model]", 'converters = ["mx"]', "", "[mx]"] if recipe == "mxfp8" else []
+
+
+def _lost(recipe: str | None) -> Iterator[str]:
+    if recipe == "fp8":
+        yield "fp8 is Transformer Engine's: TorchAO scales by tensor, too, but keeps inputs for backward in 16 bits"
+    if recipe == "nvfp4":
+        yield "torchtitan has no recipe nvfp4: the configuration runs 16 bits"
 
 
 def _local(document: PlanDocument) -> int:
@@ -57,5 +78,9 @@ def _remarks(s: StrategyRecord) -> Iterator[str]:
         yield "torchtitan divides weights as well (FSDP); kept gathered after forward, they cost what ZeRO 2 costs"
     if s.recompute == "full" and s.recomputed_blocks is not None:
         yield "torchtitan recomputes all blocks or none: the recipe recomputes all"
+    if len({"weights", "optimizer"} & {*s.offload}) == 1:
+        yield "torchtitan offloads weights, gradients and optimizer together: the recipe offloads all of them"
+    if "activations" in s.offload:
+        yield "torchtitan has no option that offloads activations"
     if uneven(s):
         yield f"stages of {s.blocks} blocks need module_fqns_per_model_part"

@@ -12,6 +12,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.load import workload_of
+from phaze.workload.low_precision import Recipe
 from phaze.workload.options import LoadOptions
 from phaze.workload.workload import Attention, Mode, Workload
 
@@ -30,7 +31,12 @@ SOFTWARE = {
 
 @cache
 def small_gpt(
-    layers: int = 4, attention: Attention = Attention.UNFUSED, experts: int = 0, *, tied: bool = False
+    layers: int = 4,
+    attention: Attention = Attention.UNFUSED,
+    experts: int = 0,
+    *,
+    tied: bool = False,
+    recipe: Recipe | None = None,
 ) -> Workload:
     """A GPT of a few blocks."""
     dimensions: dict[str, Any] = {
@@ -57,7 +63,9 @@ def small_gpt(
         "dimensions": dimensions,
         "sequence_length": 256,
     }
-    return workload_of(content, "small", LoadOptions(Mode.TRAINING, attention, fusion=NO_FUSION))
+    return workload_of(
+        content, "small", LoadOptions(Mode.TRAINING, attention, fusion=NO_FUSION, recipe=recipe)
+    )
 
 
 def framework(**changes: object) -> Framework:

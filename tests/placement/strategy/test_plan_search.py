@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 from math import inf, isclose
 
 import pytest
+from every_plan import brute_force_s, cuts
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.division import blocks
-from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Strategy
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), chunks=(1, 2))
-
-
-def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
-    """All strategies of a space, with every number of recomputed blocks in every chunk."""
-    for shape in space.shapes(e.workload, e.cluster):
-        for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain)):
-            for cut in cuts(e, deep):
-                for s in space.schedules_of(cut, e.microbatches(cut)):
-                    for variant in space.variants(s):
-                        yield from recomputing(e, variant)
-
-
-def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
-    """Even stages, and the first of those whose longest stage is shortest."""
-    yield deep
-    if deep.chunks == 1 and deep.pipeline_parallel > 1:
-        total = int(e.division(deep).blocks.sum())
-        sizes = product(range(1, total + 1), repeat=deep.pipeline_parallel)
-        tried = [replace(deep, stages=some) for some in sizes if sum(some) == total]
-        yield min(tried, key=lambda s: float((e.loads(s).forward.pass_s + e.loads(s).turned_s).max()))
-
-
-def recomputing(e: Estimator, strategy: Strategy) -> Iterator[Strategy]:
-    if strategy.recompute is not Recompute.FULL:
-        yield strategy
-        return
-    counts = [range(n + 1) for n in e.division(strategy).blocks.tolist()]
-    for some in product(*counts):
-        yield replace(strategy, recomputed=some)
-
-
-def brute_force_s(e: Estimator, capacity: float) -> float:
-    best = inf
-    for strategy in every(e, SPACE):
-        if max(part.total_bytes for part in e.memory(strategy)) <= capacity:
-            best = min(best, e.iteration(strategy).iteration_s)
-    return best
 
 
 SOFTWARE = {
@@ -79,7 +37,7 @@ def test_no_plan_is_faster(software, tight):
     e = estimator(devices=4, batch=8, software=software, workload=small_gpt(tied=tied))
     unbound = best_plans(e, SPACE, inf)
     capacity = tight * unbound.best[0].iteration.memory_bytes
-    found, best = best_plans(e, SPACE, capacity), brute_force_s(e, capacity)
+    found, best = best_plans(e, SPACE, capacity), brute_force_s(e, SPACE, capacity)
     if not found.best:
         assert best == inf
         assert found.least_memory_bytes > capacity

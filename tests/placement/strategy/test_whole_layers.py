@@ -8,8 +8,9 @@ from math import inf, isclose
 
 import numpy as np
 import pytest
+from every_plan import brute_force_s
 from strategy_cases import estimator, framework, small_gpt
-from test_plan_search import SOFTWARE, every
+from test_plan_search import SOFTWARE
 
 from phaze.cost.energy import Events, dynamic_j
 from phaze.hardware.network import two_tiers
@@ -182,11 +183,6 @@ SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), chunks=(1,), schedules=FEW, 
 TENSOR = PlanSpace(
     microbatches=(2,), tensor=(4,), sequence=(True,), pipeline=(1,), chunks=(1,), whole=SUBSETS
 )
-
-
-def brute_force_s(e, space, capacity):
-    fitting = (s for s in every(e, space) if max(part.total_bytes for part in e.memory(s)) <= capacity)
-    return min((e.iteration(s).iteration_s for s in fitting), default=inf)
 
 
 @pytest.mark.parametrize("software", SOFTWARE.values(), ids=SOFTWARE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf, prod
 
 from phaze.placement.options import NEVER_S
@@ -13,10 +14,11 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.many import Many
 from phaze.placement.strategy.search.fit import fits
+from phaze.placement.strategy.search.leanest import leanest
 from phaze.placement.strategy.search.rest import rest_s
 from phaze.placement.strategy.search.screen import Open, screened
 from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.strategy import Offload, Strategy
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,14 @@ class Account:
 class PlanAnswer:
     """The fastest strategies that fit, best first, and the account of all.
 
-    `least_memory_bytes`: what the leanest strategy that was looked at needs on a device.
+    `least_memory_bytes`: what the leanest strategy that was looked at needs on a device; `least_host_bytes`: the same
+    in the memory of a host, of those that only that is too small for.
     """
 
     best: tuple[Evaluated, ...]
     account: Account
     least_memory_bytes: float
+    least_host_bytes: float = inf
 
 
 def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, top: int = 1) -> PlanAnswer:
@@ -77,6 +81,7 @@ class _Search:
     account: Account = field(default_factory=Account)
     found: list[Evaluated] = field(default_factory=list)
     least_bytes: float = inf
+    least_host_bytes: float = inf
     known: dict[Hashable, float] = field(default_factory=dict)
 
     def answer(self) -> PlanAnswer:
@@ -97,10 +102,13 @@ class _Search:
                 break
         left = [some for *_, some in (*queue, *waiting[taken:])]
         self.account.pruned += sum(
-            prod(map(len, self.space.choices(some.pipeline))) if isinstance(some, Open) else 1
-            for some in left
+            self._number(some.pipeline) if isinstance(some, Open) else 1 for some in left
         )
-        return PlanAnswer(tuple(self.found), self.account, self.least_bytes)
+        return PlanAnswer(tuple(self.found), self.account, self.least_bytes, self.least_host_bytes)
+
+    def _number(self, strategy: Strategy) -> int:
+        """Of variants."""
+        return prod(map(len, (*self.space.choices(strategy), tuple(self.space.offloaded(strategy)))))
 
     def _look(self, queue: list[_Entry]) -> None:
         """At the first of the queue: its variants, or the strategy itself."""
@@ -124,17 +132,25 @@ class _Search:
         ]
         new = {key: s.strategy for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
         if new:
-            variants = [tuple(self.space.variants(s)) for s in new.values()]
+            variants = [
+                tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
+            ]
             self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
         for key, (bound, place, some) in zip(keys, waiting, strict=True):
             yield bound + self.known[key], place, some
+
+    @cached_property
+    def _leanest(self) -> frozenset[frozenset[Offload]]:
+        return leanest(self.estimator, self.space.offloads)
 
     def _refined(self, strategy: Strategy) -> Iterator[tuple[float, Strategy]]:
         """Those of its variants that fit in memory, as they fit, and their bounds."""
         e, (zeros, orders) = self.estimator, self.space.choices(strategy)
         fitting: list[Strategy] = []
-        for fit in fits(e, strategy, zeros, self.capacity_bytes):
+        offloaded = self.space.offloaded(strategy)
+        for fit in (fit for s in offloaded for fit in fits(e, s, zeros, self.capacity_bytes)):
             self.least_bytes = min(self.least_bytes, fit.least_bytes)
+            self.least_host_bytes = min(self.least_host_bytes, fit.least_host_bytes)
             if fit.strategy is None:
                 self.account.out_of_memory += len(orders)
             else:

@@ -8,7 +8,7 @@ from itertools import product
 
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule, refusal
-from phaze.placement.strategy.strategy import Order, Strategy, Zero
+from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.workload import Attention, Workload
 
@@ -23,8 +23,8 @@ class PlanSpace:
 
     Replicas are as many as there are devices for, less those without which each has no more microbatches. `whole`:
     layers that a sharding keeps whole. Where `frugal`, full recompute is that of as few blocks as memory asks for,
-    maybe none; otherwise of all. Where it `balances`, stages of one chunk are also cut where the longest of them is
-    shortest.
+    maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
+    are also cut where the longest of them is shortest. `offloads`: what hosts keep.
     """
 
     microbatches: tuple[int, ...] = MICROBATCHES
@@ -42,6 +42,7 @@ class PlanSpace:
     balances: bool = True
     zeros: tuple[Zero, ...] = tuple(Zero)
     orders: tuple[Order, ...] = tuple(Order)
+    offloads: tuple[frozenset[Offload], ...] = (frozenset(),)
 
     def shapes(self, workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
         """Microbatch, sharding and recompute: what decides on layers and their times."""
@@ -100,9 +101,19 @@ class PlanSpace:
         return zeros, self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
 
     def variants(self, strategy: Strategy) -> Iterator[Strategy]:
-        """The strategy with each of these choices."""
+        """The strategy with each of these choices, and of what hosts keep."""
         for zero, order in product(*self.choices(strategy)):
-            yield replace(strategy, zero=zero, order=order)
+            yield from self.offloaded(replace(strategy, zero=zero, order=order))
+
+    def offloaded(self, strategy: Strategy) -> Iterator[Strategy]:
+        """The strategy with each choice of what hosts keep; with activations there, as few blocks may not be best."""
+        for offload in self.offloads:
+            one = replace(strategy, offload=offload)
+            if Offload.ACTIVATIONS in offload and one.recompute is Recompute.FULL and one.recomputed == 0:
+                yield replace(one, recompute=Recompute.NONE, recomputed=None)
+                yield replace(one, recomputed=None)
+            else:
+                yield one
 
 
 def plan_space(workload: Workload, cluster: Cluster, experts: int, attention: Attention) -> PlanSpace:

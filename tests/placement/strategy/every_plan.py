@@ -1,0 +1,54 @@
+"""All strategies of a space, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import inf
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.division import blocks
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.search.space import PlanSpace
+from phaze.placement.strategy.strategy import Offload, Strategy
+
+
+def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
+    """All strategies of a space, with every number of recomputed blocks in every chunk."""
+    for shape in space.shapes(e.workload, e.cluster):
+        for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain)):
+            for cut in cuts(e, deep):
+                for s in space.schedules_of(cut, e.microbatches(cut)):
+                    for variant in space.variants(s):
+                        yield from recomputing(e, variant)
+
+
+def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
+    """Even stages, and the first of those whose longest stage is shortest."""
+    yield deep
+    if deep.chunks == 1 and deep.pipeline_parallel > 1:
+        total = int(e.division(deep).blocks.sum())
+        sizes = product(range(1, total + 1), repeat=deep.pipeline_parallel)
+        tried = [replace(deep, stages=some) for some in sizes if sum(some) == total]
+        yield min(tried, key=lambda s: float((e.loads(s).forward.pass_s + e.loads(s).turned_s).max()))
+
+
+def recomputing(e: Estimator, strategy: Strategy) -> Iterator[Strategy]:
+    """With activations at hosts, as it is."""
+    if strategy.recompute is not Recompute.FULL or Offload.ACTIVATIONS in strategy.offload:
+        yield strategy
+        return
+    counts = [range(n + 1) for n in e.division(strategy).blocks.tolist()]
+    for some in product(*counts):
+        yield replace(strategy, recomputed=some)
+
+
+def brute_force_s(e: Estimator, space: PlanSpace, capacity: float) -> float:
+    """Seconds of the fastest strategy that fits on devices and in hosts, inf where none does."""
+    best = inf
+    for strategy in every(e, space):
+        memory, room = e.memory(strategy), e.host_capacity_bytes(strategy)
+        if all(part.total_bytes <= capacity and part.host_bytes <= room for part in memory):
+            best = min(best, e.iteration(strategy).iteration_s)
+    return best
