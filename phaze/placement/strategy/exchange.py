@@ -34,11 +34,11 @@ class Exchanges:
 
     def gather_s(self, weight_bytes: float | Floats) -> Floats:
         """All-gather of weights over the ranks that divide them."""
-        return self._over(Collective.ALL_GATHER, weight_bytes, self.sharded, self._data_stride)
+        return self._over(Collective.ALL_GATHER, weight_bytes, self.sharded, self._stride)
 
     def reduce_s(self, gradient_bytes: float | Floats) -> Floats:
         """All ranks get the sum of gradients, or under ZeRO their part of it."""
-        replicas, stride, ranks = self._column("replicas"), self._data_stride, self.sharded
+        replicas, stride, ranks = self._column("replicas"), self._stride, self.sharded
         whole = np.where(self.divides, 1, replicas), np.where(self.divides, ranks, 1)
         reduced = self._over(Collective.ALL_REDUCE, gradient_bytes, whole[0], stride)
         reduced += self._over(Collective.REDUCE_SCATTER, gradient_bytes, whole[1], stride)
@@ -112,8 +112,8 @@ class Exchanges:
         return np.array([[s.sharding.tensor] for s in self.strategies])
 
     @cached_property
-    def _data_stride(self) -> Counts:
-        return self._column("data_stride")
+    def _stride(self) -> Counts:
+        return self._column("replica_stride")
 
     def _column(self, name: str) -> Counts:
         """A property of every strategy, (V, 1)."""

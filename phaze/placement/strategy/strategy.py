@@ -107,8 +107,18 @@ class Strategy:
     @property
     def expert_stride(self) -> int:
         """Device numbers between neighbours of those with the same experts."""
-        inside = self.width if self.sharding.folded else 1
-        return self.data_stride // inside * self.sharding.expert
+        stride = self.data_stride // self.width if self.sharding.folded else self.replica_stride
+        return stride * self.sharding.expert
+
+    @property
+    def replica_stride(self) -> int:
+        """Device numbers between neighbours of those with the same weights.
+
+        Context ranks are neighbours, and so are replicas unless pipelines lie between them: all then count as far
+        apart as these.
+        """
+        far = self.data_parallel > 1 and self.data_stride > self.width
+        return self.data_stride if far else self.sharding.tensor
 
     @property
     def data_stride(self) -> int:

@@ -5,7 +5,7 @@ from strategy_cases import estimator, framework, small_gpt
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.framework import list_frameworks, load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.placement.strategy.strategy import Order, Strategy, Zero
 from phaze.workload.degrees import Sharding
 from phaze.workload.workload import Attention
 
@@ -106,3 +106,17 @@ def test_a_loss_of_several_kernels_needs_memory():
 @pytest.mark.parametrize("name", list_frameworks())
 def test_packaged_frameworks_load_and_run(name):
     assert estimator(software=load_framework(name)).iteration(WHOLE).iteration_s > 0
+
+
+def test_context_ranks_and_replicas_are_one_group_of_neighbours():
+    alone = Strategy(1, data_parallel=8, sharding=Sharding(2, sequence=True))
+    divided = Strategy(1, data_parallel=2, sharding=Sharding(2, sequence=True, context=4))
+    e = estimator(devices=16)
+    assert divided.replica_stride == 2
+    assert e.exchanges(divided).reduce_s(1e9) == e.exchanges(alone).reduce_s(1e9)
+
+
+def test_replicas_with_pipelines_between_them_are_far_apart():
+    far = Strategy(*(1, 2, 2), sharding=Sharding(1, context=2), order=Order.PIPELINE_INNER)
+    assert far.replica_stride == far.data_stride == 4
+    assert Strategy(1, 1, 2, far.sharding, order=far.order).replica_stride == 1

@@ -13,7 +13,7 @@ from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.workload import Attention, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
-TOKENS = 8192  # of a sample that need not be divided
+TOKENS = 4096  # of a sample that need not be divided
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -120,7 +120,7 @@ def plan_space(workload: Workload, cluster: Cluster, experts: int, attention: At
     """What a workload with so many experts (0: none) on a cluster allows, nothing of it fixed by a user.
 
     Tensor parallelism stays inside a scale-up domain; experts are divided by powers of two, and so are samples of more
-    than 8192 tokens.
+    than 4096 tokens.
     """
     widths = workload.tensor_parallel_widths(min(cluster.network.scale_up_devices, cluster.devices))
     selective = (Recompute.SELECTIVE,) if attention is Attention.UNFUSED else ()
