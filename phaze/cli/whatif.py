@@ -65,7 +65,7 @@ def command(
         dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg
         dse whatif --arch h100 --workload llama3-70b --vary hbm_stacks=4,5,6 --json
         dse whatif --arch h100 --workload llama3-8b --devices 8 --vary recipe=none,fp8,mxfp8
-        dse whatif --arch gh200 --workload llama3-8b --devices 8 --vary offload=none,optimizer,weights+optimizer
+        dse whatif --arch gh200 --workload llama3-8b --devices 8 --vary offload=none,optimizer
 
     Exit codes: 3
 

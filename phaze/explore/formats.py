@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.explore.request import Task
 from phaze.hardware.derived import (
     narrow_speed,
     peak_flops_per_s,
@@ -29,7 +30,10 @@ def counted_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> Floa
     return peak_flops_per_s(table) if recipe is None else product_flops_per_s(table, recipe.operands)
 
 
-def fastest_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> FloatArray:
-    """Peak of every architecture, (A,), at the clock that latencies use, in the fastest format with a recipe."""
-    own = sustained_flops_per_s(table)
-    return own if recipe is None else own * narrow_speed(table, recipe.operands)
+def fastest_flops_per_s(table: ArchitectureTable, task: Task, recipe: Recipe | None) -> FloatArray:
+    """Peak of every architecture, (A,), at the clock that latencies use, in the fastest format that products have.
+
+    That is a format of the recipe, or of the one that the workload itself has.
+    """
+    own, one = sustained_flops_per_s(table), task.workload_in(recipe).recipe
+    return own if one is None else own * narrow_speed(table, one.operands)

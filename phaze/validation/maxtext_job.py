@@ -10,7 +10,7 @@ from typing import Any
 from phaze.hardware.architecture import Architecture
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.memory import INPUT
+from phaze.placement.strategy.needs import INPUT
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.validation.models import decoder
 from phaze.validation.slices import slice_network

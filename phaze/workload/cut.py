@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -206,3 +207,15 @@ def _segments(graph: OperatorGraph, ctx: Context, stops: Sequence[int]) -> tuple
         entering = (t for t in (*inputs, *through) if place.get(t, -1) >= 0)
         passing = dict.fromkeys(entering)
     return tuple(reversed(found))
+
+
+def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:
+    """Names of the layers: the shared prefix, the first operator where two share one, then numbers."""
+    prefixes = Counter(segment.prefix for segment in segments)
+    seen: Counter[str] = Counter()
+    names = []
+    for segment in segments:
+        name = segment.prefix if prefixes[segment.prefix] == 1 else segment.first_name
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(names)

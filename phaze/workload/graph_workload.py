@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Set
 from copy import copy
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Protocol
 
 from phaze.errors import InputError
 from phaze.workload.between import between
-from phaze.workload.cut import Segment, cut, whole_context
+from phaze.workload.cut import Segment, cut, distinct_names, whole_context
 from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.ir import OperatorGraph, OpKind
@@ -277,18 +276,6 @@ class GraphWorkload:
             index.append(numbers[key])
         names, tied = distinct_names(segments), tied_parameters(segments, ctx)
         return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), names, tied)
-
-
-def distinct_names(segments: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Names of the layers: the shared prefix, the first operator where two share one, then numbers."""
-    prefixes = Counter(segment.prefix for segment in segments)
-    seen: Counter[str] = Counter()
-    names = []
-    for segment in segments:
-        name = segment.prefix if prefixes[segment.prefix] == 1 else segment.first_name
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return tuple(names)
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:

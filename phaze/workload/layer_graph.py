@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from phaze.workload.branches import branch_stops, depth_first
-from phaze.workload.cut import Segment, swallowed_by_fusion
+from phaze.workload.cut import Segment, distinct_names, swallowed_by_fusion
 from phaze.workload.degrees import Sharding
-from phaze.workload.graph_workload import GraphWorkload, distinct_names
+from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import OperatorGraph
 from phaze.workload.isomorphism import Signatures
 from phaze.workload.layers import build_layer, tied_parameters

@@ -263,12 +263,3 @@ def test_runs_are_checked_and_explained_again(dse, tmp_path):
     code, out, _ = dse("explain", run, "-q", "--json")
     assert code == 0
     assert {n["axis"] for n in json.loads(out)["neighbours"]} <= {"tensor_cores", "tensor_core_rows"}
-
-
-def test_runs_on_other_axes_are_neither_checked_nor_explained(dse, tmp_path):
-    run = tmp_path / "axes"
-    assert dse(*TASK, "--axes", "area", "--fix", "vector_cores=1", "--out", run)[0] == 0
-    for verb in ("certify", "explain"):
-        code, out, err = dse(verb, run, "-q")
-        assert (code, out) == (2, "")
-        assert err == f"dse: dse {verb} is for runs over throughput and TDP; {run} was made with --axes\n"

@@ -12,7 +12,7 @@ from phaze.cost.model import CostModel
 from phaze.errors import InputError
 from phaze.explore.api import evaluate, explore
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.formats import sustained_flops_per_s, takes
+from phaze.explore.formats import fastest_flops_per_s, takes
 from phaze.explore.manifest import scope
 from phaze.explore.measures import Measures
 from phaze.explore.request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
@@ -86,7 +86,9 @@ def test_other_axes_are_proven_as_well(task, space):
 
 def test_bounds_hold_at_every_point(evaluator, task):
     rows, measures, batch = np.arange(len(evaluator.table)), Measures(evaluator), task.cluster.global_batch
-    roof = batch * sustained_flops_per_s(evaluator.table, task) * task.devices / evaluator.model_flops
+    roof = (
+        batch * fastest_flops_per_s(evaluator.table, task, task.recipe) * task.devices / evaluator.model_flops
+    )
     for setting in evaluator.settings:
         able = evaluator.takes(setting)
         quick = evaluator.quick_bound(setting, rows)

@@ -124,7 +124,7 @@ def test_repeated_names_are_told_apart():
 
 
 def test_operators_stay_below_their_roofs(pipeline):
-    chip = roofs(pipeline.evaluator.table)
+    chip = roofs(pipeline.evaluator.table, None)
     points = operator_points(layer_schedules(pipeline), pipeline.evaluator.table)
     assert {p.unit for p in points} >= {Unit.TENSOR, Unit.VECTOR}
     for point in points:

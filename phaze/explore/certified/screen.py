@@ -45,7 +45,7 @@ class Screen:
     def roof(self, table: ArchitectureTable) -> FloatArray:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
         task = self._evaluator.task
-        peak = fastest_flops_per_s(table, task.recipe) * task.cluster.devices
+        peak = fastest_flops_per_s(table, task, task.recipe) * task.cluster.devices
         return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
 
     def run(self, block: Block, others: FloatArray, taken: Pool, *, hurry: bool = False) -> Screened:

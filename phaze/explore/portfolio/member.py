@@ -19,7 +19,7 @@ ROUNDING = 1e-11
 def roofline(evaluator: Evaluator) -> FloatArray:
     """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
     cluster = evaluator.task.cluster
-    peak = fastest_flops_per_s(evaluator.table, evaluator.task.recipe) * cluster.devices
+    peak = fastest_flops_per_s(evaluator.table, evaluator.task, evaluator.task.recipe) * cluster.devices
     return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + ROUNDING))
 
 

@@ -102,7 +102,7 @@ class NearOptimalSearch:
     def _optimistic(self, block: Block) -> FloatArray:
         """Upper bounds (A,) on the objective: peak first, layers and placement where that is not enough."""
         evaluator, batch = self._on(block.table), self.task.cluster.global_batch
-        peak = fastest_flops_per_s(block.table, self.task.recipe) * self.task.devices
+        peak = fastest_flops_per_s(block.table, self.task, self.task.recipe) * self.task.devices
         roof = batch * peak / evaluator.model_flops
         value = merit(self.objective, roof * (1 + ROUNDING), block.tdp_w)
         rows = np.flatnonzero(value >= self.least)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.load import boundary_bytes
-from phaze.placement.strategy.memory import ChunkNeeds, recomputed
+from phaze.placement.strategy.needs import ChunkNeeds, recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.strategy import Strategy
 

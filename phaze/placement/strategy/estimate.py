@@ -32,7 +32,8 @@ from phaze.placement.strategy.figures import LayerFigures, foresee, layer_figure
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown
 from phaze.placement.strategy.load import Loads, boundary_bytes, loads
-from phaze.placement.strategy.memory import ChunkNeeds, GroupNeeds, StrategyMemory, recomputed
+from phaze.placement.strategy.memory import StrategyMemory
+from phaze.placement.strategy.needs import ChunkNeeds, GroupNeeds, recomputed
 from phaze.placement.strategy.offload import Host, Traffic
 from phaze.placement.strategy.operators import Costs
 from phaze.placement.strategy.passes import group_passes

@@ -14,7 +14,7 @@ from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
 from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.memory import recomputed
+from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.workload.degrees import Parallel

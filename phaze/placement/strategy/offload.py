@@ -20,7 +20,8 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.load import Side
-from phaze.placement.strategy.memory import GroupNeeds, divided_parameters, ranks_of, recomputed
+from phaze.placement.strategy.memory import divided_parameters, ranks_of
+from phaze.placement.strategy.needs import GroupNeeds, recomputed
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.placement.strategy.tail import TailRates
 from phaze.workload.workload import Numerics

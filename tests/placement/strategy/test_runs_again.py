@@ -10,7 +10,7 @@ from strategy_cases import estimator, framework, small_gpt
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.again import runs_again
-from phaze.placement.strategy.memory import INPUT
+from phaze.placement.strategy.needs import INPUT
 from phaze.placement.strategy.strategy import Strategy
 from phaze.workload.degrees import Sharding
 from phaze.workload.work import Layer

@@ -13,7 +13,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.memory import ChunkNeeds, recomputed
+from phaze.placement.strategy.needs import ChunkNeeds, recomputed
 from phaze.placement.strategy.strategy import Strategy, Zero
 
 Counts = NDArray[np.int64]

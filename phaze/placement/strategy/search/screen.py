@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.memory import recomputed
+from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.bound import busy_bound_s
 from phaze.placement.strategy.search.space import PlanSpace
