@@ -70,14 +70,13 @@ class PlanSpace:
                 continue
             if self.pipeline is None and parts > 1 and -(-most // parts) == -(-most // (parts - 1)):
                 continue
-            deep = replace(shape, pipeline_parallel=stages, chunks=chunks)
-            for replicas in self._replicas(deep, cluster):
+            for replicas in self._replicas(shape, stages, cluster):
                 if replicas * shape.sharding.context % shape.sharding.expert == 0:
-                    yield replace(deep, data_parallel=replicas)
+                    yield replace(shape, pipeline_parallel=stages, chunks=chunks, data_parallel=replicas)
 
-    def _replicas(self, deep: Strategy, cluster: Cluster) -> tuple[int, ...]:
-        total = cluster.global_batch // deep.microbatch
-        most = min(cluster.devices // (deep.width * deep.pipeline_parallel), total)
+    def _replicas(self, shape: Strategy, stages: int, cluster: Cluster) -> tuple[int, ...]:
+        total = cluster.global_batch // shape.microbatch
+        most = min(cluster.devices // (shape.width * stages), total)
         if self.data is not None:
             return tuple(d for d in self.data if d <= most)
         return (-(-total // -(-total // most)),) if most else ()
@@ -108,7 +107,7 @@ class PlanSpace:
     def offloaded(self, strategy: Strategy) -> Iterator[Strategy]:
         """The strategy with each choice of what hosts keep; with activations there, as few blocks may not be best."""
         for offload in self.offloads:
-            one = replace(strategy, offload=offload)
+            one = strategy if offload == strategy.offload else replace(strategy, offload=offload)
             if Offload.ACTIVATIONS in offload and one.recompute is Recompute.FULL and one.recomputed == 0:
                 yield replace(one, recompute=Recompute.NONE, recomputed=None)
                 yield replace(one, recomputed=None)
