@@ -18,7 +18,7 @@ INTRODUCTION = """# Convergence
 
 Searches without proof at equal budgets of evaluations, against the certified optimum of the same space and budgets.
 An evaluation gives one architecture its best placement; architectures over a budget cost nothing. Seeded strategies
-run several times per workload.
+run once per workload and seed.
 
 Distance: the share of the certified optimum that a search misses at its end. "Within 5 %": runs that came so near, and
 the median evaluations and seconds to get there, over all runs (never: more than half did not). Architectures that
