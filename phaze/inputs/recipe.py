@@ -40,7 +40,7 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     if not (narrow_speed(chips, recipe.operands) > 1).any():
         raise InputError(
             f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
-            "take --space precision, or --fix precision=bf16+fp8"
+            "dse run --space precision and --fix precision=bf16+fp8 have such"
         )
     return replace(task, recipe=recipe)
 

@@ -94,7 +94,9 @@ class PlanResult(Record):
     iteration_time_s: float
     throughput_samples_per_s: float
     throughput_tokens_per_s: float | None
-    mfu: float = Field(description="model FLOPs over (iteration time x all devices x peak)")
+    mfu: float = Field(
+        description="model FLOPs over (iteration time x all devices x peak), with a recipe its format's peak"
+    )
     devices_used: int
     energy_per_iteration_j: float = Field(description="all devices")
     memory_bytes: float = Field(description="largest peak on one device")

@@ -10,6 +10,7 @@ from typing import Any
 
 from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.api import measured_links
+from phaze.explore.formats import counted_flops_per_s
 from phaze.explore.manifest import describe_task, manifest
 from phaze.explore.planning.document import (
     PlanBreakdown,
@@ -23,7 +24,7 @@ from phaze.explore.planning.document import (
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes, peak_flops_per_s
+from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.kinds import kind_times
@@ -62,7 +63,7 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     answer = best_plans(estimator, space, capacity, 1 + _NEXT)
     if not answer.best:
         raise _unfit(task, architecture, capacity, space, answer)
-    peak = float(peak_flops_per_s(table)[0]) * task.devices
+    peak = float(counted_flops_per_s(table, task.workload.recipe)[0]) * task.devices
     best, *others = (_result(found, task, peak, estimator) for found in answer.best)
     counts = answer.account
     return PlanDocument(
