@@ -17,7 +17,7 @@ from convergence_jobs import CERTIFIED, Crew, Job, Kept, Plan, Row
 from phaze.errors import PhazeError
 from phaze.explore.api import Answer, explore
 from phaze.explore.candidates import Candidates
-from phaze.explore.comparison import comparisons
+from phaze.explore.comparison import chips_beside, plan_beside
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Task
@@ -106,7 +106,8 @@ def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
     """Hand-made chips at the highest clock in the budget, and the published plan on the winner."""
     builder = DesignBuilder(request.task, request.budgets.tdp_margin)
     effort = Effort(ProcessorClock(CHIPS_S).left)
-    beside = comparisons(request, answer.document.best, builder, effort, CHIPS)
+    plan = plan_beside(request, answer.document.best, effort)
+    beside = [*chips_beside(request, builder, effort, CHIPS), *plan]
     return [
         {
             "kind": "chip",
