@@ -8,8 +8,8 @@ at random.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from phaze.explore.any_axes import axes_of
 from phaze.explore.api import evaluate, only_point
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certifying.checks import CLOSE, bound_agrees, counts_agree, reaches, same
-from phaze.explore.certifying.document import CertifyReport, Check, Sample
+from phaze.explore.certifying.document import Check, Sample
 from phaze.explore.certifying.points import (
     AxesPoints,
     beaten,
@@ -29,11 +29,10 @@ from phaze.explore.certifying.points import (
     claimed_values,
     objective,
 )
+from phaze.explore.certifying.recheck import Recheck, Row
 from phaze.explore.certifying.sample import Population, picked
-from phaze.explore.document import FrontierPoint, ResultDocument
+from phaze.explore.document import FrontierPoint
 from phaze.explore.metrics import Needs
-from phaze.explore.progress import Progress
-from phaze.explore.request import ExploreRequest
 from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
@@ -46,38 +45,18 @@ FloatArray = NDArray[np.float64]
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
 DRAWN = 8  # settings drawn at random: without bounds each takes seconds on a large cluster
 BLIND = 2  # of them every sampled architecture is evaluated in so many
-Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class AxesCertification:
-    """A run, the request it answered, its design table, and how many architectures to evaluate."""
+class AxesCertification(Recheck):
+    """The re-check of a run over any axes."""
 
-    name: str
-    request: ExploreRequest
-    document: ResultDocument
-    designs: Sequence[Row]
-    samples: int
-    seed: int
-    progress: Progress
-    _found: list[Sample] = field(default_factory=list)
-
-    def report(self) -> CertifyReport:
-        """All checks, whether they pass or not."""
-        checks = [
-            *self._claims(),
-            *self._winner(),
-            counts_agree([self.request], self.document.certificate),
-            *self._frontier(),
-            *self._samples(),
-        ]
-        return CertifyReport(
-            run=self.name,
-            passed=all(check.passed for check in checks),
-            checks=checks,
-            samples=self._found,
-            seed=self.seed,
-        )
+    def checks(self) -> Iterator[Check]:
+        """Its claims, its winner, its counts, its points, and others."""
+        yield from self._claims()
+        yield from self._winner()
+        yield counts_agree([self.request], self.document.certificate)
+        yield from self._frontier()
+        yield from self._samples()
 
     @cached_property
     def _candidates(self) -> Candidates:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -16,14 +16,14 @@ from phaze.explore.api import evaluate
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certifying.checks import CLOSE, bound_agrees, counts_agree, reaches, same
-from phaze.explore.certifying.document import CertifyReport, Check, Sample
+from phaze.explore.certifying.document import Check, Sample
+from phaze.explore.certifying.recheck import Recheck, Row
 from phaze.explore.certifying.sample import Population, picked
 from phaze.explore.cluster_choice import grid, with_devices
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import Goal, floor_throughput
 from phaze.explore.portfolio.merit import Rule
-from phaze.explore.progress import Progress
 from phaze.explore.request import ExploreRequest, Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
@@ -34,38 +34,18 @@ from phaze.scheduling.passes import Effort
 FloatArray = NDArray[np.float64]
 BLIND = 2  # points of each sampled architecture that are taken without asking any bound
 STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
-Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Certification:
-    """A run, the request it answered, its design table, and how many architectures to evaluate."""
+class Certification(Recheck):
+    """The re-check of a run over throughput and TDP."""
 
-    name: str
-    request: ExploreRequest
-    document: ResultDocument
-    designs: Sequence[Row]
-    samples: int
-    seed: int
-    progress: Progress
-    _found: list[Sample] = field(default_factory=list)
-
-    def report(self) -> CertifyReport:
-        """All checks, whether they pass or not."""
-        checks = [
-            *self._claims(),
-            *self._winner(),
-            counts_agree(self._parts(), self.document.certificate),
-            *self._table(),
-            *self._samples(),
-        ]
-        return CertifyReport(
-            run=self.name,
-            passed=all(check.passed for check in checks),
-            checks=checks,
-            samples=self._found,
-            seed=self.seed,
-        )
+    def checks(self) -> Iterator[Check]:
+        """Its claims, its winner, its counts, its points, and others."""
+        yield from self._claims()
+        yield from self._winner()
+        yield counts_agree(self._parts(), self.document.certificate)
+        yield from self._table()
+        yield from self._samples()
 
     # -- what the figures mean ------------------------------------------------------------------------------
 
