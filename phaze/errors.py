@@ -17,6 +17,10 @@ class InputError(PhazeError):
     exit_code = 2
 
 
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What code that reads a document of others raises where the document is not as its format says."""
+
+
 @dataclass(frozen=True)
 class Shortfall:
     """One budget or limit that nothing satisfies.

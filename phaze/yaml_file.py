@@ -1,60 +1,206 @@
-"""Read YAML files strictly: duplicate keys and wrong shapes are errors that name file, path and value."""
+"""Read YAML files strictly: plain values alone, bounded; faults are errors that name file, path and value.
+
+Values are built from the parser's events, never by recursion. Words are resolved as PyYAML does, but a date and a
+number in base 60 are words, and so is what is tagged not read at all: the schema of a file says what belongs where.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from phaze.errors import InputError
+from phaze.text_file import MIB, read_text, shortened
 
 Model = TypeVar("Model", bound=BaseModel)
-# The C loader is an optional part of PyYAML; both give the same values, one is ten times faster.
-_BASE: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The C parser is an optional part of PyYAML; both give the same events, one is ten times faster.
+_PARSER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVERS: Mapping[str, Sequence[tuple[str, re.Pattern[str]]]] = yaml.SafeLoader.yaml_implicit_resolvers
+
+LARGEST_BYTES = MIB
+"""Of a YAML file."""
+DEEPEST = 50
+"""Mappings and lists inside each other."""
+MOST_VALUES = 50_000
+"""In a file, what an alias stands for counted every time."""
+_MOST_DIGITS = 300
+_MOST_FAULTS = 8
+_MERGE = "<<"
 
 
-class _StrictLoader(_BASE):  # type: ignore[misc]
-    """A safe loader to which a key given twice is an error."""
+class _FaultError(Exception):
+    """What is wrong at a place of a text."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build one mapping, keys checked."""
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        return mapping
+    def __init__(self, problem: str, mark: Any) -> None:  # noqa: ANN401 - PyYAML's, which has two
+        super().__init__(problem)
+        self.problem, self.mark = problem, mark
+
+
+class _Built(NamedTuple):
+    """A value, where it begins, and how many it is with those inside; `merges`: it is the plain key <<."""
+
+    value: Any
+    mark: Any
+    size: int = 1
+    merges: bool = False
+
+
+class _Open:
+    """A mapping or a list that has not ended: what stands in it so far, keys and values in turn."""
+
+    def __init__(self, event: Any, *, mapping: bool) -> None:  # noqa: ANN401 - an event of PyYAML
+        self.anchor, self.mark, self.mapping = event.anchor, event.start_mark, mapping
+        self.parts: list[_Built] = []
+
+    def closed(self) -> _Built:
+        size = 1 + sum(part.size for part in self.parts)
+        return _Built(
+            self._mapping() if self.mapping else [part.value for part in self.parts], self.mark, size
+        )
+
+    def _mapping(self) -> dict[Hashable, Any]:
+        found: dict[Hashable, Any] = {}
+        merged: dict[Hashable, Any] = {}
+        for key, (value, *_) in zip(self.parts[::2], self.parts[1::2], strict=True):
+            if key.merges:
+                merged = self._merged(value) | merged
+                continue
+            if isinstance(key.value, dict | list):
+                raise _FaultError("a key must be a word or a number", key.mark)
+            if key.value in found:
+                raise _FaultError(f"the key {_short(key.value)} is given twice", key.mark)
+            found[key.value] = value
+        return merged | found
+
+    def _merged(self, value: object) -> dict[Hashable, Any]:
+        """What << takes over: a mapping, or a list of them of which the first counts."""
+        several = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, dict) for one in several):
+            raise _FaultError("<< takes a mapping or a list of mappings", self.mark)
+        return {key: item for one in reversed(several) for key, item in one.items()}
+
+
+class _Builder:
+    """Builds the value of a text from its events, one after the other."""
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Built | None] = {}
+        self._values = 0
+        self.documents: list[Any] = []
+
+    def take(self, event: Any) -> None:  # noqa: ANN401 - an event of PyYAML
+        """One event. Raises _FaultError for what is not read."""
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(_scalar(event), event.anchor)
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._anchored(event)._replace(mark=event.start_mark), None)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._start(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            ended = self._open.pop()
+            self._add(ended.closed(), ended.anchor)
+
+    def _start(self, event: Any) -> None:  # noqa: ANN401
+        _check_tag(event)
+        if len(self._open) == DEEPEST:
+            raise _FaultError(f"more than {DEEPEST} mappings and lists inside each other", event.start_mark)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append(_Open(event, mapping=isinstance(event, yaml.MappingStartEvent)))
+
+    def _anchored(self, event: Any) -> _Built:  # noqa: ANN401
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            problem = "stands for what it is in" if event.anchor in self._anchors else "stands for nothing"
+            raise _FaultError(f"the alias *{_short(event.anchor)[1:-1]} {problem}", event.start_mark)
+        return found
+
+    def _add(self, built: _Built, anchor: str | None) -> None:
+        if built.size > MOST_VALUES:
+            raise _FaultError(f"more than {MOST_VALUES} values", built.mark)
+        if anchor is not None:
+            self._anchors[anchor] = built
+        if self._open:
+            self._open[-1].parts.append(built)
+        else:
+            self.documents.append(built.value)
+        if len(self.documents) > 1:
+            raise _FaultError("a second document begins here; a file holds one", built.mark)
+
+
+def _check_tag(event: Any) -> None:  # noqa: ANN401
+    if event.tag is not None:
+        tag = shortened(event.tag.replace("tag:yaml.org,2002:", "!!"), 60)
+        raise _FaultError(f"the tag {tag} is not read; leave it out", event.start_mark)
+
+
+def _scalar(event: Any) -> _Built:  # noqa: ANN401
+    """A word, a number, true, false or null."""
+    _check_tag(event)
+    text, mark = event.value, event.start_mark
+    kind = _kind(text) if event.implicit[0] else "str"  # in quotes
+    if kind in {"int", "float"} and ":" not in text:
+        return _Built(_number(text.replace("_", "").lower(), kind, mark), mark)
+    constants = {"null": None, "bool": text.lower() in {"yes", "true", "on"}}
+    return _Built(constants.get(kind, text), mark, merges=kind == "merge")
+
+
+def _kind(text: str) -> str:
+    """What PyYAML takes a plain text for: the last part of its tag."""
+    found = (tag for tag, pattern in _RESOLVERS.get(text[:1], ()) if pattern.match(text))
+    return next(found, "str").rpartition(":")[2]
+
+
+def _number(text: str, kind: str, mark: Any) -> int | float:  # noqa: ANN401
+    """A finite number; whole ones in base 2, 8 (0 in front), 10 or 16."""
+    if len(text) > _MOST_DIGITS:
+        raise _FaultError(f"a number of more than {_MOST_DIGITS} digits", mark)
+    octal = kind == "int" and text.lstrip("+-").startswith("0") and text.lstrip("+-").isdigit()
+    try:
+        number = int(text, 8 if octal else 0) if kind == "int" else float(re.sub(r"\.(?=inf|nan)", "", text))
+    except ValueError as error:  # 0x, 0b
+        raise _FaultError(f"{text} is not a number", mark) from error
+    if not math.isfinite(number):
+        raise _FaultError(f"{text} is not a finite number", mark)
+    return number
 
 
 def parse_yaml(text: str, where: str) -> object:
     """The value of a YAML text; `where` names it in errors. Raises InputError with the line."""
+    builder = _Builder()
     try:
-        value: object = yaml.load(text, _StrictLoader)
+        for event in yaml.parse(text, _PARSER):
+            builder.take(event)
+    except _FaultError as fault:
+        raise InputError(f"{where}{_line(fault.mark)}: {fault.problem}") from fault
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
+        line = _line(error.problem_mark or error.context_mark)
         raise InputError(f"{where}{line}: {error.problem or 'not valid YAML'}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none, endless nesting
-        raise InputError(f"{where}: not valid YAML ({error})") from error
-    return value
+    except (yaml.YAMLError, UnicodeError) as error:  # characters that no YAML may have
+        raise InputError(f"{where}: not valid YAML ({shortened(str(error), 200)})") from error
+    return builder.documents[0] if builder.documents else None
+
+
+def _line(mark: Any) -> str:  # noqa: ANN401
+    return f", line {mark.line + 1}" if mark else ""
+
+
+def yaml_text(path: Path) -> str:
+    """The text of a YAML file. Raises InputError where it cannot be read."""
+    return read_text(path, LARGEST_BYTES)
 
 
 def read_yaml(path: Path) -> object:
     """The value of a YAML file. Raises InputError where it cannot be read or is not YAML."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file in UTF-8") from error
-    return parse_yaml(text, str(path))
+    return parse_yaml(yaml_text(path), str(path))
 
 
 def checked(model: type[Model], data: object, where: str) -> Model:
@@ -62,13 +208,15 @@ def checked(model: type[Model], data: object, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        faults = "; ".join(_fault(model, fault) for fault in error.errors(include_url=False))
+        found = error.errors(include_url=False)
+        more = [f"and {len(found) - _MOST_FAULTS} more"] if len(found) > _MOST_FAULTS else []
+        faults = "; ".join([_fault(model, fault) for fault in found[:_MOST_FAULTS]] + more)
         raise InputError(f"{where}: {faults}") from error
 
 
 def _fault(model: type[BaseModel], fault: Mapping[str, Any]) -> str:
     """One complaint of pydantic: path, what would be right, and the value found."""
-    path = ".".join(str(part) for part in fault["loc"])
+    path = shortened(".".join(str(part) for part in fault["loc"]), 200)
     if fault["type"] == "missing":
         return f"{path}: missing, and it has no default"
     if fault["type"] == "extra_forbidden":
@@ -99,5 +247,7 @@ def _nearest(model: type[BaseModel], place: Sequence[int | str]) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    """A value as Python spells it, of a long one the beginning; nothing is spelled that is not shown."""
+    seen = value[:60] if isinstance(value, str | list) else value
+    text = repr(seen)
     return text if len(text) <= 60 else text[:57] + "..."

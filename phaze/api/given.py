@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.network import Network
     from phaze.inputs.task import Source
+    from phaze.placement.strategy.choices import Plans
     from phaze.placement.strategy.framework import Framework
     from phaze.runs.documents import Answer
 
@@ -101,6 +102,7 @@ def plan(
     devices: int = 1024,
     global_batch: int | None = None,
     framework: str | Path | Framework = "ideal",
+    plans: str | Path | Plans = "full",
     data_parallel: int | None = None,
     tensor_parallel: int | None = None,
     pipeline_parallel: int | None = None,

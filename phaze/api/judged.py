@@ -136,5 +136,5 @@ class Planned(Shown):
         from phaze.report.plan import plan_head, plan_proof, plan_table
 
         yield plan_head(self.document)
-        yield plan_table(self.document.best)
+        yield plan_table(self.document.best, self.document.request)
         yield plan_proof(self.document)

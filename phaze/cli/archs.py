@@ -77,13 +77,13 @@ def export(
     from phaze.report.exports.export import Simulator, export
     from phaze.report.exports.products import products
     from phaze.runs.directory import run_directory
-    from phaze.runs.files import write_atomically
+    from phaze.runs.files import file_name, write_atomically
 
     chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
     opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None
     work = products(opened.chain(microbatch, tensor_parallel)) if opened else ()
     files = export(chip, work, simulator)
-    with run_directory(out or Path(f"{chip.name}-{simulator.value}")) as folder:
+    with run_directory(out or Path(f"{file_name(chip.name)}-{simulator.value}")) as folder:
         for name, text in files.items():
             write_atomically(folder / name, text)
     say(f"written: {', '.join(str(folder / name) for name in files)}", quiet=quiet)

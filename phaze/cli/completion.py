@@ -48,7 +48,9 @@ def _packaged(kind: str) -> Completer:
     return complete
 
 
-archs, spaces, networks, frameworks = map(_packaged, ("ARCHITECTURE", "SPACE", "NETWORK", "FRAMEWORK"))
+archs, spaces, networks, frameworks, plans = map(
+    _packaged, ("ARCHITECTURE", "SPACE", "NETWORK", "FRAMEWORK", "PLAN_SPACE")
+)
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:

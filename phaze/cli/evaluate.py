@@ -94,7 +94,7 @@ def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
     special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})
     if asked["framework"] != "ideal" or special:
         given |= {"mode": asked["mode"], "recipe": asked["recipe"]}
-        return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), **given)
+        return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), "any", **given)
     given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
     given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS, "recipe")}
     return evaluated(asked["arch"], asked["workload"], **given)

@@ -22,10 +22,12 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from phaze.cli.output import file_text
     from phaze.hardware.catalogue import Catalogue, find
+    from phaze.placement.strategy.framework import load_framework
+    from phaze.yaml_file import yaml_text
 
-    return file_text(find(Catalogue.FRAMEWORK, name))
+    load_framework(path := find(Catalogue.FRAMEWORK, name))
+    return yaml_text(path)
 
 
 app = noun_app("frameworks", "frameworks", _rows, _show, frameworks, "ideal")

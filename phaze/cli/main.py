@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Annotated, NoReturn
 
@@ -30,6 +30,7 @@ from phaze.cli import (
     networks,
     pareto,
     plan,
+    plans,
     replay,
     report,
     run,
@@ -46,7 +47,7 @@ from phaze.cli import (
 from phaze.cli.interrupt import INTERRUPTED
 from phaze.cli.manual.app import App
 from phaze.cli.output import print_error
-from phaze.errors import PhazeError
+from phaze.errors import InputError, PhazeError
 
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -83,7 +84,7 @@ _VERBS: Mapping[str, tuple[ModuleType, ...]] = {
     "Search": (run, sweep, plan, whatif),
     "Evaluate": (evaluate, compare, validate, calibrate),
     "Read a run": (report, trace, pareto, explain, certify, runs, diff, replay, cache),
-    "Look around": (workloads, archs, spaces, networks, frameworks, graph, schema, help),
+    "Look around": (workloads, archs, spaces, networks, frameworks, plans, graph, schema, help),
     "Solvers alone": (solve,),
 }
 """The verbs by group, as `dse --help` lists them."""
@@ -99,41 +100,72 @@ app.add_typer(networks.app, name="network", hidden=True)
 
 def main() -> NoReturn:
     """Run the command line and leave with the exit code of what happened."""
+    _open_streams()
+    sys.exit(_guarded())
+
+
+def _open_streams() -> None:
+    """Both streams as text that shows anything; of those that came closed, stdout refuses and stderr forgets."""
+    if sys.stdout is None:  # that is what Python makes of a closed one
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names from user files may hold what the terminal cannot show.
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_guarded())
 
 
 def _guarded() -> int:
     """The exit code; every expected failure has printed one clear sentence on stderr."""
     try:
+        _check_words(sys.argv)
         # Outside standalone mode typer returns the code of an Exit, 130 after Ctrl-C.
         code = app(prog_name="dse", standalone_mode=False)
         sys.stdout.flush()
-    except PhazeError as error:
-        print_error(error)
-        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         print_error("interrupted")
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # The reader (head, less) has left: not our failure; typer answers a closed pipe by SystemExit.
-        # Python must not flush into the pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 0
-    except _ClickError as error:
+    except Exception as error:
+        if not isinstance(error, PhazeError | OSError | _ClickError) and os.environ.get(TRACEBACK):
+            raise
+        return _told(error)
+    return code if isinstance(code, int) else 0
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Raises InputError for a word that is no text, which no document could hold."""
+    for word in words:
+        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise InputError(f"{word!a} is not a name in UTF-8; rename the file")
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong; the exit code of it."""
+    if isinstance(error, PhazeError):
+        print_error(error)
+        return error.exit_code
+    if isinstance(error, _ClickError):
         if text := _usage(error):
             print_error(text)
-        return 2
-    except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        what = f"{type(error).__name__}: {error}"
-        print_error(f"internal error, a bug of ours: {what} ({TRACEBACK}=1 shows where)")
-        return 1
-    return code if isinstance(code, int) else 0
+        return InputError.exit_code
+    if isinstance(error, OSError):
+        # What the system refuses: a full disk behind stdout or a file, a closed stdout, a missing permission.
+        _forget_stdout()
+        print_error(f"{error.filename or 'cannot write the answer'}: {error.strerror or error}")
+        return InputError.exit_code
+    what = f"{type(error).__name__}: {error}"[:300]
+    print_error(f"internal error, a bug of ours: {what} ({TRACEBACK}=1 shows where)")
+    return 1
+
+
+def _forget_stdout() -> None:
+    """Python must not flush into stdout again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: BaseException) -> str:

@@ -32,10 +32,12 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from phaze.cli.output import file_text
     from phaze.hardware.catalogue import Catalogue, find
+    from phaze.hardware.network import load_network
+    from phaze.yaml_file import yaml_text
 
-    return file_text(find(Catalogue.NETWORK, name))
+    load_network(path := find(Catalogue.NETWORK, name))
+    return yaml_text(path)
 
 
 app = noun_app("networks", "networks", _rows, _show, known.networks)

@@ -7,11 +7,11 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phaze.errors import InfeasibleError, InputError
+from phaze.errors import InfeasibleError
 from phaze.quantity import shown
+from phaze.text_file import shortened
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from phaze.explore.progress import Progress
 
 _PIPED_WIDTH = 80
+_LONGEST = 1500  # of a sentence on stderr
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -43,7 +44,7 @@ def print_json(document: BaseModel | dict[str, Any] | list[Any]) -> None:
 
 def print_error(error: BaseException | str) -> None:
     """One line on stderr; an infeasible request adds what falls short and what would help."""
-    lines = ["dse: " + " ".join(str(error).split())]
+    lines = ["dse: " + shortened(" ".join(str(error).split()), _LONGEST)]
     if isinstance(error, InfeasibleError):
         for short in error.shortfalls:
             lines.append(
@@ -79,15 +80,6 @@ def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
     for row in rows:
         table.add_row(*("-" if value is None else escape(field(key, value)) for key, value in row.items()))
     console().print(table)
-
-
-def file_text(path: Path) -> str:
-    """The text of a data file; InputError where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file in UTF-8"
-        raise InputError(f"{path}: cannot be read ({reason})") from error
 
 
 def say(text: str, *, quiet: bool) -> None:

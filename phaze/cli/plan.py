@@ -18,7 +18,17 @@ from phaze.cli.manual.app import App
 if TYPE_CHECKING:
     from phaze.explore.planning.document import PlanDocument
 
-_TASK = ("devices", "global_batch", "network", "recipe", "attention", "fusion", "rung", "calibration")
+_TASK = (
+    "plans",
+    "devices",
+    "global_batch",
+    "network",
+    "recipe",
+    "attention",
+    "fusion",
+    "rung",
+    "calibration",
+)
 
 app = App(name="plan", invoke_without_command=True)
 
@@ -31,6 +41,7 @@ def training(
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     framework: own.Framework = "ideal",
+    plans: own.Plans = "full",
     data_parallel: own.Degree = None,
     tensor_parallel: own.Degree = None,
     pipeline_parallel: own.Degree = None,

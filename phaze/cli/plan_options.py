@@ -63,6 +63,14 @@ Framework = Annotated[
         help="Built-in framework or YAML file: what the software costs.", autocompletion=known.frameworks
     ),
 ]
+Plans = Annotated[
+    str,
+    typer.Option(
+        help="Space of plans: full (what can be launched), any (ragged degrees, too), megatron, phaze, or a YAML file.",
+        autocompletion=known.plans,
+        metavar="NAME|FILE",
+    ),
+]
 Attention = Annotated[
     str | None,
     typer.Option(

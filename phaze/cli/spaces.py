@@ -45,7 +45,7 @@ def show(
 
     See also: dse run --space.
     """
-    from phaze.cli.output import console, file_text, print_json
+    from phaze.cli.output import console, print_json
     from phaze.hardware.catalogue import Catalogue, find
     from phaze.hardware.census import census
     from phaze.hardware.space_file import load_space
@@ -53,13 +53,15 @@ def show(
     from phaze.inputs.task import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.space import document, print_space
+    from phaze.yaml_file import yaml_text
 
+    found = load_space(space)
     if yaml:
-        typer.echo(file_text(find(Catalogue.SPACE, space)), nl=False)
+        typer.echo(yaml_text(find(Catalogue.SPACE, space)), nl=False)
         return
     density = parse_power_density(power_density, "--power-density") if power_density is not None else None
     limits = make_budgets(power, area, tdp_margin)
-    asked = fixed(load_space(space), fix or ())
+    asked = fixed(found, fix or ())
     counted = census(asked, limits.power_w, limits.area_mm2, tdp_margin, density)
     if json:
         print_json(document(asked, counted))

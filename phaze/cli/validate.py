@@ -9,6 +9,7 @@ import typer
 
 from phaze.cli import options as opt
 from phaze.cli.completion import one_of
+from phaze.errors import InputError
 from phaze.inputs.measurements import DATA, measurements
 
 FAILED = 5
@@ -36,6 +37,8 @@ def command(
 ) -> None:
     """Compare the model with measured hardware; exit code 5 if an error is above its threshold.
 
+    Rows with bad cells are left out and named; a file that cannot be read is told at the end, after the others.
+
     Examples:
         dse validate --data measurements --set op_gemm_tpu_v4
         dse validate --data measurements --rung calibrated --out validation --json
@@ -52,11 +55,14 @@ def command(
     from phaze.validation import validate as validation
 
     folder, level = measurements(data), choose(Rung, rung, "--rung")
+    refused: list[InputError] = []
     if quiet:
-        compared = validation.compare(folder, only or ())
+        compared = validation.compare(folder, only or (), refused=refused.append)
     else:
         with console(stderr=True).status("") as status:
-            compared = validation.compare(folder, only or (), status.update)
+            compared = validation.compare(folder, only or (), status.update, refused.append)
+    if refused and not compared:
+        raise refused[0]
     report = validation.report(folder, only or (), level, compared)
     if out is not None:
         write_page(out, compared)
@@ -64,5 +70,7 @@ def command(
         print_json(report)
     else:
         print_report(report, console())
+    if refused:
+        raise InputError("; ".join(map(str, refused)))
     if not report.passed:
         raise typer.Exit(FAILED)

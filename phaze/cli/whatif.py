@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phaze.explore.planning.whatif import WhatIfDocument
 
 _NUMBERS = ("devices", "global_batch")
-_WORDS = ("arch", "workload", "network", "framework", "rung", "recipe", "attention", "fusion")
+_WORDS = ("arch", "workload", "network", "framework", "plans", "rung", "recipe", "attention", "fusion")
 
 
 def command(
@@ -34,6 +34,7 @@ def command(
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
     framework: own.Framework = "ideal",
+    plans: own.Plans = "full",
     data_parallel: own.Degree = None,
     tensor_parallel: own.Degree = None,
     pipeline_parallel: own.Degree = None,

@@ -97,10 +97,13 @@ def new(
 
 def _file(name: str) -> str:
     """Text of a workload file. InputError for a model that is no YAML file."""
-    from phaze.cli.output import file_text
     from phaze.errors import InputError
     from phaze.workload.library import find_workload
+    from phaze.workload.workload_file import parse_spec
+    from phaze.yaml_file import yaml_text
 
     if name.endswith(".onnx"):
         raise InputError(f"{name} is no YAML file; --yaml prints workload files only")
-    return file_text(find_workload(name))
+    text = yaml_text(path := find_workload(name))
+    parse_spec(text, str(path))
+    return text

@@ -114,6 +114,11 @@ class Candidates:
         for start in range(0, self.size, BLOCK):
             table = self.table(range(start, min(start + BLOCK, self.size)))
             demand = demand.merge(smallest_demand(table, *b.limits))
+        if not demand.built:
+            return InfeasibleError(
+                f"no architecture of space {self.space.name} can be built: a die is larger than the reticle, or has "
+                "no room at its edges for the HBM stacks; search smaller arrays and buffers, or fewer stacks"
+            )
         return InfeasibleError(
             f"no architecture of space {self.space.name} keeps the budgets",
             shortfalls(demand, b.power_w, b.area_mm2, b.power_density_w_per_mm2, b.price_usd),
@@ -125,6 +130,11 @@ class Candidates:
         memory = ("hbm_capacity_bytes",) if self.space.hbm_capacities_bytes else ()
         clock = ("clock_hz",) if self.budgets.dvfs else ()
         return (*self.space.fields_varied, *memory, *clock)
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Those, and figures of the base chip that follow from them: what tells a candidate from the base."""
+        return tuple(dict.fromkeys((*self.varied, *(override.field for override in self.space.overrides))))
 
     def number(self, fields: Mapping[str, FieldValue]) -> int:
         """The number of the candidate with these hardware fields; those that do not vary are not looked at.

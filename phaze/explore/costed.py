@@ -113,8 +113,8 @@ class Costed:
             if self.base is not None:
                 self._chains[key] = self.base.timed(setting).on(self.model, self.table)
             else:
-                microbatch, width, selective, recipe = key
-                chain = self.task.workload_in(recipe).chain(microbatch, width, selective=selective)
+                microbatch, sharding, selective, recipe = key
+                chain = self.task.workload_in(recipe).chain(microbatch, sharding, selective=selective)
                 self._chains[key] = TimedChain(chain, self.model, self.table, recall=self.recall)
         return self._chains[key]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from phaze.cost.rung import Rung
 from phaze.explore.cluster_report import ClusterReport
@@ -17,6 +17,7 @@ from phaze.explore.robustness.document import Robustness
 from phaze.explore.strategies.report import StrategyReport
 from phaze.explore.training_report import TrainingRun
 from phaze.explore.wham.report import WhamReport
+from phaze.ranges import NOISE, Figure, WorkedOutShare
 from phaze.workload.low_precision import Recipe
 
 RESULT_SCHEMA = "phaze-result/3"
@@ -27,8 +28,8 @@ class Stage(Record):
 
     layers: list[str] = Field(description="names of the layers, first to last")
     devices: int = Field(description="devices of one pipeline that share this stage (tensor-parallel width)")
-    load_s: float = Field(description="time one microbatch occupies the stage, transfers included")
-    memory_bytes: float = Field(description="peak memory on one of its devices")
+    load_s: Figure = Field(description="time one microbatch occupies the stage, transfers included")
+    memory_bytes: Figure = Field(description="peak memory on one of its devices")
 
 
 class Placement(Record):
@@ -52,35 +53,35 @@ class Breakdown(Record):
     Every part but the bubble is counted on the slowest stage: the one that sets the pace.
     """
 
-    compute_s: float = Field(description="layer time bound by compute units, recomputation included")
-    memory_s: float = Field(
+    compute_s: Figure = Field(description="layer time bound by compute units, recomputation included")
+    memory_s: Figure = Field(
         description="layer time beyond compute, spent waiting for HBM or the global buffer"
     )
-    collective_s: float = Field(
+    collective_s: Figure = Field(
         description="exposed tensor-parallel collectives, stage transfers, gradient reduction"
     )
-    bubble_s: float = Field(description="pipeline fill and drain")
-    optimizer_s: float
+    bubble_s: Figure = Field(description="pipeline fill and drain")
+    optimizer_s: Figure
 
 
 class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
     rung: Rung = Field(default=Rung.ANALYTIC, description="rung of the cost model behind all figures")
-    iteration_time_s: float
-    throughput_samples_per_s: float
-    throughput_tokens_per_s: float | None = Field(
+    iteration_time_s: Figure
+    throughput_samples_per_s: Figure
+    throughput_tokens_per_s: Figure | None = Field(
         default=None,
         description="tokens through the model, in decode tokens made; none where samples have none",
     )
-    mfu: float = Field(
+    mfu: WorkedOutShare = Field(
         description="model FLOPs over (iteration time x all devices x peak), with a recipe its format's peak"
     )
     devices: int
     devices_used: int
     global_batch: int
-    energy_per_iteration_j: float = Field(description="all devices")
-    memory_bytes: float = Field(description="largest peak on one device")
+    energy_per_iteration_j: Figure = Field(description="all devices")
+    memory_bytes: Figure = Field(description="largest peak on one device")
     placement: Placement
     breakdown: Breakdown
 
@@ -90,10 +91,10 @@ class Design(Record):
 
     id: str = Field(description="short stable name of the architecture within its space")
     architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
-    area_mm2: float
-    tdp_w: float
-    area_parts_mm2: dict[str, float]
-    power_parts_w: dict[str, float]
+    area_mm2: Figure
+    tdp_w: Figure
+    area_parts_mm2: dict[str, Figure]
+    power_parts_w: dict[str, Figure]
     workloads: dict[str, WorkloadResult]
 
 
@@ -101,12 +102,12 @@ class FrontierPoint(Record):
     """One point of the Pareto frontier."""
 
     id: str
-    throughput_samples_per_s: float
-    tdp_w: float
-    area_mm2: float
-    energy_per_sample_j: float
-    memory_bytes: float
-    mfu: float
+    throughput_samples_per_s: Figure
+    tdp_w: Figure
+    area_mm2: Figure
+    energy_per_sample_j: Figure
+    memory_bytes: Figure
+    mfu: WorkedOutShare
     architecture: dict[str, Any]
 
 
@@ -115,11 +116,11 @@ class Comparison(Record):
 
     name: str
     note: str = Field(description="what was changed to fit the budget, or why it does not fit")
-    area_mm2: float
-    tdp_w: float
-    clock_hz: float
-    published_area_mm2: float | None = None
-    published_tdp_w: float | None = None
+    area_mm2: Figure
+    tdp_w: Figure
+    clock_hz: Figure
+    published_area_mm2: Figure | None = None
+    published_tdp_w: Figure | None = None
     result: WorkloadResult | None = Field(description="none where it does not fit the budget or the memory")
 
 
@@ -128,9 +129,9 @@ class Certificate(Record):
 
     optimal: bool
     objective: str
-    objective_value: float
-    upper_bound: float = Field(description="at least the objective of every point of the space")
-    gap: float = Field(description="(upper_bound - objective) / objective")
+    objective_value: Figure
+    upper_bound: Figure = Field(description="at least the objective of every point of the space")
+    gap: Figure = Field(description="(upper_bound - objective) / objective")
     scope: list[str] = Field(description="the model choices the bound speaks about")
     space_size: int = Field(description="points = over_budget + pruned + evaluated")
     over_budget: int
@@ -140,6 +141,19 @@ class Certificate(Record):
         description="points not evaluated, by the bound that ruled them out; `open`: undecided when stopped"
     )
     frontier_complete: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_noise(cls, content: Any) -> Any:  # noqa: ANN401
+        """A bound that is above the objective by rounding alone proves it."""
+        if not isinstance(content, dict):
+            return content
+        value, upper = content.get("objective_value"), content.get("upper_bound")
+        if not (
+            isinstance(value, float) and isinstance(upper, float) and value < upper <= value * (1 + NOISE)
+        ):
+            return content
+        return content | {"optimal": True, "upper_bound": value, "gap": 0.0}
 
 
 class Machine(Record):

@@ -46,8 +46,12 @@ class Evaluator(Costed):
         seconds = self._by_capacity(setting, every, lambda p, at: p.work_bound(forward_s[at], backward_s[at]))
         return np.where(self.takes(setting), seconds, np.inf)
 
-    def quick_bound(self, setting: Setting, rows: Rows) -> FloatArray:
-        """A cheap lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit."""
+    def quick_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray | None = None) -> FloatArray:
+        """A cheap lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
+
+        It need not be tight where it is not below `give_up_s` (A,).
+        """
+        del give_up_s
         times = self.timed(setting).least(rows)
         seconds = self._by_capacity(
             setting, rows, lambda p, at: p.quick_bound(times.take(at), self.rates.take(rows[at]))

@@ -90,7 +90,7 @@ class Findings:
             "recompute": np.array([s.recompute.value for s in self._settings]),
             **recipe_column(task, self._settings),
         }
-        for name in self._candidates.varied:
+        for name in self._candidates.differing:
             columns[name] = np.array(decoded(table, name))
         return columns
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
-import yaml
 from pydantic import BaseModel, ConfigDict
+
+from phaze.yaml_file import parse_yaml
 
 
 @cache
 def meanings() -> Mapping[str, str]:
     """What a field means where its record does not say more, by the name it has in a document."""
     text = files("phaze.explore").joinpath("meanings.yaml").read_text(encoding="utf-8")
-    found: Mapping[str, str] = yaml.safe_load(text)
-    return found
+    return cast("Mapping[str, str]", parse_yaml(text, "meanings.yaml"))
 
 
 def _explain(schema: dict[str, Any]) -> None:

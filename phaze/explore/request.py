@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from phaze.cost.kernels.calibration_file import CalibrationFile
 from phaze.cost.kernels.fitted import NO_OWN, Own
@@ -13,6 +14,9 @@ from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
 from phaze.hardware.space import DesignSpace
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
+from phaze.placement.strategy.choices import Plans, load_plans
+from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.workload.low_precision import Recipe
 from phaze.workload.workload import Mode, Workload
 
@@ -90,6 +94,25 @@ class Task:
     rung: Rung = Rung.ANALYTIC
     calibration: CalibrationFile | None = None
     recipe: Recipe | None = None
+    framework: Framework = field(default_factory=load_framework)
+    full: bool = False
+    plans: Plans = field(default_factory=load_plans)
+
+    @property
+    def plan_space(self) -> PlanSpace:
+        """The plans that may be chosen, the user's fixed degrees respected."""
+        space = plan_space(self.workload, self.cluster, self.framework, self.plans)
+        fixed, held = self.fixed, dict[str, Any]()
+        for name, value in (
+            ("data", fixed.data_parallel),
+            ("tensor", fixed.tensor_parallel),
+            ("pipeline", fixed.pipeline_parallel),
+            ("microbatches", fixed.microbatch),
+            ("recomputes", fixed.recompute),
+        ):
+            if value is not None:
+                held[name] = (value,)
+        return replace(space, **held, frugal=space.frugal and fixed.recompute is None)
 
     @property
     def own(self) -> Own:

@@ -17,6 +17,7 @@ from phaze.hardware.fields import FieldValue, default_values, field_named, field
 from phaze.hardware.naming import decoded
 from phaze.hardware.table import ArchitectureTable
 from phaze.quantity import si_value
+from phaze.ranges import Line, Positive
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 PUBLISHED = ("published_area_mm2", "published_tdp_w")
@@ -34,13 +35,13 @@ class Architecture(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
-    name: str
+    name: Line
     description: str = ""
     aliases: tuple[str, ...] = ()
     fields: Mapping[str, FieldValue]
     sources: Mapping[str, str] = {}
-    published_area_mm2: float | None = None
-    published_tdp_w: float | None = None
+    published_area_mm2: Positive | None = None
+    published_tdp_w: Positive | None = None
 
     def value(self, field: str) -> FieldValue | None:
         """Value of a field in SI units, None where an optional one is absent. Raises InputError."""
@@ -180,15 +181,9 @@ def _from_content(content: object, where: str) -> Architecture:
         if value is not None:
             published[name] = si_value(value, "the unit of its name", f"{where}: {name}")
             sources |= {name: source} if source else {}
+    content = file.model_dump(include={"name", "description", "aliases"}) | published
     order = {name: values[name] for name in field_table() if name in values}
-    return Architecture(
-        name=file.name,
-        description=file.description,
-        aliases=file.aliases,
-        fields=order,
-        sources=sources,
-        **published,
-    )
+    return checked(Architecture, content | {"fields": order, "sources": sources}, where)
 
 
 def _inherited(base: str | None, where: str) -> tuple[dict[str, FieldValue], dict[str, str]]:

@@ -34,6 +34,29 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Override:
+    """A figure of the base chip: it stands for the rule where one is like that chip, and is absent elsewhere.
+
+    `where`: the base chip's own values of the fields that the figure overrules.
+    """
+
+    field: str
+    value: FieldValue
+    where: tuple[Condition, ...]
+
+    def column(self, columns: Mapping[str, Cells], rows: int) -> Cells:
+        """The figure or absent, one per row of the columns."""
+        like: Mask = np.ones(rows, dtype=np.bool_)
+        for condition in self.where:
+            like &= condition.holds(columns)
+        return np.where(like, cells(self.field, [self.value]), cells(self.field, [None]))
+
+    def holds_for(self, fields: Mapping[str, FieldValue | None]) -> bool:
+        """Whether it holds for the fields of one architecture."""
+        return all(condition.holds_for(fields) for condition in self.where)
+
+
+@dataclass(frozen=True)
 class Axis:
     """Fields that vary together: `options[k][j]` is the value of field j in option k.
 

@@ -77,6 +77,11 @@ class Demand:
     nearest: Amounts = field(default_factory=_unknown)
     excess: float = math.inf
 
+    @property
+    def built(self) -> bool:
+        """Whether any of them can be built at all."""
+        return self.alone[Limit.AREA] < math.inf
+
     def merge(self, other: Demand) -> Demand:
         """The demand over two sets of architectures together."""
         near = self if self.excess <= other.excess else other

@@ -19,6 +19,7 @@ class Catalogue(StrEnum):
     SPACE = "spaces"
     NETWORK = "networks"
     FRAMEWORK = "frameworks"
+    PLAN_SPACE = "plans"
 
 
 def packaged(catalogue: Catalogue) -> dict[str, Path]:
@@ -45,7 +46,7 @@ def find(
         return by_key[_key(text)]
     near = difflib.get_close_matches(_key(text), by_key, n=3, cutoff=0.4)
     names = [by_key[key].stem for key in near] or list(known)
-    what = catalogue.name.lower()
+    what = catalogue.name.lower().replace("_", " ")
     near_names = ", ".join(dict.fromkeys(names))
     raise InputError(f"no {what} is named {text!r}; near: {near_names} (or give the path of a .yaml file)")
 

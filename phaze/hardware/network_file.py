@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.errors import InputError
 from phaze.hardware.tiers import Algorithm, LinkLaw, Medium, Tier, Topology
 from phaze.quantity import si_value
+from phaze.ranges import Factor, Line, Members, Portion, Stretch
+from phaze.text_file import shortened
 from phaze.yaml_file import checked, read_yaml
 
 
@@ -26,45 +28,49 @@ class _OuterFile(_Record):
 
 
 class _InnerFile(_OuterFile):
-    devices: int
+    devices: Members
 
 
 class _TwoTierFile(_Record):
     """Version 1; bandwidths and latencies are quantities or plain SI numbers."""
 
     schema_version: Literal[1]
-    name: str
+    name: Line
     scale_up: _InnerFile
     scale_out: _OuterFile
 
 
+_Member = Annotated[int, Field(ge=0, le=10**6)]
+_Link = tuple[_Member, _Member, Members]
+
+
 class _TierFile(_Record):
     topology: Topology
-    devices: int | None
+    devices: Members | None
     medium: Medium = Medium.DIRECT
     bandwidth: object = None
     latency: object
-    dims: tuple[int, ...] = ()
-    links: tuple[tuple[int, int, int], ...] = ()
-    oversubscription: float = 1.0
+    dims: tuple[Members, ...] = ()
+    links: tuple[_Link, ...] = ()
+    oversubscription: Stretch = 1.0
     in_network: bool = False
     launch: object = 0.0
     ramp: object = 0.0
-    efficiency: float = 1.0
-    gamma: float = 0.0
-    delta: float = 0.0
-    epsilon: float = 0.0
-    fan_in: float = 1.0
-    in_network_efficiency: float = 1.0
+    efficiency: Portion = 1.0
+    gamma: Factor = 0.0
+    delta: Factor = 0.0
+    epsilon: Factor = 0.0
+    fan_in: Factor = 1.0
+    in_network_efficiency: Portion = 1.0
     in_network_start: object = 0.0
     source: str
 
 
 class _TiersFile(_Record):
     schema_version: Literal[2]
-    name: str
-    algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
-    tiers: tuple[_TierFile, ...]
+    name: Line
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = tuple(Algorithm)
+    tiers: Annotated[tuple[_TierFile, ...], Field(min_length=1, max_length=16)]
 
 
 def read_network(path: Path) -> tuple[str, tuple[Tier, ...], tuple[Algorithm, ...]]:
@@ -83,7 +89,6 @@ def read_network(path: Path) -> tuple[str, tuple[Tier, ...], tuple[Algorithm, ..
 def _two(file: _TwoTierFile, where: str) -> tuple[Tier, Tier]:
     """Tiers of version 1."""
     up, out = file.scale_up, file.scale_out
-    _require(up.devices >= 1, f"{where}: scale_up.devices", up.devices, "a number of devices (1 or more)")
     inner = _bandwidth(up.bandwidth, f"{where}: scale_up.bandwidth")
     _require(out.bandwidth is not None, f"{where}: scale_out.bandwidth", None, "a quantity")
     outer = _bandwidth(out.bandwidth, f"{where}: scale_out.bandwidth")
@@ -105,14 +110,6 @@ def _two(file: _TwoTierFile, where: str) -> tuple[Tier, Tier]:
 
 def _tier(file: _TierFile, where: str) -> Tier:
     """A tier of version 2."""
-    for name, value in (("gamma", file.gamma), ("delta", file.delta), ("epsilon", file.epsilon)):
-        _require(value >= 0, f"{where}.{name}", value, "0 or more")
-    for name, value in (
-        ("efficiency", file.efficiency),
-        ("in_network_efficiency", file.in_network_efficiency),
-    ):
-        _require(0 < value <= 1, f"{where}.{name}", value, "a share above 0 and up to 1")
-    _require(file.oversubscription >= 1, f"{where}.oversubscription", file.oversubscription, "1 or more")
     _check_shape(file, where)
     law = LinkLaw(
         launch_s=_time(file.launch, f"{where}.launch"),
@@ -136,18 +133,15 @@ def _check_shape(file: _TierFile, where: str) -> None:
     torus, mesh = file.topology is Topology.TORUS, file.topology is Topology.MESH
     _require(bool(file.dims) == torus, f"{where}.dims", file.dims, "what only a torus has, and every torus")
     _require(bool(file.links) == mesh, f"{where}.links", file.links, "what only a mesh has, and every mesh")
-    _require(all(extent >= 1 for extent in file.dims), f"{where}.dims", file.dims, "extents of 1 or more")
     for link in file.links:
-        fine = min(link) >= 0 and link[0] != link[1] and link[2] >= 1
-        _require(fine, f"{where}.links", link, "two different members, from 0, and a number of links")
+        _require(link[0] != link[1], f"{where}.links", link, "two different members and a number of links")
     switched = file.topology in (Topology.SWITCH, Topology.FAT_TREE)
     _require(switched or not file.in_network, f"{where}.in_network", True, f"possible on a {file.topology}")
     _require(switched or file.devices is not None, f"{where}.devices", None, f"the size of a {file.topology}")
 
 
 def _check_order(tiers: tuple[Tier, ...], where: str) -> None:
-    """At least one tier, and domains that grow outwards by whole numbers of those inside."""
-    _require(bool(tiers), f"{where}: tiers", [], "at least one tier")
+    """Domains grow outwards by whole numbers of those inside."""
     inside = 1
     for i, tier in enumerate(tiers):
         here = f"{where}: tiers.{i}"
@@ -171,7 +165,7 @@ def _check_order(tiers: tuple[Tier, ...], where: str) -> None:
 
 def _require(holds: bool, where: str, value: object, right: str) -> None:
     if not holds:
-        raise InputError(f"{where}: {value!r} is not {right}")
+        raise InputError(f"{where}: {shortened(repr(value), 60)} is not {right}")
 
 
 def _bandwidth(value: object, where: str) -> float | None:
@@ -179,14 +173,13 @@ def _bandwidth(value: object, where: str) -> float | None:
     if value is None:
         return None
     number = si_value(value, "byte/s", where)
-    _require(number > 0, where, value, "above 0")
+    _require(1 <= number <= 1e18, where, value, "from 1B/s to 1e18B/s")
     return number
 
 
 def _time(value: object, where: str) -> float:
     number = si_value(value, "s", where)
-    if number < 0:
-        raise InputError(f"{where}: {value!r} is below 0")
+    _require(0 <= number <= 1e6, where, value, "from 0s to 1e6s")
     return number
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.area_filter import AreaFilter
-from phaze.hardware.axis import Axis, Cells, Condition, cells
+from phaze.hardware.axis import Axis, Cells, Condition, Override, cells
 from phaze.hardware.constraint import Constraint
 from phaze.hardware.fields import FieldKind, FieldValue, field_table
 from phaze.hardware.kept import Kept
@@ -37,7 +37,8 @@ class DesignSpace:
 
     `ties` maps a field to the field whose value it takes, times `multiples` where it stands there.
     `hbm_capacities_bytes` are memory sizes to search beside the architecture; empty: the architecture's own.
-    `heterogeneous`: every pipeline stage may have a design of its own.
+    `heterogeneous`: every pipeline stage may have a design of its own. `overrides`: figures of the base chip that hold
+    for the points that are like it, and for no others.
     """
 
     name: str
@@ -51,6 +52,7 @@ class DesignSpace:
     constraints: tuple[Constraint, ...] = ()
     pins: tuple[Condition, ...] = ()
     heterogeneous: bool = False
+    overrides: tuple[Override, ...] = ()
 
     @property
     def size(self) -> int:
@@ -142,6 +144,11 @@ class DesignSpace:
             chosen[name] = self.tied_value(name, chosen[source])
         return chosen
 
+    def completed(self, varied: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+        """All fields of an architecture from those that vary: the others are the base chip's."""
+        fields = {**self.base.fields, **varied}
+        return {o.field: o.value for o in self.overrides if o.holds_for(fields)} | fields
+
     def tied_value(self, name: str, value: FieldValue | None) -> FieldValue | None:
         """The value of a tied field where its source has this one."""
         column = self._tied(name, cells(self.ties[name], [value]))
@@ -202,6 +209,7 @@ class DesignSpace:
         for name in field_table():
             if name not in columns:
                 columns[name] = np.broadcast_to(cells(name, [self.base.fields.get(name)]), len(numbers))
+        columns |= {o.field: o.column(columns, len(numbers)) for o in self.overrides}
         return ArchitectureTable({name: columns[name] for name in field_table()})
 
     def _tied(self, name: str, source: Cells) -> Cells:

@@ -14,7 +14,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.area_filter import AreaFilter
-from phaze.hardware.axis import Axis
+from phaze.hardware.axis import Axis, Condition, Override
 from phaze.hardware.axis_file import AxisFile, read_axis, read_tie
 from phaze.hardware.catalogue import Catalogue, find, packaged
 from phaze.hardware.constraint import Constraint, parse_constraint
@@ -22,6 +22,7 @@ from phaze.hardware.fields import default_values, field_named, still_valid
 from phaze.hardware.space import DesignSpace
 from phaze.hardware.space_check import check_space
 from phaze.quantity import si_value
+from phaze.ranges import Line, Share
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 
@@ -31,14 +32,14 @@ class _Record(BaseModel):
 
 class _AreaFilterFile(_Record):
     limit: str
-    floor: float
+    floor: Share
 
 
 class _SpaceFile(_Record):
     """Shape of a space file. `base` names an architecture, `fixed` sets fields over it."""
 
     schema_version: Literal[1]
-    name: str
+    name: Line
     description: str = ""
     source: str = ""
     base: str | None = None
@@ -86,7 +87,9 @@ def _from_content(content: object, where: str) -> DesignSpace:
     varied = [*(name for axis in axes for name in axis.fields), *ties]
     _check_once(varied, where)
     # A figure of the base chip says nothing of other values of what it stands for.
-    base = base.model_copy(update={"fields": still_valid(base.fields, varied)})
+    kept = still_valid(base.fields, varied)
+    overrides = tuple(_override(base, name) for name in base.fields if name not in {*kept, *varied})
+    base = base.model_copy(update={"fields": kept})
     space = DesignSpace(
         name=file.name,
         description=file.description,
@@ -101,9 +104,16 @@ def _from_content(content: object, where: str) -> DesignSpace:
             for k, size in enumerate(file.hbm_capacities)
         ),
         heterogeneous=file.stages == "heterogeneous",
+        overrides=overrides,
     )
     check_space(space, where)
     return space
+
+
+def _override(base: Architecture, name: str) -> Override:
+    """A figure of a chip, which holds where what it overrules is as in that chip."""
+    like = (Condition(other, (base.fields.get(other),)) for other in field_named(name, base.name).overrules)
+    return Override(name, base.fields[name], tuple(like))
 
 
 def _axes(file: _SpaceFile, base: Architecture, where: str) -> tuple[Axis, ...]:

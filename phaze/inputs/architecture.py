@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,11 @@ def _run_and_design(named: str | Path) -> tuple[Path | None, str]:
     return (Path(named), "") if Path(named).is_dir() else (None, "")
 
 
+def _absent(value: object) -> bool:
+    """Whether a cell of a design table stands for no value."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
 def _evaluated_design(folder: Path, design: str) -> Architecture:
     """The winner of a run with the fields of another of its designs."""
     from difflib import get_close_matches
@@ -61,5 +67,6 @@ def _evaluated_design(folder: Path, design: str) -> Architecture:
         near = get_close_matches(design, rows, n=3)
         hint = f"; nearest: {', '.join(near)}" if near else ""
         raise InputError(f"{folder} has no evaluated design {design!r}{hint}")
-    fields = {name: value for name, value in rows[design].items() if name in field_table()}
+    given = {name: value for name, value in rows[design].items() if name in field_table()}
+    fields = {name: value for name, value in given.items() if not _absent(value)}
     return load_architecture(folder / WINNER).replace(design, **fields)

@@ -74,6 +74,7 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         ("network", Catalogue.NETWORK),
         ("space", Catalogue.SPACE),
         ("framework", Catalogue.FRAMEWORK),
+        ("plans", Catalogue.PLAN_SPACE),
     ):
         if isinstance(named := options.get(what), str | Path):
             path = find(catalogue, named)

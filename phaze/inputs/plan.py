@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from phaze.explore.planning.document import PlanDocument
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task import Source
+    from phaze.placement.strategy.choices import Plans
     from phaze.placement.strategy.framework import Framework
     from phaze.placement.strategy.strategy import Offload
     from phaze.workload.degrees import Shardable
@@ -104,6 +105,7 @@ def planned(
     workload: Sequence[Source],
     framework: str | Path | Framework,
     choices: dict[str, tuple[Any, ...]],
+    plans: str | Path | Plans = "full",
     **task: Any,  # noqa: ANN401 - the arguments of make_task
 ) -> PlanDocument:
     """Find the best plan within the choices; the framework says how the workload is built unless options do."""
@@ -111,6 +113,7 @@ def planned(
     from phaze.inputs.architecture import find_architecture
     from phaze.inputs.recipe import running
     from phaze.inputs.task import make_task, one_workload
+    from phaze.placement.strategy.choices import Plans, load_plans
     from phaze.placement.strategy.framework import Framework, load_framework
     from phaze.workload.fusion_rules import describe_fusion
 
@@ -120,4 +123,6 @@ def planned(
         task |= {name: task.get(name) or value for name, value in loading.items()}
     asked = {name: value for name, value in task.items() if name not in loading or value is not None}
     chip, recipe = find_architecture(arch), asked.pop("recipe", None)
-    return plan(PlanRequest(running(make_task(workload, **asked), recipe, chip), software, choices), chip)
+    space = plans if isinstance(plans, Plans) else load_plans(plans)
+    planned_for = running(make_task(workload, **asked), recipe, chip)
+    return plan(PlanRequest(planned_for, software, space, choices), chip)

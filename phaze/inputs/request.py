@@ -31,8 +31,8 @@ def make_request(asked: Mapping[str, Any]) -> ExploreRequest:
 
     space = make_space(asked["space"], asked["node"], asked["clock"], asked["fix"] or ())
     first, *others = (with_recipe(task, asked["recipe"], arrays_of(space)) for task in make_tasks(asked))
-    if math.isnan(asked["gap"]):
-        raise InputError("--gap nan is not a number; write for example --gap 0.01")
+    if not 0 <= asked["gap"] < math.inf:
+        raise InputError(f"--gap {asked['gap']} is not a share of 0 or more; write for example --gap 0.01")
     return ExploreRequest(
         task=first,
         others=tuple(others),
@@ -101,6 +101,8 @@ def _cluster(asked: Mapping[str, Any]) -> ClusterBudget | None:
     from phaze.explore.request import ClusterBudget
 
     power, cost = asked["cluster_power"], asked["cluster_cost"]
+    if not 1 <= asked["cluster_overhead"] < math.inf:
+        raise InputError(f"--cluster-overhead {asked['cluster_overhead']:g} must be at least 1")
     if power is None and cost is None:
         return None
     if asked["devices"] is not None:
@@ -108,8 +110,6 @@ def _cluster(asked: Mapping[str, Any]) -> ClusterBudget | None:
         raise InputError(f"{given} leaves the number of devices free: leave out --devices")
     if cost is not None and not 0 < cost < math.inf:
         raise InputError(f"--cluster-cost {cost:g} must be a number of USD greater than zero")
-    if not 1 <= asked["cluster_overhead"] < math.inf:
-        raise InputError(f"--cluster-overhead {asked['cluster_overhead']:g} must be at least 1")
     return ClusterBudget(_optional(parse_power, power, "--cluster-power"), asked["cluster_overhead"], cost)
 
 
@@ -140,8 +140,6 @@ def _length(asked: Mapping[str, Any]) -> TrainingLength | None:
     from phaze.explore.request import TrainingLength
 
     tokens, samples = asked["tokens"], asked["samples"]
-    if tokens is None and samples is None:
-        return None
     if tokens is not None and samples is not None:
         raise InputError("--tokens and --samples say the same twice: give one")
     for name in ("tokens", "samples", "electricity_price"):
@@ -149,6 +147,8 @@ def _length(asked: Mapping[str, Any]) -> TrainingLength | None:
             raise InputError(f"--{name.replace('_', '-')} {asked[name]:g} must be a number greater than zero")
     if asked["pue"] is not None and not 1 <= asked["pue"] < math.inf:
         raise InputError(f"--pue {asked['pue']:g} must be at least 1")
+    if tokens is None and samples is None:
+        return None
     return TrainingLength(tokens, samples, asked["electricity_price"], asked["pue"])
 
 

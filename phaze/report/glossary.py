@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from phaze.explore.document import ResultDocument
 from phaze.hardware.fields import field_table
 from phaze.report.format import field as readable
 from phaze.report.format import label, unit_of
+from phaze.yaml_file import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ def explain(name: str) -> tuple[Entry, ...]:
 
 def _words() -> Iterator[Entry]:
     text = files("phaze.report").joinpath("glossary.yaml").read_text(encoding="utf-8")
-    for name, meaning in yaml.safe_load(text).items():
+    words: Any = parse_yaml(text, "glossary.yaml")
+    for name, meaning in words.items():
         yield Entry(name, "word", meaning)
 
 

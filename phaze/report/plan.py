@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,6 +24,7 @@ TIMES: Mapping[str, str] = {
     "transfer_s": "transfers between stages",
     "gather_s": "gathers of weights",
     "reduction_s": "reduction of gradients",
+    "offload_s": "transfers with the host",
     "bubble_s": "pipeline bubble",
     "optimizer_s": "optimizer",
     "host_s": "waiting for the host",
@@ -42,7 +45,7 @@ def print_plan(document: PlanDocument, console: Console) -> None:
     best = document.best
     console.print(plan_head(document))
     console.print()
-    console.print(plan_table(best))
+    console.print(plan_table(best, document.request))
     console.print()
     console.print(_parts("Time of an iteration", TIMES, best.breakdown.model_dump(), fmt.duration))
     if best.breakdown.hidden_s > 0:
@@ -65,6 +68,7 @@ def plan_head(document: PlanDocument) -> str:
         f"[bold]{escape(' '.join(request['workloads']))}[/bold] on {request['devices']:,} x "
         f"{escape(str(request['architecture']))}, framework {escape(str(request['framework']))}, "
         f"rung {request['rung']}"
+        + (f", global batch {batch:,}" if (batch := request.get("global_batch")) else "")
     )
 
 
@@ -72,9 +76,15 @@ def plan_proof(document: PlanDocument) -> str:
     """What is proven, in one sentence."""
     proof = document.certificate
     return (
-        f"Proved best of {proof.space_size:,} plans: {proof.evaluated:,} evaluated, {proof.pruned:,} ruled out by "
-        f"bounds, {proof.out_of_memory:,} do not fit in memory."
+        f"Proved best of {proof.space_size:,} plans{_named(document)}: {proof.evaluated:,} evaluated, "
+        f"{proof.pruned:,} ruled out by bounds, {proof.out_of_memory:,} do not fit in memory."
     )
+
+
+def _named(document: PlanDocument) -> str:
+    """Their space, where the document tells it (dse-plan/3)."""
+    name = document.request.get("plans")
+    return f" (space {escape(str(name))})" if name else ""
 
 
 def summary(s: StrategyRecord) -> str:
@@ -110,8 +120,15 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield " and ".join(s.offload) + " at the host"
 
 
-def plan_table(best: PlanResult) -> Table:
-    """The best plan and its figures."""
+def devices_used(used: int, request: Mapping[str, Any]) -> str:
+    """How many of the devices asked for a plan uses, and where some are idle, of which batch."""
+    devices, batch = request.get("devices", used), request.get("global_batch")
+    idle = f" of {devices:,}; no plan that uses more of them is faster" if used < devices else ""
+    return f"{used:,}{idle}" + (f" for a global batch of {batch:,}" if idle and batch else "")
+
+
+def plan_table(best: PlanResult, request: Mapping[str, Any] = MappingProxyType({})) -> Table:
+    """The best plan and its figures; `request` tells of how many devices it uses so many."""
     table = plain_table("Best plan", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
@@ -123,7 +140,7 @@ def plan_table(best: PlanResult) -> Table:
         *([("tokens", f"{fmt.number(tokens)} tokens/s")] if tokens is not None else []),
         ("model FLOPs utilisation", fmt.percent(best.mfu)),
         ("energy per iteration, all devices", fmt.decimal(best.energy_per_iteration_j, "J")),
-        ("devices used", f"{best.devices_used:,}"),
+        ("devices used", devices_used(best.devices_used, request)),
         *([("memory at the host of a device", fmt.memory(host))] if (host := best.host_memory_bytes) else []),
         ("microbatches of a pipeline", f"{best.strategy.microbatches:,}"),
     ):

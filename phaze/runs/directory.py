@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,40 +20,35 @@ from phaze.errors import InputError
 from phaze.explore.document import Design, FrontierPoint, Manifest, ResultDocument
 from phaze.explore.portfolio.report import ScorePoint
 from phaze.runs.arrow import arrow_array
-from phaze.runs.design_table import table_of
-from phaze.runs.files import write_atomically
+from phaze.runs.design_table import known_columns, table_of
+from phaze.runs.files import file_name, write_atomically
 from phaze.runs.lock import LOCK, locked
+from phaze.runs.log import LOG, is_log
+from phaze.runs.store.record import RECORD
 
 RESULT = "result.json"
 DESIGNS = "designs.parquet"
 MANIFEST = "manifest.json"
+_PROBE = ".writable"
 Designs = Mapping[str, NDArray[Any]]
 
 
 def default_directory(name: str, now: datetime) -> Path:
     """`results/NAME-UTCTIME` below the working directory; characters unfit for a file name become `-`."""
-    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "run"
-    return Path("results") / f"{safe}-{now:%Y%m%dT%H%M%SZ}"
+    return Path("results") / f"{file_name(name)}-{now:%Y%m%dT%H%M%SZ}"
 
 
 @contextmanager
 def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
     """Create the folder of a run; if the run fails and left nothing in it, remove what was created.
 
-    Raises InputError where it holds something and `resume` was not asked for, or another process is at work there.
+    Raises InputError where it holds something and `resume` was not asked for, or what is not a run of ours, or another
+    process is at work there.
     """
-    if path.is_file():
-        raise InputError(f"{path} is a file; --out needs a folder")
-    if path.is_dir() and any(item.name != LOCK for item in path.iterdir()) and not resume:
-        raise InputError(f"{path} is not empty; choose another --out, or add --resume to continue there")
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot create {path}: {error.strerror}") from error
+    made = _made(path, resume=resume)
     try:
         with locked(path):
-            write_atomically(probe := path / ".writable", "")  # now, not after the work
+            write_atomically(probe := path / _PROBE, "")  # now, not after the work
             probe.unlink(missing_ok=True)  # another host may have been as fast
             yield path
     finally:
@@ -62,6 +56,28 @@ def run_directory(path: Path, *, resume: bool = False) -> Iterator[Path]:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
+
+
+def _made(path: Path, *, resume: bool) -> list[Path]:
+    """Make a folder, which a run may use; the folders that were not there before, the innermost first."""
+    try:
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path} is a file; --out needs a folder")
+        inside = [item.name for item in path.iterdir()] if path.is_dir() else []
+        _check_free(path, {name for name in inside if not name.startswith((LOCK, _PROBE))}, resume=resume)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create {path}: {error.strerror}") from error
+    return made
+
+
+def _check_free(path: Path, inside: set[str], *, resume: bool) -> None:
+    """Raises InputError where a folder holds what a run would mix with or write over."""
+    if inside and not resume:
+        raise InputError(f"{path} is not empty; choose another --out, or add --resume to continue there")
+    if inside and RECORD not in inside and not is_log(path / LOG):
+        raise InputError(f"{path} holds other files than those of a run; choose another --out")
 
 
 def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
@@ -89,14 +105,19 @@ def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -
 
 
 def _plain_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows that have the columns of the first one."""
-    names = list(rows[0]) if rows else []
-    return pa.table([arrow_array(np.asarray([row.get(name) for row in rows])) for name in names], names=names)
+    """Rows with all columns that one of them has, in the order in which they first appear."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table(
+        [arrow_array(np.asarray([row.get(name) for row in rows])) for name in names], names=list(names)
+    )
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
-    """Rows as one array per column, in the order the columns first appear."""
-    names = dict.fromkeys(name for row in rows for name in row)
+    """Rows as one array per column, in the order of the table's description, whatever theirs is."""
+    known = list(known_columns())
+    before = known.index("throughput_samples_per_s")  # of one workload; those of several stand there
+    order = {name: place for place, name in enumerate(known)}
+    names = sorted({name for row in rows for name in row}, key=lambda name: (order.get(name, before), name))
     return {name: np.asarray([row.get(name) for row in rows]) for name in names}
 
 

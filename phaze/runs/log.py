@@ -60,6 +60,15 @@ class LoggedProgress:
         self.file.write(f"{self._last.isoformat(timespec='milliseconds')}  {' '.join(text.split())}\n")
 
 
+def is_log(path: Path) -> bool:
+    """Whether a file is the log of a run."""
+    try:
+        with path.open("rb") as file:
+            return b"started, phaze-dse " in file.read(200)
+    except OSError:
+        return False
+
+
 @contextmanager
 def logged(folder: Path, progress: Progress, command: Sequence[str] = ()) -> Iterator[LoggedProgress]:
     """Progress that is also written to `log.txt` of a folder, after what earlier runs left there.

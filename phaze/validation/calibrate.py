@@ -137,8 +137,10 @@ def numbers(law: Any) -> dict[str, float]:  # noqa: ANN401 - any law
 def rows_of(
     folder: Path, chip: Architecture, progress: Callable[[str], None] | None = None
 ) -> tuple[Row, ...]:
-    """All rows of a folder that were measured on a chip. Raises InputError where there are none."""
+    """All rows of a folder that were measured on a chip. Raises InputError where there are none, and for bad rows."""
     compared = compare(folder, progress=progress)
+    if bad := next((why for one in compared for why in one.judged.excluded if why.startswith("line ")), None):
+        raise InputError(f"{folder}: constants are fitted to whole tables only; {bad}")
     found = tuple(row for one in compared for row in one.judged.rows if row.chip.name == chip.name)
     if not found:
         raise InputError(f"{folder}: no rows that were measured on {chip.name}")

@@ -1,27 +1,38 @@
-"""A CSV file of measurements as named columns."""
+"""A CSV file of measurements as named columns, whose cells are of known types."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
+from phaze.validation.cells import Cell
 
 Floats = NDArray[np.float64]
+Schema = Mapping[str, Cell]
+
+LARGEST = 2**26
+"""Bytes of a file; the measurements that the model is compared with have less than a tenth of it in all."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of one file, (rows,) each, as text; `path` is named in errors."""
+    """Columns of one file, (rows,) each, as text; `path` is named in errors.
+
+    `lines`: the line of each row, where a file was read; `bad`: a sentence about each row that was left out because
+    a cell of it is not what its column holds.
+    """
 
     path: Path
     text: Mapping[str, tuple[str, ...]]
     rows: int
+    lines: tuple[int, ...] = ()
+    bad: tuple[str, ...] = field(default=())
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
         """One column as text. Raises InputError where the file has no such column."""
@@ -30,37 +41,78 @@ class Columns:
         return self.text[name]
 
     def numbers(self, name: str) -> Floats:
-        """One column as numbers, NaN where a cell is empty. Raises InputError naming the line of any other text."""
-        cells = self[name]
+        """One column as numbers, NaN where a cell is empty."""
+        return np.array([float(cell) if cell else np.nan for cell in self[name]], dtype=np.float64)
+
+    def only(self, rows: Sequence[int]) -> Columns:
+        """Some of the rows."""
+        text = {name: tuple(cells[row] for row in rows) for name, cells in self.text.items()}
+        return Columns(self.path, text, len(rows), tuple(self.lines[row] for row in rows), self.bad)
+
+    def place(self, row: int) -> str:
+        """How messages name a row."""
+        return f"line {self.lines[row]}"
+
+
+def read_columns(path: Path, schema: Schema) -> Columns:
+    """Read the columns of a schema from a CSV file with a header; rows with bad cells are left out and told.
+
+    Raises InputError for a file that cannot be read, lacks a column, or has no row but bad ones.
+    """
+    lines = _lines(path)
+    header = next(lines, (0, []))[1]
+    places = _places(path, header, schema)
+    kept, where, bad = [], [], []
+    for number, cells in lines:
         try:
-            return np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
-        except ValueError:
-            line, cell = next((i, c) for i, c in enumerate(cells, start=2) if not _is_number(c))
-            raise InputError(f"{self.path}, line {line}: {name} is {cell!r}, not a number") from None
+            kept.append(_row(cells, len(header), places, schema))
+            where.append(number)
+        except ValueError as error:
+            bad.append(f"line {number}: {error}")
+    if bad and not kept:
+        raise InputError(f"{path}, {bad[0]}")
+    columns = zip(*kept, strict=True) if kept else ((),) * len(places)
+    return Columns(path, dict(zip(places, columns, strict=True)), len(kept), tuple(where), tuple(bad))
 
 
-def read_columns(path: Path) -> Columns:
-    """Read a CSV file with a header. Raises InputError for what cannot be read or has ragged lines."""
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Cells of each line, and its number."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))
+        if not path.is_file():
+            raise InputError(f"{path}: not a file" if path.exists() else f"{path}: no such file")
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path}: more than {LARGEST} bytes; split it")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            yield from ((reader.line_num, cells) for cells in reader if cells)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-    if not lines:
+
+
+def _places(path: Path, header: Sequence[str], schema: Schema) -> dict[str, int]:
+    """Where in a line the columns of a schema stand, those left out that may be missing."""
+    if not header:
         raise InputError(f"{path}: empty; a header line is needed")
-    header, body = lines[0], lines[1:]
-    for number, line in enumerate(body, start=2):
-        if len(line) != len(header):
-            raise InputError(f"{path}, line {number}: {len(line)} cells under {len(header)} columns")
-    cells = zip(*body, strict=True) if body else ((),) * len(header)
-    return Columns(path, dict(zip(header, cells, strict=True)), len(body))
+    places: dict[str, int] = {}
+    for name, cell in schema.items():
+        found = [place for place, title in enumerate(header) if title == name]
+        if len(found) > 1:
+            raise InputError(f"{path}: {len(found)} columns are called {name!r}")
+        if not found and not cell.absent:
+            raise InputError(f"{path}: no column {name!r} (columns: {_listed(header)})")
+        places |= dict.fromkeys([name] if found else [], *found)
+    return places
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell or "nan")
-    except ValueError:
-        return False
-    return True
+def _listed(header: Sequence[str]) -> str:
+    text = ", ".join(header)
+    return text if len(text) <= 500 else f"{text[:497]}..."
+
+
+def _row(cells: Sequence[str], width: int, places: Mapping[str, int], schema: Schema) -> list[str]:
+    """The cells of a schema's columns. Raises ValueError for one that is not what its column holds."""
+    if len(cells) != width:
+        raise ValueError(f"{len(cells)} cells under {width} columns")
+    return [schema[name].read(name, cells[place]) for name, place in places.items()]

@@ -19,6 +19,7 @@ from phaze.hardware.network import Network
 from phaze.hardware.tiers import LinkLaw, Medium, Tier, Topology
 from phaze.validation.columns import Columns, read_columns
 from phaze.validation.sets.collectives import COLLECTIVES
+from phaze.validation.tables import OWN_COLLECTIVES
 from phaze.workload.work import Collective
 
 Floats = NDArray[np.float64]
@@ -63,7 +64,9 @@ def read_samples(path: Path, system: str | None = None) -> list[Sample]:
 
     Raises InputError for a file that cannot be read, holds several systems of which none is chosen, or no rows.
     """
-    columns = read_columns(path)
+    columns = read_columns(path, OWN_COLLECTIVES)
+    if columns.bad:
+        raise InputError(f"{path}, {columns.bad[0]}")
     systems = columns["system"] if "system" in columns.text else ("",) * columns.rows
     known = sorted(set(systems))
     if system is None and len(known) > 1:
@@ -88,11 +91,6 @@ def _samples(columns: Columns) -> list[Sample | None]:
     together = np.where(np.isnan(given), ranks, np.minimum(ranks, given))
     found: list[Sample | None] = []
     for row, name in enumerate(columns["collective"]):
-        where = f"{columns.path}, line {row + 2}"
-        if name not in COLLECTIVES:
-            raise InputError(f"{where}: no collective {name!r}; one of {', '.join(COLLECTIVES)}")
-        if not (ranks[row] >= 1 and together[row] >= 1 and sizes[row] > 0 and times_us[row] > 0):
-            raise InputError(f"{where}: ranks, ranks_per_node, bytes and time_us must be above 0")
         group = int(ranks[row]), int(together[row])
         sample = Sample(COLLECTIVES[name], *group, float(sizes[row]), float(times_us[row]) * 1e-6)
         found.append(sample if sample.ranks > 1 else None)

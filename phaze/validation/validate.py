@@ -11,12 +11,14 @@ import numpy as np
 
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
+from phaze.validation.bad_rows import judge_good_rows
 from phaze.validation.cases import Judged
 from phaze.validation.columns import read_columns
 from phaze.validation.document import Comparison, ValidationReport
 from phaze.validation.peers import peers
 from phaze.validation.registry import DATA_SETS, DataSet, Metric
 from phaze.validation.score import Score, score
+from phaze.validation.tables import TABLES
 from phaze.validation.thresholds import threshold_pct
 from phaze.validation.unseen import unseen
 
@@ -35,11 +37,15 @@ class Compared:
 
 
 def compare(
-    folder: Path, names: Collection[str] = (), progress: Callable[[str], None] | None = None
+    folder: Path,
+    names: Collection[str] = (),
+    progress: Callable[[str], None] | None = None,
+    refused: Callable[[InputError], None] | None = None,
 ) -> tuple[Compared, ...]:
-    """Judge the model on the data sets of a folder, or on those of `names`.
+    """Judge the model on the data sets of a folder, or on those of `names`; bad rows are left out with their reason.
 
-    Raises InputError for a folder without data sets, an unknown name, and files that cannot be read.
+    `refused` is told of files that cannot be read, and the others are compared. Raises InputError for a folder
+    without data sets, an unknown name, and without `refused` for files that cannot be read.
     """
     files = _files(folder)
     _check(folder, files, names)
@@ -48,9 +54,18 @@ def compare(
     for data_set in wanted:
         if progress is not None:
             progress(f"{data_set.name} ({data_set.metric})")
-        judged = data_set.judge(read_columns(files[data_set.name]))
-        compared.append(Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Rung}))
+        try:
+            compared.append(_compared(data_set, files[data_set.name]))
+        except InputError as error:
+            if refused is None:
+                raise
+            refused(error)
     return tuple(compared)
+
+
+def _compared(data_set: DataSet, file: Path) -> Compared:
+    judged = judge_good_rows(data_set.judge, read_columns(file, TABLES[data_set.name]))
+    return Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Rung})
 
 
 def validate(
@@ -116,10 +131,13 @@ def _fitted(data_set: DataSet, rung: Rung) -> bool:
 def _said(judged: Judged, rung: Rung) -> Judged:
     """The rows that the rung has a prediction for; the others are excluded and counted."""
     silent = np.full(len(judged.measured), np.nan)
-    kept = np.isfinite(judged.predicted.get(rung, silent))
+    said = np.isfinite(judged.predicted.get(rung, silent))
+    kept = said & np.isfinite(judged.measured) & (judged.measured > 0)
     reasons = dict(judged.excluded)
-    if not kept.all():
-        reasons[f"nothing {rung} for this chip and operator"] = int((~kept).sum())
+    if not said.all():
+        reasons[f"nothing {rung} for this chip and operator"] = int((~said).sum())
+    if unmeasured := int((said & ~kept).sum()):
+        reasons["nothing above 0 was measured"] = unmeasured
     predicted = {name: values[kept] for name, values in judged.predicted.items()}
     rows = tuple(row for row, keep in zip(judged.rows, kept, strict=False) if keep)
     return Judged(judged.measured[kept], predicted, reasons, rows, judged.assumed)

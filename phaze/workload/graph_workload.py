@@ -27,7 +27,16 @@ from phaze.workload.training import trained_parameters
 from phaze.workload.work import Format, Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
-SAMPLES_PER_DEVICE = 32  # default global batch (definitions: training numerics)
+TOKENS_PER_STEP = 4 * 2**20
+"""Default global batch in training, in tokens, whatever the number of devices.
+
+Llama 2 of all sizes trained with 4 million tokens (Touvron et al., arXiv 2307.09288, section 2.2 and table 1), Llama 3
+405B began with as many (arXiv 2407.21783, section 3.4.1), GPT-3 had 3.2 million (arXiv 2005.14165, table 2.1).
+"""
+SAMPLES_PER_DEVICE = 32
+"""Default of models without tokens, on each device: mini-batches of 256 on eight of them (arXiv 1512.03385)."""
+MOST_SAMPLES = 65536
+"""At most, as published for DLRM; ImageNet has been trained in 32,768 (You et al., arXiv 1709.05011)."""
 _LINE = 3  # chains that tell another
 SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cache in memory (decode)
 
@@ -76,7 +85,7 @@ class GraphWorkload:
         context: int = 0,
         short: tuple[ForwardModel, Repeats] | None = None,
     ) -> None:
-        """Wrap a forward model; without `global_batch` it is 32 samples per device, 8 sequences in decode.
+        """Wrap a forward model; without `global_batch` it is 4 million tokens in training, else so many per device.
 
         `short`: the same model with fewer blocks, where they repeat.
         """
@@ -150,9 +159,18 @@ class GraphWorkload:
         return self._expert_plan
 
     def global_batch(self, devices: int) -> int:
-        """Samples per iteration: the workload's own, or 32 per device (decode: 8 sequences)."""
-        each = SEQUENCES_PER_DEVICE if self._mode is Mode.DECODE else SAMPLES_PER_DEVICE
-        return self._global_batch if self._global_batch is not None else each * devices
+        """Samples per iteration: the workload's own, otherwise in training 4 million tokens on any devices.
+
+        Whole sequences, a power of two of them. Of samples without tokens, and of prefill, 32 per device, 65,536 at
+        most; of decode 8 sequences per device.
+        """
+        if self._global_batch is not None:
+            return self._global_batch
+        if self._mode is Mode.DECODE:
+            return SEQUENCES_PER_DEVICE * devices
+        if self._mode is Mode.TRAINING and self._sequence_length is not None:
+            return 1 << max(1, TOKENS_PER_STEP // self._sequence_length).bit_length() - 1
+        return min(SAMPLES_PER_DEVICE * devices, MOST_SAMPLES)
 
     @property
     def parameter_count(self) -> int:
@@ -169,6 +187,15 @@ class GraphWorkload:
         divisors = [t for t in range(1, min(limit, heads) + 1) if heads % t == 0]
         powers = tuple(t for t in divisors if t & (t - 1) == 0)
         return tuple(divisors) if heads % 2 else powers
+
+    def tensor_parallel_divisors(self, limit: int) -> tuple[int, ...]:
+        """Every divisor of the heads that also divides those of keys and values, or is a multiple of them."""
+        heads = self._model.heads
+        if heads is None:
+            return (1,)
+        keys = getattr(self._model, "kv_heads", None) or heads
+        divisors = (t for t in range(1, min(limit, heads) + 1) if heads % t == 0)
+        return tuple(t for t in divisors if keys % t == 0 or t % keys == 0)
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
         """The whole forward graph as run: with its loss in training, without dropout in inference.

@@ -14,8 +14,16 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from phaze.errors import InputError
+
 if TYPE_CHECKING:
     import networkx as nx
+
+MOST_OPERATORS = 300_000
+"""Where a graph is given up: it would take minutes and gigabytes."""
+
+MOST_ELEMENTS = 2**60
+"""Of one tensor; beyond any memory, and its bytes are still exact."""
 
 
 class OpKind(StrEnum):
@@ -141,7 +149,10 @@ class OperatorGraph:
 
 
 class GraphBuilder:
-    """Grows a graph operator by operator; each call returns the name of the tensor it made."""
+    """Grows a graph operator by operator; each call returns the name of the tensor it made.
+
+    Raises InputError for a tensor that is empty or of more than `MOST_ELEMENTS`, and for more than `MOST_OPERATORS`.
+    """
 
     def __init__(self, name: str) -> None:
         """Start an empty graph."""
@@ -152,13 +163,13 @@ class GraphBuilder:
 
     def input(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
         """Declare an activation that comes from outside."""
-        self._tensors[name] = Tensor(name, tuple(shape), element_bytes)
+        self._declare(Tensor(name, tuple(shape), element_bytes))
         self._inputs.append(name)
         return name
 
     def parameter(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
         """Declare a parameter (the same name twice is the same parameter: tied weights)."""
-        self._tensors[name] = Tensor(name, tuple(shape), element_bytes, is_parameter=True)
+        self._declare(Tensor(name, tuple(shape), element_bytes, is_parameter=True))
         return name
 
     def add(
@@ -171,9 +182,21 @@ class GraphBuilder:
         **attributes: object,
     ) -> str:
         """Append an operator with one output of the given shape; returns the output's name."""
-        self._tensors[name] = Tensor(name, tuple(shape), element_bytes)
+        self._declare(Tensor(name, tuple(shape), element_bytes))
+        self.reserve(1, name)
         self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
         return name
+
+    def reserve(self, operators: int, name: str, most: int = MOST_OPERATORS) -> None:
+        """Raise InputError where so many further operators, of what `name` says, make more than `most`."""
+        if len(self._operators) + operators > most:
+            raise InputError(f"{self._name}: with {name} the graph has more than {most} operators")
+
+    def _declare(self, tensor: Tensor) -> None:
+        if not 1 <= tensor.elements <= MOST_ELEMENTS:
+            shape = " x ".join(map(str, tensor.shape))
+            raise InputError(f"{self._name}: {tensor.name} has {shape} elements; 1 to 2^60 are possible")
+        self._tensors[tensor.name] = tensor
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor declared so far."""
@@ -184,7 +207,9 @@ class GraphBuilder:
     ) -> tuple[str, ...]:
         """Append a view whose outputs, named and of the given shapes, are pieces of a tensor."""
         size = self._tensors[tensor].element_bytes
-        self._tensors |= {piece: Tensor(piece, tuple(shape), size) for piece, shape in pieces.items()}
+        for piece, shape in pieces.items():
+            self._declare(Tensor(piece, tuple(shape), size))
+        self.reserve(1, name)
         made = tuple(pieces)
         self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, MappingProxyType(attributes)))
         return made

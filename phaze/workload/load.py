@@ -44,6 +44,12 @@ class FamilyModel:
         """Attention heads."""
         return self.spec.dimensions.heads_to_divide
 
+    @property
+    def kv_heads(self) -> int | None:
+        """Heads of keys and values, where a family tells them apart."""
+        found: int | None = getattr(self.spec.dimensions, "kv", None)
+        return found
+
     def graph(self, batch: int) -> OperatorGraph:
         """Forward graph of `batch` samples."""
         return self.spec.dimensions.graph(self.name, replace(self.extent, batch=batch), self.attention)

@@ -14,6 +14,10 @@ from phaze.workload.ir import GraphBuilder, OpKind
 from phaze.workload.recurrent_cells import CELLS, Cell, Functions, State, TimeStep, Weights
 
 GATES: Mapping[Cell, int] = {Cell.LSTM: 4, Cell.GRU: 3, Cell.GRU_RESET_FIRST: 3, Cell.RNN: 1}
+MOST_UNROLLED = 50_000
+"""Operators of a graph with recurrent layers: chains of that many take a minute to cut and compare."""
+
+_STEP_OPERATORS: Mapping[Cell, int] = {Cell.LSTM: 11, Cell.GRU: 11, Cell.GRU_RESET_FIRST: 11, Cell.RNN: 3}
 STATES: Mapping[Cell, int] = {Cell.LSTM: 2, Cell.GRU: 1, Cell.GRU_RESET_FIRST: 1, Cell.RNN: 1}
 
 
@@ -56,9 +60,11 @@ def recurrent_layer(
     """Append one layer in one direction over `x` (batch, steps, width).
 
     `state`: tensors (batch, hidden) to start from; without them it starts from zeros, and the first time
-    step multiplies those too, as frameworks do. `reverse`: from the last time step to the first.
+    step multiplies those too, as frameworks do. `reverse`: from the last time step to the first. Raises InputError
+    for so many time steps that the graph would have more than `MOST_UNROLLED` operators.
     """
     batch, steps, _ = builder.shape(x)
+    builder.reserve(steps * _STEP_OPERATORS[cell], f"{steps} time steps of {name}", MOST_UNROLLED)
     hidden = builder.shape(weights.recurrent)[-1]
     fed = _fed_steps(builder, name, cell, x, weights)
     if cell is Cell.GRU_RESET_FIRST:

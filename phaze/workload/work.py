@@ -269,14 +269,17 @@ class LayerChain:
 
     @property
     def joined(self) -> LayerChain:
-        """The chain on a device that has all layers which read a tied parameter: only the first one counts it."""
+        """The chain on a device that has all layers which read a tied parameter: only the first one counts it.
+
+        Nothing of it is tied any more: there are no gradients of two devices to sum.
+        """
         if not any(layer.tied for layer in self.layers):
             return self
         layers, held = list(self.layers), dict[str, int]()
         for i in dict.fromkeys(self.index):
             known = sum(min(elements, held.get(name, 0)) for name, elements in layers[i].tied)
             held = dict(layers[i].tied) | held
-            layers[i] = replace(layers[i], parameters=layers[i].parameters - known)
+            layers[i] = replace(layers[i], parameters=layers[i].parameters - known, tied=())
         return replace(self, layers=tuple(layers))
 
     @property

@@ -75,7 +75,7 @@ class Workload(Protocol):
         """Rules of fusion that are on."""
 
     def global_batch(self, devices: int) -> int:
-        """Samples per iteration on that many devices: the workload's own, or so many per device."""
+        """Samples per iteration on that many devices: the workload's own, or a default, in training by tokens."""
 
     @property
     def parameter_count(self) -> int:
@@ -91,6 +91,9 @@ class Workload(Protocol):
         Powers of two that divide the attention heads; where 1 is the only one, every divisor;
         networks without heads: 1.
         """
+
+    def tensor_parallel_divisors(self, limit: int) -> tuple[int, ...]:
+        """Widths of plans, ascending: divisors of the heads, and of those of keys and values or multiples of them."""
 
     @property
     def operands(self) -> Format | None:

@@ -53,7 +53,10 @@ class WorkloadSpec(Strict, Generic[D]):
         Count | None, Field(description="tokens of one sample, where samples are sequences")
     ] = None
     global_batch: Annotated[
-        Count | None, Field(description="samples of one iteration (default: 32 per device)")
+        Count | None,
+        Field(
+            description="samples of one iteration (default: 4 million tokens; without tokens 32 per device)"
+        ),
     ] = None
     precision: Annotated[Precision, Field(description="bf16, fp16, tf32 or fp32")] = Precision.BF16
     optimizer: Annotated[

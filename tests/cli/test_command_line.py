@@ -160,8 +160,10 @@ def test_a_full_folder_is_refused_unless_resumed(dse, explorer, tmp_path):
     assert code == 2
     assert "--resume" in err
     assert explorer.asked == []
-    assert dse("run", "-w", "gpt3", "--out", tmp_path, "--resume")[0] == 0
-    assert (tmp_path / "x").read_text() == "mine"
+    code, _, err = dse("run", "-w", "gpt3", "--out", tmp_path, "--resume")
+    assert code == 2
+    assert "holds other files than those of a run" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 def test_node_and_clock_are_fixed_in_the_space(dse, explorer, tmp_path):

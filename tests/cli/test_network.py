@@ -107,8 +107,14 @@ def test_fitting_on_the_command_line(measurements, tmp_path):
     [
         ("collective,ranks,bytes\n", "no column 'time_us'"),
         ("collective,ranks,bytes,time_us\nall_reduce,2,8,1\n", "1 rows of two or more ranks; 5 are needed"),
-        ("collective,ranks,bytes,time_us\nreduce,2,8,1\n", "line 2: no collective 'reduce'"),
-        ("collective,ranks,bytes,time_us\nall_reduce,2,0,1\n", "line 2: ranks, ranks_per_node, bytes"),
+        (
+            "collective,ranks,bytes,time_us\nreduce,2,8,1\n",
+            "line 2: collective is 'reduce', not one of alltoall",
+        ),
+        (
+            "collective,ranks,bytes,time_us\nall_reduce,2,0,1\n",
+            "line 2: bytes is '0', not a whole number from 1",
+        ),
         ("system,collective,ranks,bytes,time_us\na,all_reduce,2,8,1\nb,all_reduce,2,8,1\n", "'a', 'b'"),
     ],
 )

@@ -10,6 +10,8 @@ import tomllib
 
 import pytest
 
+from phaze.placement.strategy.checker import PlanError
+
 SMALL = ("--arch", "h100", "--workload", "gpt3-xl", "--devices", "8", "--global-batch", "64")
 FEW = ("--microbatch", "4", "--schedule", "1f1b", "--chunks", "1")
 
@@ -194,3 +196,19 @@ def test_whatif_over_a_hardware_field(dse):
     assert code == 0
     slow, fast = (point["plan"]["best"]["iteration_time_s"] for point in json.loads(out)["points"])
     assert slow > fast
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("whatif", "--vary", "microbatch=2,4")])
+def test_no_plan_is_told_that_the_checker_has_not_passed(dse, monkeypatch, verb):
+    checked, few = [], FEW if verb[0] == "plan" else FEW[2:]
+
+    def refuses(_, strategy, *__):
+        checked.append(strategy)
+        if len(checked) > 1:
+            raise PlanError("is wrong")
+
+    monkeypatch.setattr("phaze.explore.planning.plan.check_plan", refuses)
+    code, out, _ = dse(*verb, *SMALL, *few)
+    assert code != 0
+    assert len(checked) == 2
+    assert "Best plan" not in out

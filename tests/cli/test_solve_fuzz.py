@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_solve import MODES, PLACEMENT, SCHEDULE
+from instances import MODES, PLACEMENT, SCHEDULE
 from typer.testing import CliRunner
 
 from phaze.cli import solve

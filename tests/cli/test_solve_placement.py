@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from test_solve import PLACEMENT, dse
+from instances import PLACEMENT
+from test_solve import dse
 from test_solve_fuzz import FUZZ, check, mutated
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "placement-2.md"

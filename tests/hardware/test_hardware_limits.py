@@ -250,8 +250,8 @@ def test_default_network():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("devices: 8", "devices: 0", "scale_up.devices: 0 is not"),
-        ("bandwidth: 50GB/s", "bandwidth: 0", "scale_out.bandwidth: 0 is not above 0"),
+        ("devices: 8", "devices: 0", "scale_up.devices: must be greater than or equal to 1"),
+        ("bandwidth: 50GB/s", "bandwidth: 0", "scale_out.bandwidth: 0 is not from 1B/s"),
         ("latency: 5us", "latency: 5m", "scale_out.latency: '5m' is not a quantity"),
         ("  devices: 8\n", "", "scale_up.devices: missing"),
     ],

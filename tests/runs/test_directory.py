@@ -12,7 +12,7 @@ import pytest
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
 from phaze.runs.directory import columns, default_directory, load_designs, load_run, run_directory, write_run
-from phaze.runs.files import read_json, write_atomically
+from phaze.runs.files import check_writable, read_json, write_atomically
 from phaze.runs.hashes import hashes
 
 DESIGNS = {"id": np.array(["a", "b"]), "tdp_w": np.array([1.5, 2.5]), "tensor_cores": np.array([1, 2])}
@@ -59,6 +59,12 @@ def test_a_folder_that_holds_something_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(InputError, match="--resume"), run_directory(tmp_path):
         pytest.fail("entered")
+    with (
+        pytest.raises(InputError, match="other files than those of a run"),
+        run_directory(tmp_path, resume=True),
+    ):
+        pytest.fail("entered")
+    (tmp_path / "log.txt").write_text("2026-01-01T00:00:00+00:00  started, phaze-dse 0.1.0: dse run\n")
     with run_directory(tmp_path, resume=True) as path:
         assert path == tmp_path
     with pytest.raises(InputError, match="is a file"), run_directory(tmp_path / "mine.txt"):
@@ -83,6 +89,65 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path):
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "dangling").symlink_to("new")
+    write_atomically(tmp_path / "link", "x")
+    write_atomically(tmp_path / "dangling", "y")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "dangling").is_symlink()
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
+        "target": "x",
+        "link": "x",
+        "new": "y",
+        "dangling": "y",
+    }
+
+
+def test_a_device_takes_what_is_written_and_stays(tmp_path):
+    check_writable(Path("/dev/null"))
+    write_atomically(Path("/dev/null"), "x")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(InputError, match="No space left"):
+        write_atomically(Path("/dev/full"), "x")
+
+
+def test_a_pipe_is_written_where_somebody_reads_and_refused_elsewhere(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for attempt in (check_writable, lambda path: write_atomically(path, "x")):
+        with pytest.raises(InputError, match="cannot write"):
+            attempt(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_files_have_the_permissions_of_the_mask_or_keep_their_own(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "new", "x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+    (tmp_path / "new").chmod(0o600)
+    write_atomically(tmp_path / "new", "y")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "\0", "loop"])
+def test_names_that_are_long_or_lead_nowhere(tmp_path, name):
+    (tmp_path / "loop").symlink_to("loop")
+    if name[0] == "n":
+        write_atomically(tmp_path / name, "x")
+        assert (tmp_path / name).read_text() == "x"
+        return
+    with pytest.raises(InputError, match="cannot write"):
+        write_atomically(tmp_path / name, "x")
 
 
 def test_writing_where_there_is_no_folder_is_bad_input(tmp_path):
@@ -147,10 +212,10 @@ def test_a_failed_run_removes_what_it_created_and_nothing_else(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_found_before_the_work(tmp_path, monkeypatch):
-    def refuse(**_):
+    def refuse(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("phaze.runs.files.tempfile.mkstemp", refuse)
+    monkeypatch.setattr("phaze.runs.files._beside", refuse)
     with pytest.raises(InputError, match="Permission denied"), run_directory(tmp_path / "r"):
         pytest.fail("started the work")
     assert not (tmp_path / "r").exists()

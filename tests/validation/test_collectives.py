@@ -14,6 +14,7 @@ from phaze.hardware.tiers import LinkLaw, Medium
 from phaze.validation.columns import Columns, read_columns
 from phaze.validation.sets.collectives import large, small
 from phaze.validation.systems import system_of
+from phaze.validation.tables import TABLES
 from phaze.workload.work import Collective
 
 HEADER = "system,collective,ranks,ranks_per_node,bytes,time_us,library\n"
@@ -24,7 +25,7 @@ def judge(tmp_path):
     def judged(*rows, which=large):
         path = tmp_path / "coll.csv"
         path.write_text(HEADER + "\n".join(rows) + "\n")
-        columns = read_columns(path)
+        columns = read_columns(path, TABLES["coll_ml_engineering"])
         assert isinstance(columns, Columns)
         return which(columns)
 

@@ -8,6 +8,7 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.validation.columns import read_columns
 from phaze.validation.sets.silicon import breakdown
+from phaze.validation.tables import TABLES
 
 PHOTO = """chip,component,area_mm2
 A100 (GA100),cores,476
@@ -25,7 +26,7 @@ IPU Bow,cores,500
 def test_components_are_joined_to_parts_that_make_the_die(tmp_path: Path) -> None:
     path = tmp_path / "chip_area_breakdown.csv"
     path.write_text(PHOTO)
-    judged = breakdown(read_columns(path))
+    judged = breakdown(read_columns(path, TABLES[path.stem]))
     assert judged.measured.tolist() == [552, 119, 90, 61]
     assert judged.excluded == {
         "a component that the model does not have": 1,

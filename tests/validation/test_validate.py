@@ -13,6 +13,7 @@ from phaze.cost.rung import Rung
 from phaze.errors import InputError
 from phaze.validation.columns import read_columns
 from phaze.validation.registry import DATA_SETS
+from phaze.validation.tables import TABLES
 from phaze.validation.thresholds import thresholds
 from phaze.validation.validate import validate
 
@@ -57,13 +58,49 @@ def test_files_nobody_compares_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("50,200,x,32,16,ws,1\n", "line 2: K is 'x', not a number"),
+        ("50,200,x,32,16,ws,1\n", "line 2: K is 'x', not a whole number from 1"),
         ("50,200\n", "line 2: 2 cells under 7 columns"),
     ],
 )
 def test_bad_cells_are_one_clear_line(tmp_path, rows, message):
     with pytest.raises(InputError, match=message):
         validate(folder(tmp_path, rows))
+
+
+def test_bad_rows_are_named_and_the_others_judged(tmp_path):
+    bad = (
+        "50,200,,32,16,ws,1\n50,200,1e999,32,16,ws,1\n50,200,100,32,16,xs,1\n50,200\n50,200,100,32,16,ws,0\n"
+    )
+    report = validate(folder(tmp_path, ROWS + bad))
+    (only,) = report.sets
+    assert (only.rows, only.excluded, only.mape_pct) == (2, 5, 0)
+    assert list(only.excluded_reasons) == [
+        "line 4: K is '', not a whole number from 1 to 4294967296",
+        "line 5: K is '1e999', not a whole number from 1 to 4294967296",
+        "line 6: dataflow is 'xs', not one of ws, os, is",
+        "line 7: 2 cells under 7 columns",
+        "line 8: compute_cycles is '0', not a number from 1e-06 to 1e+18",
+    ]
+
+
+def test_rows_whose_cells_do_not_fit_together_are_named(tmp_path):
+    head = "device,mode,op,input_shapes,output_shape,fwd_ms_median,bwd_ms_median\n"
+    rows = ['A100,train,bmm,"[[8, 16, 32], [8, 32, 4]]","(8, 16, 4)",1,0', 'A100,train,fft,[[8]],"(8,)",1,1']
+    (tmp_path / "op_in_model_neusight_fp32.csv").write_text(head + "\n".join(rows) + "\n")
+    forward, backward = validate(tmp_path).sets
+    assert forward.rows == 1
+    assert forward.excluded_reasons == {"line 3: cannot be judged (KeyError: 'fft')": 1}
+    assert (backward.rows, backward.excluded) == (0, 2)
+
+
+def test_a_file_that_cannot_be_read_is_told_after_the_others(tmp_path):
+    (tmp_path / "op_gemm_tpu_v4.csv").write_text("device,m\nTPU v4,1\n")
+    (tmp_path / "op_gemm_deepbench.csv").write_bytes(b"\xff\xfe")
+    result = CliRunner().invoke(app, ["validate", "--data", str(folder(tmp_path)), "--json", "-q"])
+    assert [one["name"] for one in json.loads(result.stdout)["sets"]] == ["systolic_scalesim_compute_cycles"]
+    assert isinstance(result.exception, InputError)
+    assert "op_gemm_tpu_v4.csv: no column 'dtype'" in str(result.exception)
+    assert "op_gemm_deepbench.csv: not a CSV file in UTF-8" in str(result.exception)
 
 
 def test_missing_column_is_named(tmp_path):
@@ -95,4 +132,6 @@ def test_the_model_keeps_its_thresholds_and_counts_every_row():
             times = PASSES.get(comparison.name, 1) * (sum(1 for _ in csv.reader(file)) - 1)
         assert comparison.rows + comparison.excluded == times
         assert comparison.excluded == sum(comparison.excluded_reasons.values())
-    assert read_columns(data / "chip_specs.csv").rows > 0
+    for name, schema in TABLES.items():
+        if (data / f"{name}.csv").is_file():
+            assert not read_columns(data / f"{name}.csv", schema).bad

@@ -10,6 +10,7 @@ import pytest
 from phaze.cost.rung import Rung
 from phaze.validation.columns import Columns, read_columns
 from phaze.validation.sets import vtrain
+from phaze.validation.tables import TABLES
 
 DATA = os.environ.get("DSE_DATA")
 NAMES = (
@@ -47,7 +48,8 @@ def test_tensor_groups_over_two_nodes_wait_for_the_adapters():
 @pytest.mark.skipif(DATA is None, reason="DSE_DATA names no measurements")
 def test_rows_on_one_node_are_composed():
     """At all else equal the time is a line over the microbatches, closer than any timer repeats: six digits."""
-    found = read_columns(Path(str(DATA)) / "validation" / "e2e_vtrain_single_node.csv")
+    path = Path(str(DATA)) / "validation" / "e2e_vtrain_single_node.csv"
+    found = read_columns(path, TABLES[path.stem])
     names = ("hidden", "layers", "tp", "dp", "pp", "micro_batch", "global_batch", "iteration_ms")
     groups = defaultdict(list)
     for *setting, each, batch, ms in zip(*map(found.numbers, names), strict=True):

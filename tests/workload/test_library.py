@@ -204,7 +204,7 @@ def test_list_agrees_with_the_workloads():
     for summary in (s for s in list_workloads() if s.name in SAMPLE):
         workload = load_workload(summary.name)
         assert summary.parameters == workload.parameter_count
-        assert (summary.global_batch or 7 * 32) == workload.global_batch(7)
+        assert summary.global_batch in (None, workload.global_batch(7))
 
 
 def test_widths():
@@ -268,3 +268,35 @@ def test_chains_do_not_depend_on_the_hash_seed():
         )
         seen.add(done.stdout)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "samples"),
+    [("gpt3", 1536), ("llama3-8b", 512), ("llama3-70b", 1024), ("llama3-405b", 2048), ("mixtral-8x7b", 128)],
+)
+def test_the_global_batch_does_not_grow_with_the_devices(name, samples):
+    workload = load_workload(name)
+    assert workload.global_batch(8) == workload.global_batch(16384) == samples
+
+
+def test_without_a_published_batch_a_step_has_four_million_tokens():
+    for name in ("mistral-7b", "qwen3-8b", "gemma-2b", "mixtral-8x22b"):
+        workload = load_workload(name)
+        assert workload.global_batch(1024) * workload.sequence_length == 4 * 2**20
+    assert load_workload("mistral-7b", sequence_length=3000).global_batch(64) == 1024
+
+
+def test_samples_without_tokens_count_by_device_up_to_a_limit():
+    workload = load_workload("vit-g14")
+    assert [workload.global_batch(n) for n in (8, 2048, 16384)] == [256, 65536, 65536]
+
+
+def test_inference_counts_by_device():
+    assert load_workload("mistral-7b", Mode.PREFILL).global_batch(8) == 256
+    assert load_workload("mistral-7b", Mode.DECODE).global_batch(8) == 64
+
+
+def test_widths_of_plans_divide_the_heads_and_those_of_keys():
+    assert load_workload("gpt3").tensor_parallel_divisors(8) == (1, 2, 3, 4, 6, 8)
+    assert load_workload("qwen2-7b").tensor_parallel_divisors(28) == (1, 2, 4, 28)
+    assert load_workload("resnet50").tensor_parallel_divisors(8) == (1,)

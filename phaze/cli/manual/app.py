@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,16 @@ class _Manual:
 
 
 class Command(_Manual, TyperCommand):
-    """A verb."""
+    """A verb. No option of it takes what is no finite number, whether it is used or not."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        """Run the verb. Raises InputError."""
+        from phaze.errors import InputError
+
+        for name, value in ctx.params.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"--{name.replace('_', '-')} {value} is not a finite number")
+        return super().invoke(ctx)
 
 
 class Group(_Manual, TyperGroup):

@@ -43,6 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("data_parallel", "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
         *(
             "sequence_parallel",
+            "plans",
             "whole",
             "microbatch",
             "schedule",

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture
+from phaze.ranges import Factor, Line
 from phaze.yaml_file import checked, read_yaml
 
 
@@ -20,9 +21,9 @@ class CalibrationFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
-    chip: str
+    chip: Line
     family: str
-    laws: Mapping[str, Mapping[str, float]]
+    laws: Mapping[str, Mapping[str, Factor]]
 
     def text(self) -> str:
         """The file's content."""

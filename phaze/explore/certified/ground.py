@@ -20,6 +20,7 @@ from phaze.explore.certified.pool import Pool
 from phaze.explore.certified.relevance import Relevance
 from phaze.explore.certified.screen import Screen, Screened
 from phaze.explore.evaluator import Evaluator, PointBounds
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.request import Task
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
@@ -55,7 +56,7 @@ class Ground:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Knows the combinations of hardware of the whole space."""
-        return Evaluator(self.task, self.candidates.survey(), recall=self.recall)
+        return evaluator_of(self.task, self.candidates.survey(), recall=self.recall)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""

@@ -77,7 +77,8 @@ class Screen:
             if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
                 break
             for k in np.flatnonzero(next_).tolist():
-                found[k] = self._optimistic(evaluator.quick_bound(evaluator.settings[k], rows))
+                give_up_s = self._batch / np.maximum(found.max(axis=0), 1e-300)
+                found[k] = self._optimistic(evaluator.quick_bound(evaluator.settings[k], rows, give_up_s))
         return found
 
     def _survivors(
@@ -100,7 +101,8 @@ class Screen:
                 work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
                 kept = sieve.keep("work", work, alive[under])
                 rows, work = under[kept], work[kept]
-                path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows)), work)
+                give_up_s = sieve.give_up_s(self._batch, alive[rows])
+                path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows, give_up_s)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
 
@@ -149,6 +151,11 @@ class _Sieve:
         """Positions in `rows` whose arrays take the formats of a setting; the rest is counted."""
         self.fallen["format"] += int((~takes[rows]).sum())
         return rows[takes[rows]]
+
+    def give_up_s(self, batch: float, rows: Rows) -> FloatArray:
+        """Seconds of an iteration above which a point of the candidates at `rows` cannot matter, (A,)."""
+        least = self._least[rows]
+        return np.where(least > 0, batch / np.where(least > 0, least, 1.0) * (1 + 2 * ROUNDING), np.inf)
 
     def keep(self, stage: str, bound: FloatArray, rows: Rows) -> Rows:
         """Positions in `bound` that can matter, of the candidates at `rows`; the rest is counted."""

@@ -25,6 +25,7 @@ from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Task
 
 BLOCK = 1 << 15  # candidates bounded at once
+SMALLER = 8  # of those where bounds are dear, so that the first ones teach what rules out the others
 WAVE = 16  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
 
@@ -67,7 +68,8 @@ class CertifiedSearch:
         self._archive = archive
         self._threads = threads
         self._cap = cap
-        self._blocks = -(-candidates.size // block)
+        self._learns = task.full
+        self._blocks = -(-candidates.size // (block // SMALLER if self._learns else block))
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
         self._ground = Ground(candidates, task, others, means.recall)
@@ -104,11 +106,15 @@ class CertifiedSearch:
     # -- blocks -------------------------------------------------------------------------------------------
 
     def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
-        """Numbers of the blocks, a wave at a time; every block is spread evenly over the space."""
-        size = self._candidates.size
+        """Numbers of the blocks, a wave at a time; every block is spread evenly over the space.
+
+        Where bounds are dear, each wave is as large as all before, and what it leaves is looked at first.
+        """
+        size, done = self._candidates.size, 0
         blocks = (np.arange(i, size, self._blocks, dtype=np.int64) for i in range(self._blocks))
-        while wave := list(islice(blocks, WAVE)):
+        while wave := list(islice(blocks, min(max(done, 1), WAVE) if self._learns else WAVE)):
             yield wave
+            done += len(wave)
 
     def _take(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> None:
         """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
@@ -144,7 +150,9 @@ class CertifiedSearch:
         others = np.concatenate([self._others(b) for b in blocks])
         roof = np.concatenate([self._screen.roof(b.table) for b in blocks])
         numbers = np.concatenate([b.numbers for b in blocks])
-        classes = trials(others, roof)
+        classes = [
+            some[: len(some) // SMALLER + 1] if self._learns else some for some in trials(others, roof)
+        ]
         tried = self._candidates.within(numbers[np.concatenate(classes)])
         classes = np.split(np.arange(len(tried)), np.cumsum([len(c) for c in classes])[:-1])
         bound = self._screen.promising(tried.table, classes, SEEDS)
@@ -160,7 +168,7 @@ class CertifiedSearch:
 
     def _make_room(self, *, first: bool) -> None:
         """Leave at most half of the cap in a pool that is over it; strengthen what is known before the first blocks."""
-        if first:
+        if first or self._learns:
             self._refinement.tighten()
         if len(self._refinement.pool) > self._cap:
             self._refinement.tighten(self._cap // 2)

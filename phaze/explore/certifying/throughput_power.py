@@ -139,9 +139,8 @@ class Certification(Recheck):
 
     def _evaluated(self, candidates: Candidates) -> Iterator[dict[str, Any]]:
         """Hardware fields of the rows of the design table."""
-        base = candidates.space.base.fields
         for row in self.designs:
-            yield {**base, **{name: row[name] for name in candidates.varied}}
+            yield candidates.space.completed({name: row[name] for name in candidates.varied})
 
     def _reached(self, task: Task, table: ArchitectureTable, which: int) -> FloatArray:
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""

@@ -59,6 +59,7 @@ class PlanBreakdown(Record):
     transfer_s: float = Field(description="exposed transfers between stages")
     gather_s: float = Field(description="exposed gathers of divided weights")
     reduction_s: float = Field(description="exposed reduction of gradients")
+    offload_s: float = Field(default=0.0, description="exposed transfers with the host's memory")
     bubble_s: float = Field(description="waiting for other stages")
     optimizer_s: float
     host_s: float = Field(description="waiting for the host")

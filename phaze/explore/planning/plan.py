@@ -25,6 +25,8 @@ from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.placement.strategy.checker import check_plan
+from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.kinds import kind_times
@@ -39,10 +41,14 @@ _NEXT = 4  # plans told beside the best
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A workload on a cluster under a framework; `held`: choices of the space (`PlanSpace` fields) that are fixed."""
+    """A workload on a cluster under a framework; `held`: choices of the space (`PlanSpace` fields) that are fixed.
+
+    `plans`: the space of plans they are choices of.
+    """
 
     task: Task
     framework: Framework = field(default_factory=load_framework)
+    plans: Plans = field(default_factory=load_plans)
     held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
@@ -59,16 +65,17 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     table = to_table([architecture])
     estimator = Estimator(task.workload, table, task.cluster, request.framework, task.rung, task.own)
     space = space_of(request, task)
-    capacity = float(hbm_capacity_bytes(table)[0])
+    capacity = request.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
     answer = best_plans(estimator, space, capacity, 1 + _NEXT)
     if not answer.best:
-        raise _unfit(task, architecture, capacity, space, answer)
+        raise _unfit(task, architecture, capacity, space, answer, request.framework)
     peak = float(counted_flops_per_s(table, task.workload.recipe)[0]) * task.devices
-    best, *others = (_result(found, task, peak, estimator) for found in answer.best)
+    best, *others = (_result(found, task, peak, capacity, estimator) for found in answer.best)
     counts = answer.account
     return PlanDocument(
         request=describe_task(task)
-        | {"architecture": architecture.name, "framework": request.framework.name, "held": _told(request)}
+        | {"architecture": architecture.name, "framework": request.framework.name}
+        | {"plans": request.plans.name, "held": _told(request)}
         | {"recipe": recipe.value if (recipe := task.workload.recipe) else None},
         best=best,
         next_best=others,
@@ -86,24 +93,39 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
 
 def space_of(request: PlanRequest, task: Task) -> PlanSpace:
     """All plans of the task, some choices held. Raises InputError for one that the model does not allow."""
-    layers = task.workload.chain(1, 1).layers
-    experts = 64 if any(layer.expert_parameters for layer in layers) else 0
-    space = plan_space(task.workload, task.cluster, experts, request.framework.attention)
-    for width in request.held.get("tensor", ()):
-        admissible = task.workload.tensor_parallel_widths(task.devices)
-        if width not in admissible:
-            choices = ", ".join(map(str, admissible))
-            raise InputError(
-                f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {choices}"
-            )
-    held: dict[str, Any] = {"frugal": "recomputes" not in request.held, **request.held}
+    _check_held(request, task)
+    space = plan_space(task.workload, task.cluster, request.framework, request.plans)
+    held: dict[str, Any] = {"frugal": space.frugal and "recomputes" not in request.held, **request.held}
     if "whole" in held:
-        sorts = frozenset(layer.shardable for layer in layers if layer.shardable)
+        sorts = frozenset(layer.shardable for layer in task.workload.chain(1, 1).layers if layer.shardable)
         held["whole"] = _among(sorts, held["whole"], task.workload.name)
-    found = replace(space, **held | {"offloads": _offloads(request)})
+    found = replace(space, **held | {"offloads": _offloads(request)} | _zeros(space, request.held))
     if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
         raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
     return found
+
+
+def _check_held(request: PlanRequest, task: Task) -> None:
+    """Raise InputError for what is held and the framework, the space of plans or the model does not have."""
+    for what, choices in (("framework", request.framework.plans), ("space of plans", request.plans)):
+        if (why := choices.refusal(request.held)) is not None:
+            name = request.framework.name if what == "framework" else request.plans.name
+            raise InputError(f"{what} {name} has no {why}")
+    admissible = task.workload.tensor_parallel_divisors(task.devices)
+    for width in request.held.get("tensor", ()):
+        if width not in admissible:
+            possible = ", ".join(map(str, admissible))
+            raise InputError(
+                f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {possible}"
+            )
+
+
+def _zeros(space: PlanSpace, held: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """What ranks divide beside pipelines of what is held; no pipelines where that is nothing."""
+    if space.pipelined_zeros is None or "zeros" not in held:
+        return {}
+    left = tuple(zero for zero in held["zeros"] if zero in space.pipelined_zeros)
+    return {"pipelined_zeros": left} if left else {"pipelined_zeros": None, "pipeline": (1,)}
 
 
 def _among(
@@ -140,27 +162,46 @@ def _word(value: object) -> object:
     return getattr(value, "value", value)
 
 
+_RAGGED = "ragged degrees, too: replicas may have unequal numbers of microbatches"
+
+
 def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
     activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
     return [
         f"rung {request.task.rung.value}",
         f"framework {request.framework.name}",
+        f"plans {request.plans.name}",
+        f"{request.framework.usable_memory:.0%} of a device's memory",
         f"network {request.task.network.name}",
-        "stages of whole blocks, as equal in number or in time as can be",
-        "full recompute of the first blocks of each device, as few as memory asks for",
+        f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
+        _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
+        "stages of equally many blocks"
+        if space.equal
+        else "stages of whole blocks, as equal in number as can be or with fewer beside embedding and head",
+        *(
+            ["full recompute of the first blocks of each device, as few as memory asks for"]
+            if space.frugal
+            else []
+        ),
         *([f"recipe {recipe.value}"] if (recipe := request.task.workload.recipe) else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
     ]
 
 
 def _unfit(
-    task: Task, architecture: Architecture, capacity: float, space: PlanSpace, answer: PlanAnswer
+    task: Task,
+    architecture: Architecture,
+    capacity: float,
+    space: PlanSpace,
+    answer: PlanAnswer,
+    framework: Framework,
 ) -> InfeasibleError | InputError:
     """Why there is no plan."""
     plans, least = answer.account.total, answer.least_memory_bytes
     if not plans:
         return InputError(
             f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
+            + _narrow(task, space)
         )
     if answer.least_host_bytes < inf:
         host = float(architecture.value("host_memory_capacity_bytes") or 0.0)
@@ -175,10 +216,15 @@ def _unfit(
             "more devices",
             "more memory per device",
             "ZeRO, recompute or smaller microbatches, where held",
+            *(
+                ["a framework that divides more than replicas"]
+                if framework.plans.divides == frozenset()
+                else []
+            ),
         )
         unused = architecture.value("host_bandwidth_bytes_per_s") is not None and not any(space.offloads)
         short = Shortfall(
-            "memory of one device",
+            f"memory of one device ({framework.usable_memory:.0%} of it can be used)",
             capacity,
             least,
             "bytes",
@@ -190,8 +236,24 @@ def _unfit(
     )
 
 
-def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
+def _narrow(task: Task, space: PlanSpace) -> str:
+    """What a space of plans asks of degrees beyond that, if anything."""
+    asked = (
+        []
+        if space.ragged
+        else [f"data x microbatch dividing the global batch of {task.cluster.global_batch:,}"]
+    )
+    asked += ["equally many blocks in every stage"] if space.equal else []
+    return f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
+
+
+def _result(
+    found: Evaluated, task: Task, peak_flops_per_s: float, capacity_bytes: float, costs: Estimator
+) -> PlanResult:
+    """What a document tells of a plan, which has passed the checker. Raises PlanError where it does not."""
     s, i = found.strategy, found.iteration
+    kinds = kind_times(costs, s)
+    check_plan(costs, s, i, kinds, capacity_bytes)
     samples = task.cluster.global_batch / i.iteration_s
     tokens = task.workload.sequence_length
     worst = max(i.memory, key=lambda part: part.total_bytes)
@@ -226,5 +288,5 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
         host_memory_bytes=i.host_bytes,
         memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
         breakdown=PlanBreakdown(**asdict(i.time)),
-        kinds=[PlanKind(**asdict(kind)) for kind in kind_times(costs, s)],
+        kinds=[PlanKind(**asdict(kind)) for kind in kinds],
     )

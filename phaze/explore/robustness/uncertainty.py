@@ -25,8 +25,8 @@ class Range(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    low: float = Field(gt=0, description="smallest factor")
-    high: float = Field(gt=0, description="largest factor")
+    low: float = Field(gt=0, le=1e6, description="smallest factor")
+    high: float = Field(gt=0, le=1e6, description="largest factor")
     source: str = Field(description="what the range rests on")
     parts: tuple[str, ...] = Field(default=(), description="parts of power or area it multiplies")
 

@@ -1,15 +1,14 @@
-"""Independent check of a timeline: every rule of a pipeline, looked at action by action, without the simulation."""
+"""Independent check of a timeline: every rule of a pipeline, held against every action, without the simulation."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
-from phaze.placement.pipelines.chunks import Chunks
+import numpy as np
+
+from phaze.placement.pipelines.chunks import Chunks, FloatArray
 from phaze.placement.pipelines.layout import device_of
-from phaze.placement.pipelines.order import Action, Kind
+from phaze.placement.pipelines.order import Action, IntArray, Kind
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.timeline import Timeline
 
@@ -22,7 +21,7 @@ class TimelineError(Exception):
 
 
 class _Ran(NamedTuple):
-    """An action with its device and times."""
+    """An action with its device and times, as messages tell it."""
 
     action: Action
     device: int
@@ -45,133 +44,146 @@ def check_timeline(
 
 
 class _Check:
-    """The rules, one method each."""
+    """The rules, one method each, on the actions of all devices one after the other: columns (A,).
+
+    Actions that run as one make a group: `first` (G,) are the places of the groups' first actions, `group` (A,) the
+    group of each action.
+    """
 
     def __init__(
         self, timeline: Timeline, schedule: Schedule, microbatches: int, stages: int, chunks: Chunks
     ) -> None:
-        self.lines = [list(line) for line in _lines(timeline)]
-        self.chunks, self.last = chunks, chunks.count - 1
-        self.microbatches = microbatches
+        self.chunks, self.last, self.microbatches = chunks, chunks.count - 1, microbatches
+        self.copies = device_of(schedule, stages, chunks.per_device(stages))
         self.half = microbatches // schedule.weight_copies
-        self.device = device_of(schedule, stages, chunks.per_device(stages))
-        self.slack = TOLERANCE * max((ran.end for line in self.lines for ran in line), default=0.0)
-        self.forward = {(ran.action.microbatch, ran.action.chunk): ran for ran in self._of(Kind.FORWARD)}
-        backward = self._of(Kind.BACKWARD, Kind.INPUT_GRADIENT)
-        self.backward = {(ran.action.microbatch, ran.action.chunk): ran for ran in backward}
-
-    def _of(self, *kinds: Kind) -> list[_Ran]:
-        return [ran for line in self.lines for ran in line if ran.action.kind in kinds]
+        each = timeline.orders
+        self.kind, self.microbatch, self.chunk, joined = (
+            np.concatenate([getattr(order, name) for order in each])
+            for name in ("kind", "microbatch", "chunk", "joined")
+        )
+        self.start, self.end = (np.concatenate(some) for some in (timeline.starts_s, timeline.ends_s))
+        self.device = np.repeat(np.arange(len(each)), [len(order) for order in each])
+        opens = ~joined | (np.diff(self.device, prepend=-1) != 0)
+        self.first, self.group = np.flatnonzero(opens), np.cumsum(opens) - 1
+        self.joined = joined
+        self.slack = TOLERANCE * float(self.end.max(initial=0.0))
 
     def presence(self) -> None:
         """Every microbatch passes every chunk once: forward, input gradient and weight gradient."""
-        everything = {(k, c) for k in range(self.microbatches) for c in range(self.last + 1)}
+        k, c = self.microbatch, self.chunk
+        belongs = (k >= 0) & (k < self.microbatches) & (c >= 0) & (c <= self.last)
         for what, kinds in (
             ("forward pass", (Kind.FORWARD,)),
             ("input gradient", (Kind.BACKWARD, Kind.INPUT_GRADIENT)),
             ("weight gradient", (Kind.BACKWARD, Kind.WEIGHT_GRADIENT)),
         ):
-            times = Counter((ran.action.microbatch, ran.action.chunk) for ran in self._of(*kinds))
-            for place in sorted(everything ^ times.keys()):
-                raise TimelineError(f"{what} {place} (microbatch, chunk) is {_missing(place in everything)}")
-            for place, count in times.items():
-                _require(count == 1, f"{what} {place} (microbatch, chunk) runs {count} times")
+            mine = np.isin(self.kind, kinds)
+            counts = np.zeros((self.microbatches, self.last + 1), dtype=np.int64)
+            np.add.at(counts, (k[mine & belongs], c[mine & belongs]), 1)
+            extra = np.flatnonzero(mine & ~belongs)
+            wrong = [(one, "is missing") for one in np.argwhere(counts == 0)[:1]]
+            wrong += [((k[at], c[at]), "is not part of the work") for at in extra[:1]]
+            wrong += [(one, f"runs {counts[tuple(one)]} times") for one in np.argwhere(counts > 1)[:1]]
+            for (microbatch, chunk), why in wrong:
+                raise TimelineError(f"{what} ({microbatch}, {chunk}) (microbatch, chunk) {why}")
 
     def durations(self) -> None:
         """Every action takes its time; those that run as one take that of a pair."""
-        seconds = {
-            Kind.FORWARD: self.chunks.forward_s,
-            Kind.BACKWARD: self.chunks.backward_s,
-            Kind.INPUT_GRADIENT: self.chunks.input_gradient_s,
-            Kind.WEIGHT_GRADIENT: self.chunks.weight_gradient_s,
-        }
-        for group in self._groups():
-            kind, _, chunk, _ = group[0].action
-            expected = float(seconds[kind][chunk])
-            if len(group) > 1:
-                kinds, turn = [ran.action.kind for ran in group], group[1].action.chunk
-                pair = kinds == [Kind.FORWARD, Kind.BACKWARD] and turn == self.last - chunk
-                _require(pair, f"{group} are no pair that may run as one")
-                expected = float(self.chunks.pairs_s[chunk])
-            for ran in group:
-                _require(ran.start == group[0].start, f"{ran} does not start with the action it is joined to")
-                took = ran.end - ran.start
-                _require(abs(took - expected) <= self.slack, f"{ran} takes {took} s, not {expected}")
+        seconds = np.stack(
+            [
+                self.chunks.forward_s,
+                self.chunks.backward_s,
+                self.chunks.input_gradient_s,
+                self.chunks.weight_gradient_s,
+            ]
+        )
+        expected = seconds[self.kind, self.chunk]
+        sizes = np.bincount(self.group)
+        pairs = self.first[sizes > 1]
+        self._pairs(pairs, sizes)
+        for place in (pairs, pairs + 1):
+            expected[place] = self.chunks.pairs_s[self.chunk[pairs]]
+        took = self.end - self.start
+        for at in np.flatnonzero(self.start != self.start[self.first][self.group]):
+            raise TimelineError(f"{self._ran(at)} does not start with the action it is joined to")
+        for at in np.flatnonzero(~(np.abs(took - expected) <= self.slack)):
+            raise TimelineError(f"{self._ran(at)} takes {took[at]} s, not {expected[at]}")
+
+    def _pairs(self, pairs: IntArray, sizes: IntArray) -> None:
+        """What runs as one is a forward pass and the whole backward pass of the chunk opposite."""
+        second = np.minimum(pairs + 1, len(self.kind) - 1)
+        fits = (sizes[self.group[pairs]] == 2) & (self.kind[pairs] == Kind.FORWARD)
+        fits &= (self.kind[second] == Kind.BACKWARD) & (self.chunk[second] == self.last - self.chunk[pairs])
+        for at in pairs[~fits]:
+            group = [self._ran(i) for i in np.flatnonzero(self.group == self.group[at])]
+            raise TimelineError(f"{group} are no pair that may run as one")
 
     def devices(self) -> None:
         """Every device runs its own chunks, one action at a time."""
-        for group in self._groups():
-            for ran in group:
-                home = self._home(ran.action.microbatch, ran.action.chunk)
-                _require(ran.device == home, f"{ran} belongs on device {home}")
-        for before, after in pairwise(self._groups()):
-            if before[0].device == after[0].device:
-                pause = sum(self._sends(ran.action) for ran in before) if self.chunks.blocking else 0.0
-                late = after[0].start - before[0].end - pause
-                _require(late >= -self.slack, f"{after[0]} starts before {before[0]} is over and sent")
+        home = self._home(self.chunk)
+        for at in np.flatnonzero(self.device != home):
+            raise TimelineError(f"{self._ran(at)} belongs on device {home[at]}")
+        pause = np.zeros(len(self.first))
+        if self.chunks.blocking:
+            pause = np.add.reduceat(self._sends, self.first)
+        late = self.start[self.first][1:] - self.end[self.first][:-1] - pause[:-1]
+        apart = self.device[self.first][1:] != self.device[self.first][:-1]
+        for at in np.flatnonzero(~apart & ~(late >= -self.slack)):
+            before, after = (self._ran(self.first[i]) for i in (at, at + 1))
+            raise TimelineError(f"{after} starts before {before} is over and sent")
 
     def inputs(self) -> None:
         """No action starts before what it needs is there; a receiver that is blocked was free for the transfer."""
-        free = dict.fromkeys(range(len(self.lines)), 0.0)
-        for group in self._groups():
-            device, arrived, ways = group[0].device, free[group[0].device], 0.0
-            for ran in group:
-                source, way = self._source(ran.action)
-                ended = 0.0 if source is None else source.end
-                arrived = max(arrived, ended if self.chunks.blocking else ended + way)
-                ways += way if self.chunks.blocking else 0.0
-            early = group[0].start - arrived - ways
-            _require(early >= -self.slack, f"{group[0]} starts before its input is there")
-            free[device] = group[0].end
+        ended, way = self._sources
+        blocking = self.chunks.blocking
+        arrived = np.maximum.reduceat(ended if blocking else ended + way, self.first)
+        device = self.device[self.first]
+        free = np.append(0.0, np.where(device[1:] == device[:-1], self.end[self.first][:-1], 0.0))
+        ready = np.maximum(arrived, free)
+        if blocking:
+            ready = ready + np.add.reduceat(way, self.first)
+        for at in np.flatnonzero(~(self.start[self.first] - ready >= -self.slack)):
+            raise TimelineError(f"{self._ran(self.first[at])} starts before its input is there")
 
-    def _groups(self) -> Iterator[list[_Ran]]:
-        """Actions that run as one, device by device."""
-        for line in self.lines:
-            group: list[_Ran] = []
-            for ran in line:
-                if group and not ran.action.joined:
-                    yield group
-                    group = []
-                group.append(ran)
-            if group:
-                yield group
+    @property
+    def _sources(self) -> tuple[FloatArray, FloatArray]:
+        """When the input of every action is made, and the transfer between, (A,) each."""
+        k, c = self.microbatch, self.chunk
+        forward, weight = self.kind == Kind.FORWARD, self.kind == Kind.WEIGHT_GRADIENT
+        turned = ~forward & ~weight
+        ends = np.zeros((2, self.microbatches, self.last + 2))
+        ends[0, k[forward], c[forward]] = self.end[forward]
+        ends[1, k[turned], c[turned]] = self.end[turned]
+        loss = turned & (c == self.last)
+        ended = np.where(weight, ends[1, k, c], ends[1, k, c + 1])
+        ended = np.where(loss, ends[0, k, c], ended)
+        ended = np.where(forward, np.where(c > 0, ends[0, k, c - 1], 0.0), ended)
+        way = np.where(forward, self._way(c - 1), np.where(weight, 0.0, self._way(c)))
+        return ended, way
 
-    def _source(self, action: Action) -> tuple[_Ran | None, float]:
-        """The action that makes the input of this one, and the transfer between them."""
-        kind, k, c, _ = action
-        if kind is Kind.FORWARD:
-            return (self.forward[k, c - 1], self._way(k, c - 1)) if c > 0 else (None, 0.0)
-        if kind is Kind.WEIGHT_GRADIENT:
-            return self.backward[k, c], 0.0
-        if c == self.last:
-            return self.forward[k, c], 0.0
-        return self.backward[k, c + 1], self._way(k, c)
+    @property
+    def _sends(self) -> FloatArray:
+        """How long every action's result is under way, (A,)."""
+        c = self.chunk
+        back = np.where(self.kind == Kind.WEIGHT_GRADIENT, 0.0, self._way(c - 1))
+        return np.where(self.kind == Kind.FORWARD, self._way(c), back)
 
-    def _sends(self, action: Action) -> float:
-        kind, k, c, _ = action
-        if kind is Kind.FORWARD:
-            return self._way(k, c) if c < self.last else 0.0
-        return self._way(k, c - 1) if c > 0 and kind is not Kind.WEIGHT_GRADIENT else 0.0
+    def _way(self, chunk: IntArray) -> FloatArray:
+        """Transfer between such a chunk of every action's microbatch and the next; none at the ends, (A,)."""
+        between = (chunk >= 0) & (chunk < self.last)
+        here = np.clip(chunk, 0, max(self.last - 1, 0))
+        if not self.last:
+            return np.zeros(len(chunk))
+        moves = self._home(here) != self._home(here + 1)
+        return np.where(between & moves, self.chunks.transfer_s[here], 0.0)
 
-    def _way(self, microbatch: int, chunk: int) -> float:
-        """Transfer between this chunk and the next."""
-        stays = self._home(microbatch, chunk) == self._home(microbatch, chunk + 1)
-        return 0.0 if stays else float(self.chunks.transfer_s[chunk])
+    def _home(self, chunk: IntArray) -> IntArray:
+        """The device of a chunk of every action's microbatch, (A,)."""
+        home: IntArray = self.copies[self.microbatch // self.half, chunk]
+        return home
 
-    def _home(self, microbatch: int, chunk: int) -> int:
-        return int(self.device[microbatch // self.half, chunk])
-
-
-def _lines(timeline: Timeline) -> Iterator[Iterator[_Ran]]:
-    for device, order in enumerate(timeline.orders):
-        starts, ends = timeline.starts_s[device].tolist(), timeline.ends_s[device].tolist()
-        yield map(_Ran, order, [device] * len(order), starts, ends)
-
-
-def _missing(expected: bool) -> str:
-    return "missing" if expected else "not part of the work"
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise TimelineError(otherwise)
+    def _ran(self, at: int | np.integer) -> _Ran:
+        action = Action(
+            Kind(int(self.kind[at])), int(self.microbatch[at]), int(self.chunk[at]), bool(self.joined[at])
+        )
+        return _Ran(action, int(self.device[at]), float(self.start[at]), float(self.end[at]))

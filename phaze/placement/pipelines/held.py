@@ -44,6 +44,10 @@ def held_peak(
     require(schedule, stages, microbatches, chunks_per_device)
     if not schedule.splits_backward:  # both gradients end together
         until = Kind.WEIGHT_GRADIENT
+    if chunks_per_device == 1 and schedule in (Schedule.GPIPE, Schedule.ONE_F_ONE_B):
+        ahead = np.full(stages, microbatches) if schedule is Schedule.GPIPE else np.arange(stages, 0, -1)
+        one: IntArray = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
+        return one
     telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     return _held_peak(schedule, stages, telling, chunks_per_device, until)
 

@@ -11,27 +11,35 @@ from numpy.typing import NDArray
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import TimeBreakdown
 from phaze.placement.strategy.load import Loads
+from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tail
 from phaze.workload.degrees import Parallel
 
 Floats = NDArray[np.float64]
+_ROUNDING = 1e-9  # of an iteration
 
 
 def breakdown(
     found: Loads,
-    placed: Sequence[list[int]],
-    busy_s: float,
-    last: Tail,
+    own: Sequence[int],
+    strategy: Strategy,
     microbatches: int,
+    tail: Tail,
+    iteration_s: float,
     framework: Framework,
 ) -> TimeBreakdown:
-    """Parts of `busy_s` of the pipeline, the tail and the host; what no part explains is bubble."""
+    """Parts of an iteration on a device with its `own` chunks and `tail`, of so many microbatches of a pipeline.
+
+    What no part explains is bubble: waiting for other devices, in the pipeline or for a longer tail than the own. That
+    is never negative, since a device does its passes and receipts one after the other.
+    """
     sides = (found.forward, found.again, found.backward)
-    own = busiest(found, placed)
+    runs = runs_of_a_chunk(strategy, microbatches)
 
     def spent(*values: Floats) -> float:
-        return float(sum(microbatches * value[own].sum() for value in values))
+        return float(sum(runs * value[own].sum() for value in values))
 
+    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, strategy)
     vector = spent(found.forward.vector_s, found.backward.vector_s)
     exposed = {p: spent(found.forward.exposed_s[p], found.backward.exposed_s[p]) for p in Parallel}
     parts = TimeBreakdown(
@@ -41,25 +49,42 @@ def breakdown(
         tensor_s=exposed[Parallel.TENSOR],
         context_s=exposed[Parallel.CONTEXT],
         expert_s=exposed[Parallel.EXPERT],
-        transfer_s=0.0 if framework.hides_transfers else microbatches * _transfers_s(found, own),
-        gather_s=spent(found.forward.zero_s, found.backward.zero_s) + last.gather_s,
-        reduction_s=last.reduction_s,
+        transfer_s=received,
+        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + tail.gather_s,
+        reduction_s=spent(found.backward.reduced_s) + tail.reduction_s,
+        offload_s=spent(found.forward.moved_s, found.backward.moved_s),
         bubble_s=0.0,
-        optimizer_s=last.optimizer_s,
+        optimizer_s=tail.optimizer_s,
         host_s=spent(*(side.host_s for side in sides)) + framework.iteration_s,
-        hidden_s=spent(*(side.hidden_s for side in sides)) + last.hidden_s,
+        hidden_s=spent(*(side.hidden_s for side in sides)) + tail.hidden_s,
     )
-    total = busy_s + last.total_s + framework.iteration_s
-    return replace(parts, bubble_s=total - parts.total_s)
+    return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
 
 
-def busiest(found: Loads, placed: Sequence[list[int]]) -> list[int]:
-    """The chunks of the device that has most to do."""
-    work_s = np.sum([side.pass_s for side in (found.forward, found.again, found.backward)], axis=0)
-    return max(placed, key=lambda chunks: float(work_s[chunks].sum()))
+def runs_of_a_chunk(strategy: Strategy, microbatches: int) -> int:
+    """Microbatches that come to a chunk on a device: where a pipeline holds the model twice, half of them each."""
+    return microbatches // strategy.schedule.weight_copies
 
 
-def _transfers_s(found: Loads, own: list[int]) -> float:
-    """Transfers that occupy a device with these chunks, of one microbatch: in and out go on at once, each way."""
+def busiest(found: Loads, placed: Sequence[Sequence[int]]) -> int:
+    """The device that has most to do, of those with some chunks each."""
+    work_s = found.forward.pass_s + found.turned_s
+    return max(range(len(placed)), key=lambda device: float(work_s[placed[device]].sum()))
+
+
+def _received_s(found: Loads, own: Sequence[int], strategy: Strategy) -> float:
+    """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
+
+    Every chunk receives from the one ahead and the gradient from the one behind, but from none on the same device. (The
+    neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one another nothing.)
+    """
     ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
-    return float(sum(ends[c] + ends[c + 1] for c in own))
+    ways = [way for chunk in own for way in (chunk, chunk + 1)]
+    inside = {w for w in ways if ways.count(w) > 1} if strategy.schedule.weight_copies == 1 else set()
+    return float(sum(ends[way] for way in ways if way not in inside))
+
+
+def _rest_s(whole_s: float, parts_s: float) -> float:
+    """What is left of a whole; none but for rounding is none."""
+    rest_s = whole_s - parts_s
+    return 0.0 if abs(rest_s) <= _ROUNDING * whole_s else rest_s

@@ -68,17 +68,26 @@ def divide(chain: LayerChain, parts: int, stages: tuple[int, ...] = ()) -> Divis
     What comes before the repeated groups (embeddings) belongs to the first part, what comes after (the head) to
     the last. Raises InputError where there are fewer groups than parts, or `stages` do not add up.
     """
+    whole = undivided(chain)
+    return cut(whole, parts, stages, chain.workload)
+
+
+def undivided(chain: LayerChain) -> Division:
+    """The chain in one part."""
     groups = groups_of(chain)
     kinds = [tuple(chain.index[first : last + 1]) for first, last in groups]
-    body = _body(kinds)
+    return Division(groups, _body(kinds), ((0, len(groups) - 1),))
+
+
+def cut(whole: Division, parts: int, stages: tuple[int, ...], name: str) -> Division:
+    """`divide`, of a chain of some `name` whose groups are known."""
+    groups, body = whole.groups, whole.body
     count = sum(body)
     if parts > count:
-        raise InputError(f"{chain.workload}: {count} blocks do not make {parts} parts of a pipeline")
+        raise InputError(f"{name}: {count} blocks do not make {parts} parts of a pipeline")
     sizes = stages or tuple(count // parts + (1 if part < count % parts else 0) for part in range(parts))
     if len(sizes) != parts or sum(sizes) != count or min(sizes) < 1:
-        raise InputError(
-            f"{chain.workload}: stages of {list(sizes)} blocks are not {count} blocks in {parts} parts"
-        )
+        raise InputError(f"{name}: stages of {list(sizes)} blocks are not {count} blocks in {parts} parts")
     first = body.index(True)
     ends = [first + n - 1 for n in accumulate(sizes)]
     starts = [first, *(end + 1 for end in ends[:-1])]

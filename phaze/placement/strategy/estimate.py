@@ -25,12 +25,13 @@ from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.simulation import pipeline_s, simulate
 from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.admissible import check
-from phaze.placement.strategy.breakdown import breakdown
-from phaze.placement.strategy.division import Division, divide
+from phaze.placement.strategy.breakdown import breakdown, busiest
+from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerFigures, foresee, layer_figures
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown
+from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.load import Loads, boundary_bytes, loads
 from phaze.placement.strategy.memory import StrategyMemory
 from phaze.placement.strategy.needs import ChunkNeeds, GroupNeeds, recomputed
@@ -81,12 +82,15 @@ class Estimator:
         return Costs(self.model, self.framework, links)
 
     @cached_property
+    def layouts(self) -> Layouts:
+        """What does not depend on the architecture."""
+        return Layouts(self.workload, self.cluster, self.framework.gathering(self.workload))
+
+    @cached_property
     def rates(self) -> TailRates:
         """Bytes on the wire, and the speed of the optimizer."""
-        said, numerics = self.framework, self.workload.numerics
-        gathered = numerics.weight_bytes if said.gathered_bytes is None else said.gathered_bytes
-        reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
-        return TailRates(gathered, reduced, float(optimizer_s_per_parameter(self.table, numerics)[0]))
+        step_s = optimizer_s_per_parameter(self.table, self.workload.numerics)
+        return TailRates(*self.layouts.wire_bytes, float(step_s[0]))
 
     def figures(self, strategy: Strategy) -> LayerFigures:
         """What the layers take: the same for all strategies that agree in microbatch and sharding."""
@@ -136,25 +140,15 @@ class Estimator:
 
     def chain(self, strategy: Strategy) -> LayerChain:
         """The layers of the model as a device runs them."""
-        return self.workload.chain(
-            strategy.microbatch,
-            strategy.sharding,
-            selective=strategy.recompute is Recompute.SELECTIVE,
-            keeps_products=self.framework.keeps_products,
-        )
+        return self.layouts.chain(strategy)
 
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
-        chain = self.figures(strategy).chain
-        key = (chain.index, strategy.parts, strategy.stages)
-        if key not in self._kept:
-            self._kept[key] = divide(chain, strategy.parts, strategy.stages)
-        found: Division = self._kept[key]
-        return found
+        return self.layouts.division(strategy)
 
     def microbatches(self, strategy: Strategy) -> int:
         """Microbatches that each pipeline runs."""
-        return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
+        return self.layouts.microbatches(strategy)
 
     def placed(self, strategy: Strategy) -> list[list[int]]:
         """The chunks of every device of a pipeline."""
@@ -178,19 +172,7 @@ class Estimator:
 
     def needs(self, strategy: Strategy) -> GroupNeeds:
         """What every group of layers holds on a device."""
-        s = strategy
-        key = (
-            s.microbatch,
-            s.sharding,
-            s.recompute is Recompute.SELECTIVE,
-            s.kept,
-            s.offloaded,
-            s.joins_ends,
-        )
-        if key not in self._kept:
-            self._kept[key] = GroupNeeds.of(self.figures(s).chain, self.division(s), s.kept, s.offloaded)
-        found: GroupNeeds = self._kept[key]
-        return found
+        return self.layouts.needs(strategy)
 
     def memory(self, strategy: Strategy) -> tuple[MemoryBreakdown, ...]:
         """Bytes on every device of a pipeline."""
@@ -202,7 +184,7 @@ class Estimator:
 
     def memory_of(self, strategy: Strategy, needs: ChunkNeeds) -> StrategyMemory:
         """Memory of a strategy whose chunks need so much."""
-        return StrategyMemory(needs, strategy, self.framework, self.workload.numerics)
+        return self.layouts.memory_of(strategy, needs)
 
     def iteration(self, strategy: Strategy) -> Iteration:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
@@ -212,10 +194,13 @@ class Estimator:
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
         placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        last = self.tails(self.exchanges(s), self.held(s), *passes).longest
+        tails = self.tails(self.exchanges(s), self.held(s), *passes)
+        iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
+        device = busiest(found, placed.tolist())
+        own, tail = placed[device].tolist(), tails.of_device(device)
         iteration = Iteration(
-            iteration_s=busy_s + last.total_s + self.framework.iteration_s,
-            time=breakdown(found, placed.tolist(), busy_s, last, microbatches, self.framework),
+            iteration_s=iteration_s,
+            time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
@@ -230,8 +215,7 @@ class Estimator:
 
     def held(self, strategy: Strategy) -> Held:
         """Parameters and groups of layers of every device of a pipeline."""
-        own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
-        return Held.of(self.figures(strategy), self.division(strategy), own)
+        return self.layouts.held(strategy)
 
     def tails(self, exchanges: Exchanges, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
@@ -276,8 +260,7 @@ class Estimator:
 
     def exchanges(self, *strategies: Strategy) -> Exchanges:
         """Between their devices."""
-        links = float(self.table["link_bandwidth_bytes_per_s"][0])
-        return Exchanges(self.cluster.network, links, strategies, self._kept)
+        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *strategies)
 
     def _chunks(self, found: Loads) -> Chunks:
         weight = np.minimum(found.backward.weight_s, found.turned_s)

@@ -123,6 +123,8 @@ class Exchanges:
         """Nothing to exchange, or nobody to exchange it with, takes no time; `size`, `stride` (V, 1) of groups."""
         sent = np.atleast_2d(np.asarray(payload, dtype=np.float64))
         found = np.zeros((len(size), sent.shape[1]))
+        if not sent.any():
+            return found
         sent = np.broadcast_to(sent, found.shape)
         busy = np.flatnonzero((size[:, 0] > 1) & sent.any(axis=1))
         groups = size[busy, 0].tolist(), stride[busy, 0].tolist()

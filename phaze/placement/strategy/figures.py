@@ -1,4 +1,4 @@
-"""What every unique layer of a chain takes on one architecture, in the parts that strategies put together."""
+"""What every unique layer of a chain takes on some architectures, in the parts that strategies put together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
 @dataclass(frozen=True)
 class PassFigures:
-    """Seconds of one microbatch in one direction, (U,) each, by unique layer.
+    """Seconds of one microbatch in one direction, (U,) each, by unique layer; on many architectures (A, U).
 
     `kernels_s`: computation, `vector_s` the part of it on vector units. `weight_s`: the part of it that makes
     parameters' gradients, which nothing else waits for. `exposed_s`: collectives that nothing hides, by what their
@@ -53,6 +53,17 @@ class PassFigures:
             launches=np.where(taken, other.launches, self.launches),
         )
 
+    def alone(self, row: int = 0) -> PassFigures:
+        """Those of one of many architectures."""
+        return PassFigures(
+            kernels_s=self.kernels_s[row],
+            vector_s=self.vector_s[row],
+            weight_s=self.weight_s[row],
+            exposed_s={p: one[row] for p, one in self.exposed_s.items()},
+            hidden_s=self.hidden_s[row],
+            launches=self.launches,
+        )
+
     @cached_property
     def stacked(self) -> Floats:
         """All of it, (5 + groups, U): kernels, vector, weight, hidden, launches, then what is exposed."""
@@ -61,28 +72,10 @@ class PassFigures:
 
 
 @dataclass(frozen=True)
-class LayerFigures:
-    """A chain, and what its passes take on one architecture.
-
-    `again`: forward as full recompute runs it, `ending` in the last layer of what is recomputed together.
-    """
+class LayerSizes:
+    """Parameters of a chain of layers: all that plans need of it but times."""
 
     chain: LayerChain
-    forward: PassFigures
-    backward: PassFigures
-    again: PassFigures
-    ending: PassFigures
-
-    def mixed(self, undivided: LayerFigures, chain: LayerChain) -> LayerFigures:
-        """Those of a chain of these layers and, where they stay whole, undivided ones."""
-        taken = np.array(chain.whole)
-        return LayerFigures(
-            chain,
-            forward=self.forward.mixed(undivided.forward, taken),
-            backward=self.backward.mixed(undivided.backward, taken),
-            again=self.again.mixed(undivided.again, taken),
-            ending=self.ending.mixed(undivided.ending, taken),
-        )
 
     @cached_property
     def parameters(self) -> Floats:
@@ -109,6 +102,35 @@ class LayerFigures:
         return distinct, which.ravel()
 
 
+@dataclass(frozen=True)
+class LayerFigures(LayerSizes):
+    """A chain, and what its passes take on one architecture, or on many.
+
+    `again`: forward as full recompute runs it, `ending` in the last layer of what is recomputed together.
+    """
+
+    forward: PassFigures
+    backward: PassFigures
+    again: PassFigures
+    ending: PassFigures
+
+    def mixed(self, undivided: LayerFigures, chain: LayerChain) -> LayerFigures:
+        """Those of a chain of these layers and, where they stay whole, undivided ones."""
+        taken = np.array(chain.whole)
+        return LayerFigures(
+            chain,
+            forward=self.forward.mixed(undivided.forward, taken),
+            backward=self.backward.mixed(undivided.backward, taken),
+            again=self.again.mixed(undivided.again, taken),
+            ending=self.ending.mixed(undivided.ending, taken),
+        )
+
+    def alone(self, row: int = 0) -> LayerFigures:
+        """Those of one of many architectures."""
+        sides = (self.forward, self.backward, self.again, self.ending)
+        return LayerFigures(self.chain, *(side.alone(row) for side in sides))
+
+
 def foresee(chains: Sequence[LayerChain], costs: Costs) -> None:
     """Cost the operators of some chains all at once, so that the figures of each are at hand."""
     passes = (p for chain in chains for layer in chain.layers for p in (layer.forward, layer.backward))
@@ -126,7 +148,7 @@ def layer_figures(
 
     Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside.
     """
-    model, framework = costs.model, costs.framework
+    model = costs.model
 
     def operators(passes: Sequence[Pass]) -> list[Operators]:
         pairs = zip(chain.layers, passes, strict=True)
@@ -134,18 +156,37 @@ def layer_figures(
 
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
-    ahead, behind = [o.total_s for o in forward], [o.total_s for o in backward]
-    if model.factors.simt_of[0] < 0:
-        times = _unlinked(chain, model, table, effort)
-        ahead = [s * o.longer for s, o in zip(times.forward_s[0].tolist(), forward, strict=True)]
-        behind = [s * o.longer for s, o in zip(times.backward_s[0].tolist(), backward, strict=True)]
-    row_s = framework.expert_passes / float(hbm_bandwidth_bytes_per_s(table)[0])
+    times = None if model.factors.simt_of[0] >= 0 else _unlinked(chain, model, table, effort)
+    hbm = hbm_bandwidth_bytes_per_s(table)
+    return figures_of(chain, forward, backward, times, hbm, costs.framework, kept).alone()
+
+
+def figures_of(
+    chain: LayerChain,
+    forward: Sequence[Operators],
+    backward: Sequence[Operators],
+    times: LayerTimes | None,
+    hbm_bytes_per_s: Floats,
+    framework: Framework,
+    kept: Set[str] = frozenset(),
+) -> LayerFigures:
+    """Figures of layers on architectures (A, U) from their operators, one per unique layer and direction.
+
+    `times`: of their passes on the cores without collectives, (A, U); None, operators follow one another.
+    `hbm_bytes_per_s` (A,).
+    """
+    alone = [np.stack([o.total_s for o in some], axis=1) for some in (forward, backward)]
+    lasting = alone
+    if times is not None:
+        longer = [np.stack([o.longer for o in some], axis=1) for some in (forward, backward)]
+        lasting = [s * more for s, more in zip((times.forward_s, times.backward_s), longer, strict=True)]
+    row_s = framework.expert_passes / hbm_bytes_per_s[:, None]
     ahead_s, behind_s = (
-        np.array([s + row_s * row_bytes(o.pass_) for s, o in zip(seconds, some, strict=True)])
-        for seconds, some in ((ahead, forward), (behind, backward))
+        seconds + row_s * [row_bytes(o.pass_) for o in some]
+        for seconds, some in zip(lasting, (forward, backward), strict=True)
     )
     both = list(zip(forward, backward, strict=True))
-    share = ahead_s / np.maximum([o.total_s for o in forward], np.finfo(np.float64).tiny)
+    share = ahead_s / np.maximum(alone[0], np.finfo(np.float64).tiny)
     again, ending = (
         [recomputing(f, b, framework, kept, ends=ends) for f, b in both] for ends in (False, True)
     )
@@ -153,32 +194,42 @@ def layer_figures(
         chain,
         _figures(forward, ahead_s, framework),
         _figures(backward, behind_s, framework),
-        *(_figures(some, share * [o.total_s for o in some], framework) for some in (again, ending)),
+        *(
+            _figures(some, share * np.stack([o.total_s for o in some], axis=1), framework)
+            for some in (again, ending)
+        ),
     )
 
 
 def _unlinked(chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: Effort) -> LayerTimes:
     """Times of layers whose collectives take none."""
-    ideal = table.replace(link_bandwidth_bytes_per_s=np.full(1, _FAST))
-    costs = CostModel(ideal, model.network.ideal(), model.rung, model.own)
+    ideal, costs = unlinked(model, table)
     return TimedChain(chain, costs, ideal).exact(_ONE, effort)[1]
 
 
+def unlinked(model: CostModel, table: ArchitectureTable) -> tuple[ArchitectureTable, CostModel]:
+    """Architectures on which collectives take no time, and their costs."""
+    ideal = table.replace(link_bandwidth_bytes_per_s=np.full(len(table), _FAST))
+    return ideal, CostModel(ideal, model.network.ideal(), model.rung, model.own)
+
+
 def _figures(layers: Sequence[Operators], scheduled_s: Floats, framework: Framework) -> PassFigures:
-    alone = np.array([o.total_s for o in layers])
+    alone = np.stack([o.total_s for o in layers], axis=1)
     scale = np.divide(scheduled_s, alone, out=np.ones_like(alone), where=alone > 0)
-    exposed = {parallel: np.zeros(len(layers)) for parallel in Parallel}
-    hidden = np.zeros(len(layers))
+    exposed = {parallel: np.zeros(alone.shape) for parallel in Parallel}
+    hidden = np.zeros(alone.shape)
     for i, o in enumerate(layers):
         for at, work in enumerate(o.works):
             if work.link is not None:
                 hides = o.hidden_s(at, framework)
-                exposed[work.link.group.parallel][i] += float(o.link_s[at]) - hides
-                hidden[i] += hides
+                exposed[work.link.group.parallel][:, i] += o.link_s[:, at] - hides
+                hidden[:, i] += hides
+    vector = [o.sum_s([w.unit is Unit.VECTOR for w in o.works]) for o in layers]
+    weight = [o.sum_s([w.makes_weight_gradient for w in o.works]) for o in layers]
     return PassFigures(
         kernels_s=scheduled_s,
-        vector_s=scale * [o.sum_s([w.unit is Unit.VECTOR for w in o.works]) for o in layers],
-        weight_s=scale * [o.sum_s([w.makes_weight_gradient for w in o.works]) for o in layers],
+        vector_s=scale * np.stack(vector, axis=1),
+        weight_s=scale * np.stack(weight, axis=1),
         exposed_s=exposed,
         hidden_s=hidden,
         launches=np.array([float(len(o.works)) for o in layers]),

@@ -9,10 +9,21 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.hardware.catalogue import Catalogue, find, packaged
+from phaze.placement.strategy.choices import Choices
 from phaze.placement.strategy.strategy import Offload
+from phaze.ranges import Bytes, BytesOfNumber, Factor, Line, Members, Portion, Seconds, Share, Stretch
 from phaze.workload.fusion_rules import Fusion
-from phaze.workload.workload import Attention
+from phaze.workload.workload import Attention, Workload
 from phaze.yaml_file import checked, read_yaml
+
+USABLE = 0.96
+"""Share of a device's memory that plans may fill.
+
+PyTorch tells 79.15 GiB of an H100 of 80, 39.50 of an A100 of 40, 31.74 of a V100 of 32 as the total capacity (its
+messages when memory runs out; 0.99), of which the context of a process takes 0.5 GiB (such messages: memory in use less
+what PyTorch has allocated and reserved). XLA tells 30.75 GiB of a TPU v4 of 32 (0.96). Buffers of NCCL, about 1.5 GiB
+for a handful of communicators, are estimated, not measured: 80 - 0.85 - 0.5 - 1.5 is 0.96 of 80.
+"""
 
 
 class TensorOverlap(StrEnum):
@@ -21,6 +32,7 @@ class TensorOverlap(StrEnum):
     NONE = "none"
     WEIGHT_GRADIENT = "weight-gradient"  # those of backward, by the other gradient product of the same weight
     CHUNKED = "chunked"  # all next to a product, cut into as many chunks as the group has members
+    EITHER = "either"  # of each, by whichever of both hides more
 
 
 class Framework(BaseModel):
@@ -29,19 +41,19 @@ class Framework(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
-    name: str
+    name: Line
     source: str
 
     # -- the host
     dispatch_s: Annotated[
-        float,
+        Seconds,
         Field(
             description="host time to launch a kernel of forward; a pass is never faster than its launches, s"
         ),
     ] = 0.0
-    dispatch_backward_s: Annotated[float, Field(description="the same of backward, s")] = 0.0
-    microbatch_s: Annotated[float, Field(description="host time of each microbatch on a stage, s")] = 0.0
-    iteration_s: Annotated[float, Field(description="host time of an iteration, s")] = 0.0
+    dispatch_backward_s: Annotated[Seconds, Field(description="the same of backward, s")] = 0.0
+    microbatch_s: Annotated[Seconds, Field(description="host time of each microbatch on a stage, s")] = 0.0
+    iteration_s: Annotated[Seconds, Field(description="host time of an iteration, s")] = 0.0
     waits: Annotated[
         bool,
         Field(
@@ -55,26 +67,26 @@ class Framework(BaseModel):
         ),
     ] = False
     # -- kernels
-    stretch: Annotated[float, Field(description="kernels in training over the same alone")] = 1.0
-    attention_stretch: Annotated[float, Field(description="those of flash attention, beyond that")] = 1.0
+    stretch: Annotated[Stretch, Field(description="kernels in training over the same alone")] = 1.0
+    attention_stretch: Annotated[Stretch, Field(description="those of flash attention, beyond that")] = 1.0
     vector_stretch: Annotated[
-        float,
+        Stretch,
         Field(
             description="those of vector operators, which eager frameworks run as several kernels, beyond that"
         ),
     ] = 1.0
     interference: Annotated[
-        float,
+        Share,
         Field(description="share of the shorter of computation and a collective beside it that is lost"),
     ] = 0.0
     score_passes: Annotated[
-        float,
+        Factor,
         Field(
             description="readings of the scores of the vocabulary in every microbatch beside the loss's own"
         ),
     ] = 0.0
     optimizer_stretch: Annotated[
-        float, Field(description="optimizer step over its memory traffic, with gradient norms and casts")
+        Stretch, Field(description="optimizer step over its memory traffic, with gradient norms and casts")
     ] = 1.0
     prunes_recompute: Annotated[
         bool,
@@ -95,21 +107,22 @@ class Framework(BaseModel):
         ),
     ] = False
     expert_passes: Annotated[
-        float, Field(description="how often rows go through memory once more around each product of experts")
+        Factor, Field(description="how often rows go through memory once more around each product of experts")
     ] = 0.0
     expert_room: Annotated[
-        float, Field(description="rows that each expert computes, over its balanced share (capacity factor)")
+        Stretch,
+        Field(description="rows that each expert computes, over its balanced share (capacity factor)"),
     ] = 1.0
     # -- exchanges
     tensor_overlap: Annotated[
         TensorOverlap,
-        Field(description="what hides collectives inside layers: none, weight-gradient or chunked"),
+        Field(description="what hides collectives inside layers: none, weight-gradient, chunked or either"),
     ] = TensorOverlap.NONE
     hides_context: Annotated[
-        float, Field(description="share of context exchanges that runs beside computation")
+        Share, Field(description="share of context exchanges that runs beside computation")
     ] = 0.0
     hides_experts: Annotated[
-        float, Field(description="share of expert exchanges that runs beside computation")
+        Share, Field(description="share of expert exchanges that runs beside computation")
     ] = 0.0
     merges_copies: Annotated[
         bool, Field(description="a token goes once to a device or domain with several of its experts")
@@ -124,7 +137,7 @@ class Framework(BaseModel):
         bool, Field(description="gradients are reduced during the last backward pass")
     ] = False
     reduced_bytes: Annotated[
-        float | None, Field(description="bytes of one gradient on the wire; none: as stored")
+        BytesOfNumber | None, Field(description="bytes of one gradient on the wire; none: as stored")
     ] = None
     reduces_every_microbatch: Annotated[
         bool, Field(description="ZeRO 2 and 3 reduce gradients after every microbatch, not after the last")
@@ -133,13 +146,14 @@ class Framework(BaseModel):
         bool, Field(description="weights that ZeRO divides are gathered one group of layers ahead")
     ] = False
     gathered_bytes: Annotated[
-        float | None, Field(description="bytes of one weight on the wire; none: as products read it")
+        BytesOfNumber | None,
+        Field(description="bytes of one weight on the wire, no fewer than products read; none: as in memory"),
     ] = None
     gathers: Annotated[
-        int, Field(description="exchanges in which ZeRO 3 gathers the weights of a group of layers")
+        Members, Field(description="exchanges in which ZeRO 3 gathers the weights of a group of layers")
     ] = 1
     gather_rank_s: Annotated[
-        float,
+        Seconds,
         Field(description="host time of each of them for every rank, whose part is copied out alone, s"),
     ] = 0.0
     hides_offload: Annotated[bool, Field(description="transfers with the host run beside computation")] = (
@@ -149,16 +163,26 @@ class Framework(BaseModel):
         tuple[frozenset[Offload], ...] | None,
         Field(description="what it can leave to the host, each way one list; none: anything"),
     ] = None
+    plans: Annotated[
+        Choices, Field(description="what its plans may choose, each kind one list; none: anything")
+    ] = Choices()
     # -- memory
     weight_bytes: Annotated[
-        float | None, Field(description="kept per parameter; none: by the workload's numerics")
+        BytesOfNumber | None, Field(description="kept per parameter; none: by the workload's numerics")
     ] = None
-    gradient_bytes: Annotated[float | None, Field(description="the same of gradients")] = None
-    optimizer_bytes: Annotated[float | None, Field(description="the same of optimizer state")] = None
-    reserved_bytes: Annotated[float, Field(description="bytes of device memory taken by libraries")] = 0.0
-    fragmentation: Annotated[float, Field(description="share of activations lost by the allocator")] = 0.0
+    gradient_bytes: Annotated[BytesOfNumber | None, Field(description="the same of gradients")] = None
+    optimizer_bytes: Annotated[BytesOfNumber | None, Field(description="the same of optimizer state")] = None
+    reserved_bytes: Annotated[Bytes, Field(description="bytes of device memory taken by libraries")] = 0.0
+    usable_memory: Annotated[
+        Portion,
+        Field(
+            description="share of a device's memory that plans may fill: the driver, the context of a process and "
+            "buffers of communication have the rest",
+        ),
+    ] = USABLE
+    fragmentation: Annotated[Factor, Field(description="share of activations lost by the allocator")] = 0.0
     score_copies: Annotated[
-        float,
+        Factor,
         Field(
             description="16-bit copies of the scores of the vocabulary that a loss of several kernels keeps"
         ),
@@ -171,6 +195,17 @@ class Framework(BaseModel):
     def launches_add_up(self) -> bool:
         """Whether what the host makes a device wait is the same however long its kernels and exchanges take."""
         return self.blocking or not (self.dispatch_s or self.dispatch_backward_s or self.microbatch_s)
+
+    def usable_bytes(self, capacity_bytes: float) -> float:
+        """What plans may fill of a device's memory; `reserved_bytes` are among what they fill."""
+        return self.usable_memory * capacity_bytes
+
+    def gathering(self, workload: Workload) -> Framework:
+        """The same, whose weights go over the wire in no fewer bits than products read: in 8 with a recipe alone."""
+        read = workload.numerics.weight_bytes
+        if self.gathered_bytes is None or self.gathered_bytes >= read or workload.recipe is not None:
+            return self
+        return self.model_copy(update={"gathered_bytes": read})
 
     def can_offload(self, what: frozenset[Offload]) -> bool:
         """Whether it can leave these together, and nothing else, to the host."""

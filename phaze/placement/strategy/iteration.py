@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:
-    """Seconds of one iteration on the device that sets the pace; they sum to the iteration.
+    """Seconds of one iteration on the device that has most to do; they sum to the iteration, and none is negative.
 
-    `host_s`: what the host makes the device wait; exposed exchanges by what they are for; `hidden_s` is no part of
-    the sum: exchanges beside computation.
+    `host_s`: what the host makes the device wait; exposed exchanges by what they are for, `offload_s` those with the
+    memory of the host; `bubble_s`: waiting for other devices; `hidden_s` is no part of the sum: exchanges beside
+    computation.
     """
 
     product_s: float
@@ -22,6 +23,7 @@ class TimeBreakdown:
     transfer_s: float
     gather_s: float
     reduction_s: float
+    offload_s: float
     bubble_s: float
     optimizer_s: float
     host_s: float

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.strategy.breakdown import busiest
+from phaze.placement.strategy.breakdown import busiest, runs_of_a_chunk
 from phaze.workload.work import Pass
 
 if TYPE_CHECKING:
@@ -51,18 +51,17 @@ def kind_times(costs: Estimator, strategy: Strategy) -> tuple[KindTime, ...]:
 def _passes(costs: Estimator, strategy: Strategy) -> Iterator[tuple[Pass, float, bool]]:
     """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
     figures, division, loads = costs.figures(strategy), costs.division(strategy), costs.loads(strategy)
-    own = busiest(loads, costs.placed(strategy))
+    placed, runs = costs.placed(strategy), runs_of_a_chunk(strategy, costs.microbatches(strategy))
+    own = placed[busiest(loads, placed)]
     mine = np.concatenate([np.array(figures.chain.index)[division.layers(chunk)] for chunk in own])
-    runs = np.bincount(mine, minlength=len(figures.chain.layers))
+    times = np.bincount(mine, minlength=len(figures.chain.layers))
     for side, load, backward in (
         (figures.forward, loads.forward, False),
         (figures.backward, loads.backward, True),
     ):
-        alone = runs * side.kernels_s
+        alone = times * side.kernels_s
         # What software adds to the device's time lengthens all kernels alike.
-        lasting = (
-            costs.microbatches(strategy) * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
-        )
+        lasting = runs * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
         for layer, seconds in zip(figures.chain.layers, (lasting * alone).tolist(), strict=True):
             pass_ = layer.backward if backward else layer.forward
             if pass_ is not None and seconds > 0:
@@ -71,7 +70,7 @@ def _passes(costs: Estimator, strategy: Strategy) -> Iterator[tuple[Pass, float,
 
 def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Floats]:
     """Each operator's share of the time of its pass, (O,), and the share of its own that waits for HBM."""
-    alone = costs.costs.costed(pass_, experts=experts).alone_s[: len(pass_.works)]
+    alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
     found = costs.model.costs(pass_).attribution(_ONE)
     arithmetic = np.maximum(found.compute_s, found.buffer_s)[0] + found.fill_s[0]
     longest = np.maximum(arithmetic, found.hbm_s[0])

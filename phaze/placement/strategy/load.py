@@ -28,8 +28,9 @@ class Side:
     """One direction of one microbatch, (C,) seconds by chunk; `pass_s` is what the pipeline sees.
 
     `kernels_s` with `vector_s` and `weight_s` (of parameters' gradients) among them, `exposed_s` collectives inside
-    layers, `zero_s` exposed exchanges of ZeRO, `host_s` waiting for the host, `hidden_s` collectives beside computation
-    (no part of `pass_s`).
+    layers, `zero_s` exposed exchanges of ZeRO and transfers with the host's memory, `reduced_s` the reductions of
+    gradients and `moved_s` the transfers among them, `host_s` waiting for the host, `hidden_s` collectives beside
+    computation (no part of `pass_s`).
     """
 
     kernels_s: Floats
@@ -37,8 +38,15 @@ class Side:
     weight_s: Floats
     exposed_s: dict[Parallel, Floats]
     zero_s: Floats
+    reduced_s: Floats
+    moved_s: Floats
     host_s: Floats
     hidden_s: Floats
+
+    @property
+    def gathered_s(self) -> Floats:
+        """Exposed gathers of weights, (C,): what else ZeRO exchanges."""
+        return np.maximum(self.zero_s - self.reduced_s - self.moved_s, 0.0)
 
     @cached_property
     def device_s(self) -> Floats:
@@ -122,6 +130,7 @@ def loads(
     if behind_wire != Wire():
         groups = moving.groups([behind_wire], behind, division)
         backward = _beside(backward, *moving.added_s(groups, turned=True))
+        backward = replace(backward, reduced_s=moving.reduced_s(groups, backward.zero_s))
     if ahead_wire != Wire():
         groups = moving.groups([ahead_wire], ahead, division)
         forward = _beside(forward, *moving.added_s(groups, turned=False))
@@ -163,6 +172,8 @@ class _Sides:
             weight_s=weight * stretch,
             exposed_s=dict(zip(Parallel, exposed, strict=True)),
             zero_s=np.zeros(len(self.division.chunks)),
+            reduced_s=np.zeros(len(self.division.chunks)),
+            moved_s=np.zeros(len(self.division.chunks)),
             host_s=launches * dispatch_s,
             hidden_s=hidden,
         )
@@ -225,6 +236,15 @@ class Wires:
         slow_s, fast_s = (g.backward_s() if turned else g.forward_s() for g in (slowed, groups))
         alone_s = groups.summed(groups.compute_s)
         return slow_s - alone_s, exchange_s - (fast_s - alone_s)
+
+    def reduced_s(self, groups: Groups, added_s: Floats) -> Floats:
+        """What reductions add to a backward pass, (C,), of all that exchanges add: what gathers alone do not."""
+        if not groups.gather_s.any():
+            return added_s
+        gathers = replace(groups, reduce_s=np.zeros_like(groups.reduce_s))
+        (alone_s,), _ = self.added_s(gathers, turned=True)
+        found: Floats = np.maximum(added_s - alone_s, 0.0)
+        return found
 
 
 def _with_host(

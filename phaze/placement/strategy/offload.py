@@ -127,14 +127,16 @@ class Traffic:
         """Exchanges among devices run beside those with the host: the longer wait counts."""
         link, first_groups = self.host.link_bytes_per_s, self.division.first_groups
         if not self.hides:
-            return replace(side, zero_s=side.zero_s + np.add.reduceat(inward + outward, first_groups) / link)
+            moved_s = np.add.reduceat(inward + outward, first_groups) / link
+            return replace(side, zero_s=side.zero_s + moved_s, moved_s=moved_s)
         waits = np.zeros(len(side.zero_s))
         for chunk, (first, last) in enumerate(self.division.chunks):
             groups = slice(first, last + 1)
             columns = [x[groups].tolist() for x in (compute_s, inward / link, outward / link)]
             ordered = [column[::-1] if turned else column for column in columns]
             waits[chunk] = beside_s(*ordered, drains=turned) - sum(columns[0])
-        return replace(side, zero_s=np.maximum(side.zero_s, waits))
+        longer_s = np.maximum(side.zero_s, waits)
+        return replace(side, zero_s=longer_s, moved_s=longer_s - side.zero_s)
 
 
 def beside_s(

@@ -1,4 +1,4 @@
-"""Operators of one pass on one architecture, each alone, and what hides the collectives among them."""
+"""Operators of one pass on some architectures, each alone, and what hides the collectives among them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
+from phaze.hardware.network import Network
 from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.again import runs_again
 from phaze.placement.strategy.experts import merged_s
@@ -18,19 +19,20 @@ from phaze.workload.ir import OpKind
 from phaze.workload.work import Pass, Unit, Work
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Operators:
-    """Operators of one pass, and each one's seconds alone, (O,); 0 in the one where it is the other.
+    """Operators of one pass, and each one's seconds alone on A architectures, (A, O); 0 in the one that it is not.
 
-    `longer`: all of them over what they take without the room that experts have.
+    `longer` (A,): all of them over what they take without the room that experts have.
     """
 
     pass_: Pass
     alone_s: Floats
     link_s: Floats
-    longer: float = 1.0
+    longer: Floats
 
     @property
     def works(self) -> Sequence[Work]:
@@ -38,13 +40,15 @@ class Operators:
         return self.pass_.works
 
     @property
-    def total_s(self) -> float:
-        """Computation, one after the other."""
-        return float(self.alone_s.sum())
+    def total_s(self) -> Floats:
+        """Computation, one after the other, (A,)."""
+        total: Floats = self.alone_s.sum(axis=1)
+        return total
 
-    def sum_s(self, which: Sequence[bool]) -> float:
-        """Computation of some of them, (O,)."""
-        return float(self.alone_s[np.asarray(which, dtype=np.bool_)].sum())
+    def sum_s(self, which: Sequence[bool]) -> Floats:
+        """Computation of some of them, (O,), on every architecture, (A,)."""
+        total: Floats = self.alone_s[:, np.asarray(which, dtype=np.bool_)].sum(axis=1)
+        return total
 
     def only(self, kept: Sequence[int]) -> Operators:
         """Those at some positions."""
@@ -52,36 +56,38 @@ class Operators:
         edges = tuple((place[a], place[b]) for a, b in self.pass_.edges if a in place and b in place)
         pass_ = Pass(tuple(self.works[i] for i in kept), edges)
         at = np.array(kept, dtype=np.intp)
-        return Operators(pass_, self.alone_s[at], self.link_s[at], self.longer)
+        return Operators(pass_, self.alone_s[:, at], self.link_s[:, at], self.longer)
 
-    def hidden_s(self, at: int, framework: Framework) -> float:
-        """Seconds of the collective at a position that run beside computation."""
-        link, seconds = self.works[at].link, float(self.link_s[at])
+    def hidden_s(self, at: int, framework: Framework) -> Floats:
+        """Seconds of the collective at a position that run beside computation, (A,)."""
+        link, seconds = self.works[at].link, self.link_s[:, at]
         if link is None:
-            return 0.0
+            return np.zeros(len(seconds))
         group = link.group
         if group.parallel is Parallel.CONTEXT:
             return framework.hides_context * seconds
         if group.parallel is Parallel.EXPERT:
             return framework.hides_experts * seconds
-        if framework.tensor_overlap is TensorOverlap.WEIGHT_GRADIENT:
-            return min(seconds, self._twins_s(at))
-        if framework.tensor_overlap is TensorOverlap.CHUNKED:
-            longest = max((float(self.alone_s[i]) for i in self._near(at)), default=0.0)
-            return min(seconds, longest) * (1 - 1 / group.size)
-        return 0.0
+        overlap, hidden = framework.tensor_overlap, np.zeros(len(seconds))
+        if overlap in (TensorOverlap.WEIGHT_GRADIENT, TensorOverlap.EITHER):
+            hidden = np.minimum(seconds, self._twins_s(at))
+        if overlap in (TensorOverlap.CHUNKED, TensorOverlap.EITHER):
+            longest = self.alone_s[:, self._near(at)].max(axis=1, initial=0.0)
+            hidden = np.maximum(hidden, np.minimum(seconds, longest) * (1 - 1 / group.size))
+        return hidden
 
     def _near(self, at: int) -> list[int]:
         """Products that a collective feeds or empties."""
         found = [b for a, b in self.pass_.edges if a == at] + [a for a, b in self.pass_.edges if b == at]
         return [i for i in found if self.works[i].gemms]
 
-    def _twins_s(self, at: int) -> float:
+    def _twins_s(self, at: int) -> Floats:
         """The other gradient products of the weights that a collective's own belong to, which do not wait for it."""
         own = self._near(at)
         weights = {weight for i in own if (weight := _weight(self.works[i])) is not None}
-        others = (i for i, w in enumerate(self.works) if i not in own and _weight(w) in weights)
-        return float(sum(self.alone_s[i] for i in others))
+        others = [i for i, w in enumerate(self.works) if i not in own and _weight(w) in weights]
+        total: Floats = self.alone_s[:, others].sum(axis=1)
+        return total
 
 
 def _weight(work: Work) -> str | None:
@@ -112,17 +118,30 @@ class Costs:
     def costed(self, pass_: Pass, *, experts: bool) -> Operators:
         """Operators of a pass; `experts`: whether the layer has some, whose products have room for more rows."""
         pass_ = measured(pass_, self.framework)
-        works, alone_s = pass_.works, self.seconds(pass_.works)
-        link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
-        link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
-        own = np.where(link, 0.0, alone_s * [_stretch(w, self.framework) for w in works])
-        for at, work in enumerate(works):
-            if self.framework.merges_copies and work.link is not None and work.link.copies > 1:
-                link_s[at] = merged_s(work.link, self.model.network, self.link_bytes_per_s)
-        room = self.framework.expert_room if experts else 1.0
-        padded = own * [room if any(g.groups > 1 for g in w.gemms) else 1.0 for w in works]
-        longer = float(padded.sum() / own.sum()) if own.sum() > 0 else 1.0
-        return Operators(pass_, padded, link_s, longer)
+        links = self.model.network, self.link_bytes_per_s
+        return operators(pass_, self.seconds(pass_.works)[None], self.framework, links, experts=experts)
+
+
+def operators(
+    pass_: Pass, alone_s: Floats, framework: Framework, links: tuple[Network, float], *, experts: bool
+) -> Operators:
+    """Operators of a pass that take so long alone, (A, O), as a framework runs them.
+
+    `links`: the network and the bandwidth of a chip's own links in bytes/s; `experts`: whether the layer has some,
+    whose products have room for more rows.
+    """
+    works, (network, link_bytes_per_s) = pass_.works, links
+    link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
+    link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
+    own = np.where(link, 0.0, alone_s * [_stretch(w, framework) for w in works])
+    for at, work in enumerate(works):
+        if framework.merges_copies and work.link is not None and work.link.copies > 1:
+            link_s[:, at] = merged_s(work.link, network, link_bytes_per_s)
+    room = framework.expert_room if experts else 1.0
+    padded = own * [room if any(g.groups > 1 for g in w.gemms) else 1.0 for w in works]
+    total = own.sum(axis=1)
+    longer = np.divide(padded.sum(axis=1), total, out=np.ones(len(total)), where=total > 0)
+    return Operators(pass_, padded, link_s, longer)
 
 
 def measured(pass_: Pass, framework: Framework) -> Pass:
@@ -155,20 +174,20 @@ def recomputing(
 
     `ends`: whether the layer ends what is recomputed together.
     """
-    if framework.stops_early:
-        return _until_last_product(_without_regathers(forward, backward), ends=ends)
     runs = runs_again(forward.pass_, kept, ends=ends, prunes=framework.prunes_recompute)
+    if framework.stops_early:
+        runs &= _before_last_product(forward, _not_regathered(forward, backward), ends=ends)
     return forward.only(np.flatnonzero(runs).tolist())
 
 
-def _without_regathers(forward: Operators, backward: Operators) -> Operators:
-    """Forward without what backward runs again by itself."""
+def _not_regathered(forward: Operators, backward: Operators) -> Flags:
+    """What of forward backward does not run again by itself, (O,)."""
     again = {w.name for w in backward.works}
-    return forward.only([at for at, w in enumerate(forward.works) if f"{w.name}.again" not in again])
+    return np.array([f"{w.name}.again" not in again for w in forward.works], dtype=np.bool_)
 
 
-def _until_last_product(forward: Operators, *, ends: bool) -> Operators:
-    """Nothing from the last product on where a layer `ends`: backward reads its operands, not its result."""
-    products = [at for at, w in enumerate(forward.works) if w.gemms and w.flash is None]
+def _before_last_product(forward: Operators, runs: Flags, *, ends: bool) -> Flags:
+    """None of them, (O,), from the last product of a layer that `ends`: backward reads its operands, not its result."""
+    products = [at for at, w in enumerate(forward.works) if runs[at] and w.gemms and w.flash is None]
     end = products[-1] if products and ends else len(forward.works)
-    return forward.only(range(end))
+    return runs & (np.arange(len(runs)) < end)

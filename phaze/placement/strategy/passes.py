@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,18 +39,24 @@ class GroupPasses:
 
 def group_passes(figures: LayerFigures, division: Division, framework: Framework) -> Floats:
     """The rows of `GroupPasses` of one model that is cut into the groups of a division, (7, G)."""
+    return passes_of(figures, division.groups, framework)
+
+
+def passes_of(figures: LayerFigures, groups: Sequence[tuple[int, int]], framework: Framework) -> Floats:
+    """The same of runs of layers, (first, last) positions in the chain, on many architectures (7, A, G)."""
     index = np.array(figures.chain.index)
-    first = [first for first, _ in division.groups]
-    last = index[[last for _, last in division.groups]]
+    positions = np.concatenate([np.arange(first, last + 1) for first, last in groups])
+    first = np.cumsum([0, *(last + 1 - first for first, last in groups[:-1])])
+    last = index[[last for _, last in groups]]
     layers = (figures.forward, figures.again, figures.backward)
     dispatch_s = (framework.dispatch_s, framework.dispatch_s, framework.dispatch_backward_s)
     seconds = [_device_s(each, framework) for each in layers]
     launches = [each.launches * one for each, one in zip(layers, dispatch_s, strict=True)]
-    rows = np.array([*seconds, *launches, figures.backward.weight_s * framework.stretch])
-    summed: Floats = np.add.reduceat(rows[:, index], first, axis=1)
+    rows = np.stack(np.broadcast_arrays(*seconds, *launches, figures.backward.weight_s * framework.stretch))
+    summed: Floats = np.add.reduceat(rows[..., index[positions]], first, axis=-1)
     ending = (_device_s(figures.ending, framework), figures.ending.launches * framework.dispatch_s)
     for row, ends in zip((1, 4), ending, strict=True):
-        summed[row] += (ends - rows[row])[last]
+        summed[row] += (ends - rows[row])[..., last]
     return summed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges, overlapped_s
-from phaze.placement.strategy.figures import LayerFigures
+from phaze.placement.strategy.figures import LayerSizes
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.memory import divided_parameters
 from phaze.placement.strategy.strategy import Strategy, Zero
@@ -34,11 +34,13 @@ class Tails:
         return self.reduction_s + self.optimizer_s + self.gather_s
 
     @property
-    def longest(self) -> Tail:
-        """That of the device of the only pipeline with most to do."""
-        (total_s,) = self.total_s
-        at = int(np.argmax(total_s))
-        return Tail(*(float(getattr(self, f.name)[0, at]) for f in fields(self)))
+    def longest_s(self) -> float:
+        """What the only pipeline is longer by: that of its device with most to do."""
+        return float(self.total_s.max())
+
+    def of_device(self, device: int) -> Tail:
+        """That of a device of the only pipeline."""
+        return Tail(*(float(getattr(self, f.name)[0, device]) for f in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Held:
     tied: Floats
 
     @classmethod
-    def of(cls, figures: LayerFigures, division: Division, own: NDArray[np.int64]) -> Held:
+    def of(cls, figures: LayerSizes, division: Division, own: NDArray[np.int64]) -> Held:
         """Of devices with some chunks of a division each, (p, slots)."""
         every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
@@ -97,6 +99,87 @@ class Held:
         columns = (every - experts - whole, experts, whole, pieces)
         shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
         return cls(shared, expert, kept, groups, tied)
+
+    @property
+    def distinct(self) -> tuple[Held, NDArray[np.intp]]:
+        """What distinct devices (k,) of one pipeline hold, and which of them each one is, (p,)."""
+        rows = np.array([getattr(self, f.name) for f in fields(self)])
+        found, which = np.unique(rows, axis=1, return_inverse=True)
+        return Held(*found), which.ravel()
+
+
+@dataclass(frozen=True)
+class TailWork:
+    """What follows the last microbatch on every device of pipelines, (V, p) each, before anything hides it.
+
+    Seconds of exchanges, and parameters that a device steps. `window` (V, 1): passes of one microbatch that all but the
+    last exchanges have to hide behind, `pieces` how many exchanges there are.
+    """
+
+    reduce_s: Floats
+    gather_s: Floats
+    tie_s: Floats
+    stepped: Floats
+    pieces: Floats
+    window: Floats
+
+    @classmethod
+    def of(
+        cls,
+        held: Held,
+        exchanges: Exchanges,
+        framework: Framework,
+        wire_bytes: tuple[float, float],
+        microbatches: Sequence[int],
+    ) -> TailWork:
+        """Of strategies (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
+        e, said, each = exchanges, framework, exchanges.strategies
+        late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
+        apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
+        gathered, reduced = wire_bytes[0] * np.array(apart), wire_bytes[1] * np.array(late)
+        reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
+        reduce_s += e.reduce_whole_s(held.whole * reduced)
+        gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
+        gather_s += e.gather_whole_s(held.whole * gathered)
+        ranks = [np.where(e.divides, some, 1) for some in e.ranks]
+        return cls(
+            reduce_s,
+            gather_s,
+            e.tie_s(held.tied * wire_bytes[1]),
+            divided_parameters(ranks, held.shared, held.experts, held.whole),
+            np.broadcast_to(held.pieces, reduce_s.shape),
+            np.array([[_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
+        )
+
+    def on(self, which: NDArray[np.intp]) -> TailWork:
+        """Of devices that are each one of these, (V, p)."""
+        devices = {f.name: getattr(self, f.name)[:, which] for f in fields(self) if f.name != "window"}
+        return replace(self, **devices)
+
+    def take(self, rows: slice) -> TailWork:
+        """Of some of the strategies."""
+        return TailWork(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def beside(
+        self, forward_s: Floats, turned_s: Floats, framework: Framework, optimizer_s: float | Floats
+    ) -> Tails:
+        """What is exposed beside passes of one microbatch before and after the loss, (V, p) each.
+
+        `optimizer_s`: seconds of a step per parameter.
+        """
+        said, lost = framework, (self.pieces, framework.interference)
+        reduction, gather = self.reduce_s, self.gather_s
+        if said.hides_reduction:
+            reduction = overlapped_s(self.window * turned_s, reduction, *lost)
+        if said.hides_gathers:
+            gather = overlapped_s(self.window * forward_s, gather, *lost)
+        hidden_s = np.maximum(self.reduce_s - reduction, 0.0) + np.maximum(self.gather_s - gather, 0.0)
+        return Tails(
+            reduction_s=reduction + self.tie_s,
+            optimizer_s=self.stepped * optimizer_s * said.optimizer_stretch,
+            gather_s=gather,
+            hidden_s=hidden_s,
+        )
 
 
 def tails(
@@ -112,26 +195,8 @@ def tails(
 
     `forward_s`, `turned_s` (V, p): passes of one microbatch, before and after the loss.
     """
-    e, said, each = exchanges, framework, exchanges.strategies
-    late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
-    apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
-    reduced, gathered = rates.reduced_bytes * np.array(late), rates.gathered_bytes * np.array(apart)
-    reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
-    reduce_s += e.reduce_whole_s(held.whole * reduced)
-    gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
-    gather_s += e.gather_whole_s(held.whole * gathered)
-    window = np.array([[_window(s, m)] for s, m in zip(each, microbatches, strict=True)])
-    lost = held.pieces, said.interference
-    reduction = overlapped_s(window * turned_s, reduce_s, *lost) if said.hides_reduction else reduce_s
-    gather = overlapped_s(window * forward_s, gather_s, *lost) if said.hides_gathers else gather_s
-    ranks = [np.where(e.divides, some, 1) for some in e.ranks]
-    stepped = divided_parameters(ranks, held.shared, held.experts, held.whole)
-    return Tails(
-        reduction_s=reduction + e.tie_s(held.tied * rates.reduced_bytes),
-        optimizer_s=stepped * rates.optimizer_s * said.optimizer_stretch,
-        gather_s=gather,
-        hidden_s=np.maximum(reduce_s - reduction, 0.0) + np.maximum(gather_s - gather, 0.0),
-    )
+    work = TailWork.of(held, exchanges, framework, rates.wire_bytes, microbatches)
+    return work.beside(forward_s, turned_s, framework, rates.optimizer_s)
 
 
 def _window(strategy: Strategy, microbatches: int) -> float:

@@ -28,7 +28,9 @@ from phaze.report.plan import BYTES, TIMES, plan_proof, summary
 _TIME_LOOKS: Mapping[str, str] = {
     **dict.fromkeys(("product_s", "vector_s"), "c1"),
     "recompute_s": "c2",
-    **dict.fromkeys(("tensor_s", "context_s", "expert_s", "transfer_s", "gather_s", "reduction_s"), "c4"),
+    **dict.fromkeys(
+        ("tensor_s", "context_s", "expert_s", "transfer_s", "gather_s", "reduction_s", "offload_s"), "c4"
+    ),
     **dict.fromkeys(("bubble_s", "host_s"), "c7"),
     "optimizer_s": "c5",
 }

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import peak_flops_per_s
 from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.framework import load_framework
+from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.validation.cases import Judged
 from phaze.validation.chips import chip_of
@@ -43,7 +43,7 @@ _COLUMNS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Software:
-    """What runs of one framework have in common that rows do not say."""
+    """What runs of one framework have in common that rows do not say; `plans`: whose plans they have, if another's."""
 
     framework: str
     network: str = "hgx-a100"
@@ -51,13 +51,19 @@ class _Software:
     zero: Zero = Zero.OPTIMIZER
     sequence: bool = False
     tied: bool = True
+    plans: str | None = None
+
+    def loaded(self) -> Framework:
+        """The framework, with the plans that the runs were chosen from."""
+        found = load_framework(self.framework)
+        return found.model_copy(update={"plans": load_framework(self.plans).plans}) if self.plans else found
 
 
 # By words of the columns framework and parallelism. MegaScale (arXiv 2402.15627) has Megatron-LM with sequence
 # parallelism and a distributed optimizer; SageMaker's instances have four 100 Gb/s adapters for eight devices.
 _SOFTWARE: Mapping[str, _Software] = MappingProxyType(
     {
-        "DeepSpeed": _Software("megatron-lm-2021"),
+        "DeepSpeed": _Software("megatron-lm-2021", plans="megatron-deepspeed-2022"),
         "Megatron": _Software("megatron-lm-2022", recompute=Recompute.SELECTIVE, sequence=True),
         "NeoX": _Software("gpt-neox-2023", tied=False),
         "SageMaker": _Software("deepspeed-zero3-2021", "p4d-a100", zero=Zero.WEIGHTS),
@@ -84,7 +90,7 @@ def _run(columns: Columns, row: int) -> Run | str:
         return why
     if chip is None or software is None:
         return NO_TEMPLATE if chip is None else NO_SOFTWARE
-    stated, framework = _stated(columns, row), load_framework(software.framework)
+    stated, framework = _stated(columns, row), software.loaded()
     workload = stated.workload(framework, tied=software.tied)
     measured = _iteration_s(columns, row, workload, chip, stated)
     if measured is None:

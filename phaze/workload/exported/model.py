@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from phaze.errors import InputError
+from phaze.errors import MALFORMED, InputError
 from phaze.workload.exported.clean import clean
 from phaze.workload.exported.extents import Extent, check_batch, infer_extents
 from phaze.workload.exported.labels import label_nodes
@@ -61,7 +61,7 @@ def _convert(low: Lowering, node: Node) -> None:
             raise low.error(node, f"reads {name!r}, a further result that is not supported")
     try:
         made = RULES[node.operator](low, node)
-    except (IndexError, KeyError, ValueError, TypeError) as error:
+    except MALFORMED as error:
         raise low.error(node, f"is malformed ({error})") from error
     results = made if isinstance(made, tuple) else (made,)
     low.made.update(zip(node.outputs, results, strict=False))

@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phaze.errors import InputError
+from phaze.errors import MALFORMED, InputError
 from phaze.workload.exported.model import ExportedModel, join_recordings
 from phaze.workload.exported.saved_graph import SavedGraph
 from phaze.workload.exported.sizes import symbols
 
 SCHEMA_VERSION = 8
-LARGEST = 2**30  # bytes of JSON; a program of 100 000 nodes has about 200 MB
+LARGEST = 2**26
+"""Bytes of JSON; a program of 30 000 nodes has that many."""
+
+MOST_VALUES = 2**22
+"""Values in that JSON: of brackets alone it would become a hundred times as large in memory."""
+
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED = 1  # flag of a file in an archive
 BATCHES = (2, 14)  # a factor of 7 between them, a prime that is rare as a dimension
 
 
@@ -38,28 +46,43 @@ def load_pt2(path: str | Path, bind: Mapping[str, int] | None = None) -> Exporte
         first, second = (
             SavedGraph(str(path), signature, {**values, batch: size}).program(graph, size) for size in BATCHES
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        return join_recordings(path.stem, first, second)
+    except MALFORMED as error:
         raise InputError(f"{path}: not a readable saved program ({error})") from error
-    return join_recordings(path.stem, first, second)
 
 
 def _document(path: Path) -> dict[str, Any]:
     """The program's JSON in the archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if n.endswith("models/model.json")]
-            names = names or [n for n in archive.namelist() if n.endswith("serialized_exported_program.json")]
-            if not names or archive.getinfo(names[0]).file_size > LARGEST:
-                raise InputError(f"{path}: not a program saved by torch.export.save (it holds no graph)")
-            document: dict[str, Any] = json.loads(archive.read(names[0]))
+            document: dict[str, Any] = json.loads(_content(path, archive))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (zipfile.BadZipFile, ValueError, RecursionError, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, *MALFORMED) as error:
         raise InputError(f"{path}: not a readable saved program (damaged or another format)") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(version, dict) or version.get("major") != SCHEMA_VERSION:
         raise InputError(f"{path}: schema version {version}; this reads major version {SCHEMA_VERSION}")
     return document
+
+
+def _content(path: Path, archive: zipfile.ZipFile) -> bytes:
+    """The JSON in the archive, as far as it can be read within bounds."""
+    names = [n for n in archive.namelist() if n.endswith("models/model.json")]
+    names = names or [n for n in archive.namelist() if n.endswith("serialized_exported_program.json")]
+    if not names:
+        raise InputError(f"{path}: not a program saved by torch.export.save (it holds no graph)")
+    entry = archive.getinfo(names[0])
+    if entry.flag_bits & _ENCRYPTED:
+        raise InputError(f"{path}: {entry.filename} is encrypted; save the program without a password")
+    if entry.compress_type not in _METHODS:
+        raise InputError(f"{path}: {entry.filename} is compressed in a way that torch.export.save never uses")
+    if entry.file_size > LARGEST:
+        raise InputError(f"{path}: its graph has {entry.file_size} bytes; at most {LARGEST} are read")
+    content = archive.read(entry)
+    if (values := sum(map(content.count, (b",", b"[", b"{")))) > MOST_VALUES:
+        raise InputError(f"{path}: its graph has about {values} values; at most {MOST_VALUES} are read")
+    return content
 
 
 def _symbols(

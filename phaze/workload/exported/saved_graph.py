@@ -12,6 +12,7 @@ from phaze.workload.exported.sizes import evaluate
 Json = Mapping[str, Any]
 
 LARGEST = 2**48  # elements along one dimension
+_WHOLE = 2**64  # bound on other whole numbers
 
 # torch/_export/serde/schema.py, ScalarType
 _DTYPES = dict(
@@ -40,6 +41,7 @@ class SavedGraph:
         """The whole description. Raises KeyError, TypeError, ValueError or AttributeError for no such JSON."""
         self._read(graph, {})
         parameters, buffers, inputs = self._inputs()
+        self._check_makers((*inputs, *parameters, *buffers))
         outputs = [o["user_output"]["arg"] for o in self.signature["output_specs"] if "user_output" in o]
         return Program(
             source=self.source,
@@ -51,6 +53,15 @@ class SavedGraph:
             buffers=buffers,
             outputs=tuple(_name(o["as_tensor"]["name"], {}) for o in outputs if "as_tensor" in o),
         )
+
+    def _check_makers(self, given: tuple[str, ...]) -> None:
+        """Raise ValueError for a tensor that two nodes make, or that is given and made."""
+        known = set(given)
+        for node in self.nodes:
+            for name in node.outputs:
+                if name in known:
+                    raise ValueError(f"tensor {name!r} has two producers, one is {node.name!r}")
+                known.add(name)
 
     def _inputs(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
         """Parameters and buffers with their names in the model, and what comes from outside."""
@@ -130,12 +141,12 @@ class SavedGraph:
 
     def _scalar(self, value: Json) -> int:
         """A size: given, or computed earlier in the graph."""
-        return int(value["as_int"]) if "as_int" in value else self.scalars.get(value["as_name"], 0)
+        return _whole(value["as_int"]) if "as_int" in value else self.scalars.get(value["as_name"], 0)
 
     def _scalar_value(self, value: Json) -> int:
         """A number computed from sizes; it may be negative."""
         return (
-            int(value["as_int"])
+            _whole(value["as_int"])
             if "as_int" in value
             else evaluate(value["as_expr"]["expr_str"], self.symbols)
         )
@@ -146,6 +157,13 @@ class SavedGraph:
         if not isinstance(value, int) or not 0 <= value < LARGEST:
             raise ValueError(f"{value!r} is no dimension")
         return value
+
+
+def _whole(value: object) -> int:
+    """A number in the graph. Raises ValueError for one that is not whole or beyond what torch can hold."""
+    if not isinstance(value, int) or not -_WHOLE <= value <= _WHOLE:
+        raise ValueError(f"{value!r} is no whole number of 64 bits")
+    return int(value)
 
 
 def _name(name: object, names: Mapping[str, str]) -> str:

@@ -9,6 +9,17 @@ from types import MappingProxyType
 
 Number = int | float
 
+LARGEST = 2.0**64
+"""Bound on every number in an expression; sizes are smaller by far."""
+
+_LONGEST = 10_000  # characters of an expression
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    """A power; where whole numbers would grow without end, the real one tells that it is too large."""
+    return float(base) ** exponent if abs(base) > 1 and exponent > math.log2(LARGEST) else base**exponent
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Number]] = MappingProxyType(
     {
         "Add": lambda *a: sum(a),
@@ -23,7 +34,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Number]] = MappingProxyType(
         "Mod": lambda a, b: a % b,
         "ModularIndexing": lambda a, b, c: a // b % c,
         "Mul": lambda *a: math.prod(a),
-        "Pow": lambda a, b: a**b,
+        "Pow": _power,
         "PythonMod": lambda a, b: a % b,
         "Rational": lambda a, b: a / b,
         "ToFloat": float,
@@ -42,19 +53,29 @@ def symbols(expression: str) -> Iterator[str]:
 def evaluate(expression: str, values: Mapping[str, int]) -> int:
     """Value of an expression such as `Mul(Integer(6), Symbol('s0', positive=True))`.
 
-    Raises ValueError for functions that are unknown, symbols without a value and results that are not whole.
+    Raises ValueError for functions that are unknown, symbols without a value, numbers beyond `LARGEST` on the way,
+    and results that are not whole.
     """
-    value = _value(_parsed(expression), values)
+    try:
+        value = _value(_parsed(expression), values)
+    except (ArithmeticError, IndexError, RecursionError, TypeError) as error:
+        raise ValueError(f"{_short(expression)} has no value ({error})") from error
     if value != int(value):
-        raise ValueError(f"{expression} is {value}, not a whole number")
+        raise ValueError(f"{_short(expression)} is {value}, not a whole number")
     return int(value)
 
 
 def _parsed(expression: str) -> ast.expr:
+    if not isinstance(expression, str) or len(expression) > _LONGEST:
+        raise ValueError(f"{_short(str(expression))} is no expression of at most {_LONGEST} characters")
     try:
         return ast.parse(expression, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{expression!r} is no expression") from error
+        raise ValueError(f"{_short(expression)} is no expression") from error
+
+
+def _short(expression: str) -> str:
+    return expression if len(expression) <= 60 else f"{expression[:57]}..."
 
 
 def _called(node: ast.Call) -> str:
@@ -62,6 +83,14 @@ def _called(node: ast.Call) -> str:
 
 
 def _value(node: ast.expr, values: Mapping[str, int]) -> Number:
+    """Value of a part of an expression, within bounds."""
+    value = _unbounded(node, values)
+    if isinstance(value, complex) or not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"{_short(ast.unparse(node))} is no number between -2^64 and 2^64")
+    return value
+
+
+def _unbounded(node: ast.expr, values: Mapping[str, int]) -> Number:
     if isinstance(node, ast.Call):
         name = _called(node)
         if name == "Symbol":

@@ -24,6 +24,9 @@ RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _BATCH = re.compile(r"batch|.*_batch|batch_.*|batch_?size|batch\d*|n|b|bs|bsz", re.IGNORECASE)
 _STATES = (0, 5, 6)  # operands of recurrent layers that have the batch second: X, initial_h, initial_c
 
+LARGEST = 2**48
+"""Elements along one dimension."""
+
 Dimension = int | Formula
 
 
@@ -43,7 +46,12 @@ class InputSizes:
         known = {**self.bind, **dict.fromkeys(self.symbols, batch)}
         sizes = [size if isinstance(size, int) else size.value(known) for size in self.dimensions[name]]
         axis = self.axes[name]
-        return tuple(batch if i == axis else size for i, size in enumerate(sizes))
+        shape = tuple(batch if i == axis else size for i, size in enumerate(sizes))
+        if max(shape, default=0) > LARGEST:
+            raise ValueError(
+                f"input {name!r} has {' x '.join(map(str, shape))} elements; a dimension holds {LARGEST}"
+            )
+        return shape
 
 
 def input_sizes(graph: OnnxGraph, bind: Mapping[str, int]) -> InputSizes:
@@ -111,8 +119,8 @@ def _check_bindings(graph: OnnxGraph, bind: Mapping[str, int], symbols: frozense
         if name not in symbols:
             there = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none"
             raise InputError(f"{graph.path}: no symbolic dimension is called {name!r}: {there}")
-        if size < 1:
-            raise InputError(f"{graph.path}: dimension {name!r} cannot be {size}")
+        if not 1 <= size <= LARGEST:
+            raise InputError(f"{graph.path}: dimension {name!r} cannot be {size}, only 1 to {LARGEST}")
 
 
 def _check_complete(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnx import NodeProto
 
-from phaze.errors import InputError
+from phaze.errors import MALFORMED, InputError
 from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.onnx.expand import expanded, is_expandable
 from phaze.workload.onnx.inputs import input_sizes
@@ -62,7 +62,7 @@ def _convert(low: Lowering, node: NodeProto) -> None:
         raise low.error(node, "hands out a second result, which is not supported")
     try:
         CONVERTERS[operator_type(node)](low, node)
-    except (IndexError, KeyError, ValueError) as error:
+    except MALFORMED as error:
         raise low.error(node, f"is malformed ({error})") from error
     for name in further if node.op_type in BY_PRODUCTS else ():
         low.builder.add(name, OpKind.VIEW, [node.output[0]], low.shape(name), low.element_bytes(name))
@@ -86,13 +86,20 @@ def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxMo
     sentence, naming the file) for a file that is missing, damaged, empty, cyclic, holds unsupported
     operators (all listed, with counts), leaves a symbolic dimension without a size, or mixes samples.
     """
-    source = read_onnx(Path(path))
-    inputs = input_sizes(source, bind or {})
+    try:
+        return _loaded(Path(path), bind or {})
+    except MALFORMED as error:
+        raise InputError(f"{path}: not a readable ONNX model ({error})") from error
+
+
+def _loaded(path: Path, bind: Mapping[str, int]) -> OnnxModel:
+    source = read_onnx(path)
+    inputs = input_sizes(source, bind)
     _check_supported(source, is_expandable)
     source = expanded(source, inputs)
     _check_supported(source)
     extents, values = infer_extents(source, inputs)
-    model = OnnxModel(Path(path).stem, source, extents, values, inputs.bound_batch)
+    model = OnnxModel(path.stem, source, extents, values, inputs.bound_batch)
     model.graph(1)  # so that whatever a converter refuses is refused here
     return model
 

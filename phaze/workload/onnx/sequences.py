@@ -73,6 +73,8 @@ def convert_recurrent(low: Lowering, node: NodeProto) -> None:
 def _weights(low: Lowering, node: NodeProto, base: str, gates: int) -> list[Weights]:
     """Weights of each direction, as views of the tensors that hold those of both."""
     directions, rows, width = low.shape(node.input[1])
+    if directions != (wanted := 2 if low.attributes(node).get("direction") == "bidirectional" else 1):
+        raise low.error(node, f"has weights of {directions} directions, not of {wanted}")
     hidden = rows // gates
     shapes = {"input_weight": (rows, width), "recurrent_weight": (rows, hidden)}
     pieces = [

@@ -10,6 +10,7 @@ from math import inf
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.division import blocks
 from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.search.cuts import stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Strategy
 
@@ -25,13 +26,12 @@ def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
 
 
 def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
-    """Even stages, and the first of those whose longest stage is shortest."""
+    """Even stages, and those whose ends are lighter."""
     yield deep
-    if deep.chunks == 1 and deep.pipeline_parallel > 1:
-        total = int(e.division(deep).blocks.sum())
-        sizes = product(range(1, total + 1), repeat=deep.pipeline_parallel)
-        tried = [replace(deep, stages=some) for some in sizes if sum(some) == total]
-        yield min(tried, key=lambda s: float((e.loads(s).forward.pass_s + e.loads(s).turned_s).max()))
+    if deep.chunks == 1:
+        whole = replace(deep, pipeline_parallel=1)
+        for some in stage_cuts(e.chain(deep), e.division(whole), deep.pipeline_parallel):
+            yield replace(deep, stages=some)
 
 
 def recomputing(e: Estimator, strategy: Strategy) -> Iterator[Strategy]:

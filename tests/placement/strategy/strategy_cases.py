@@ -69,8 +69,8 @@ def small_gpt(
 
 
 def framework(**changes: object) -> Framework:
-    """The ideal framework with some of its properties changed."""
-    return load_framework("ideal").model_copy(update=changes)
+    """Software that hides and costs nothing, with some of its properties changed."""
+    return load_framework("exposed").model_copy(update=changes)
 
 
 def estimator(

@@ -64,7 +64,9 @@ def test_a_host_that_is_too_small_is_refused():
     small.table.columns["host_memory_capacity_bytes"][:] = 0.9 * needed
     with pytest.raises(InputError, match=r"GiB offloaded by a device do not fit into the .* GiB of its host"):
         small.iteration(strategy)
-    fit, sharded = fits(small, strategy, (Zero.NONE, Zero.WEIGHTS), np.inf)
+    fit, sharded = fits(
+        small.layouts, strategy, (Zero.NONE, Zero.WEIGHTS), np.inf, small.host_capacity_bytes(strategy)
+    )
     assert fit.strategy is None
     assert fit.least_host_bytes == needed
     assert sharded.strategy is not None

@@ -104,7 +104,7 @@ def test_no_iteration_is_shorter_than_its_bounds(said, host):
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
         floor_s = some.bound_s + min(rests[v] for v in variants if v.offload in first)
         for variant in variants:
-            (fit,) = fits(e, variant, (variant.zero,), inf)
+            (fit,) = fits(e.layouts, variant, (variant.zero,), inf, e.host_capacity_bytes(variant))
             least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
             assert floor_s <= some.bound_s + rests[variant] * (1 + 1e-12)
             assert some.bound_s + rests[variant] <= least_s

@@ -34,7 +34,7 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
         assert rest_s(e, [variants]) == [min(rests.values())]
         for variant in (v for v in variants if v.order is orders[-1]):
-            (fit,) = fits(e, variant, (variant.zero,), capacity)
+            (fit,) = fits(e.layouts, variant, (variant.zero,), capacity)
             if fit.strategy is None:
                 continue
             seen.add((s.schedule, fit.strategy.recompute))
@@ -62,10 +62,10 @@ def test_fewest_blocks_are_those_that_bytes_ask_for():
         s = some.strategy
         if s.chunks > 1 or s.recompute is not Recompute.FULL or s.schedule is Schedule.DUALPIPE:
             continue
-        plain, (fit,) = max(p.total_bytes for p in e.memory(s)), fits(e, s, (s.zero,), 0.0)
+        plain, (fit,) = max(p.total_bytes for p in e.memory(s)), fits(e.layouts, s, (s.zero,), 0.0)
         assert fit.strategy is None
         capacity = (plain + fit.least_bytes) / 2
-        (fit,) = fits(e, s, (s.zero,), capacity)
+        (fit,) = fits(e.layouts, s, (s.zero,), capacity)
         if fit.strategy is None or not isinstance(fit.strategy.recomputed, tuple):
             continue
         assert max(p.total_bytes for p in e.memory(fit.strategy)) <= capacity

@@ -74,3 +74,9 @@ def _undivided():
     """Three quarters of what tensor ranks all keep: norms, biases after sums, positions."""
     norms, biases, positions = 9 * 2 * 512, 4 * 2 * 512, 256 * 512
     return 0.75 * (norms + biases + positions)
+
+
+@pytest.mark.parametrize("strategy", JOINED)
+def test_nothing_is_summed_where_both_ends_lie_on_one_device(strategy):
+    tied, two = (e.iteration(strategy).time.reduction_s for e in estimators(reduced_bytes=4.0))
+    assert tied == two == 0

@@ -98,7 +98,7 @@ def test_zero_3_divides_whole_layers_among_tensor_ranks_alone():
     moved = (
         (2 + 2 + 4) * (3 / 4) * MLP_PARAMETERS / INNER
     )  # weights before forward and backward, then gradients
-    assert zero.time.gather_s == pytest.approx(zero.microbatches * moved)
+    assert zero.time.gather_s + zero.time.reduction_s == pytest.approx(zero.microbatches * moved)
 
 
 def test_what_lies_in_the_host_is_divided_alike():

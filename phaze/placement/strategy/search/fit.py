@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.needs import ChunkNeeds, recomputed
 from phaze.placement.strategy.strategy import Strategy, Zero
 
@@ -32,47 +32,82 @@ class Fit:
     least_host_bytes: float = inf
 
 
-def fits(estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], capacity_bytes: float) -> list[Fit]:
+def fits(
+    layouts: Layouts,
+    strategy: Strategy,
+    zeros: Sequence[Zero],
+    capacity_bytes: float,
+    host_bytes: float = inf,
+) -> list[Fit]:
     """For each of what ranks may divide, the fewest blocks of every device recomputed that make the strategy fit.
 
-    What it leaves to the hosts has to fit there, too.
+    What it leaves to the hosts has to fit there, too, into `host_bytes` for a device.
+    """
+    return Room.of(layouts, strategy, zeros).fits(capacity_bytes, host_bytes)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a strategy needs of memory, for each of what ranks may divide, however much is recomputed.
 
     Blocks recompute where it asks for full recompute of none of them; others fit as they are or not at all. Devices
     recompute from their first chunk on, which keeps the most microbatches. Fewer blocks never take longer, and no
     device gains by what another recomputes, so that no other choice of blocks alike is faster.
+    `need_bytes`, `host_bytes` (Z, N, p): on every device, and in its host, with 0 .. N - 1 blocks recomputed.
     """
-    s = strategy
-    own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-    blocks = estimator.division(s).blocks
-    frugal = s.recompute is Recompute.FULL and s.recomputed == 0
-    most = int(blocks[own].sum(axis=1).max()) if frugal else 0
-    choices = _spread(np.broadcast_to(np.arange(most + 1)[:, None], (most + 1, len(own))), own, blocks)
-    needs, hosts = _needs(estimator, s, zeros, choices if frugal else None)
-    found = []
-    for zero, need, host in zip(zeros, needs, hosts, strict=True):
-        fitting = (need <= capacity_bytes) & (host <= estimator.host_capacity_bytes(s))
+
+    strategy: Strategy
+    zeros: tuple[Zero, ...]
+    own: Counts
+    blocks: Counts
+    need_bytes: Floats
+    host_bytes: Floats
+
+    @classmethod
+    def of(cls, layouts: Layouts, strategy: Strategy, zeros: Sequence[Zero]) -> Room:
+        """Of a strategy that divides each of those in turn."""
+        s = strategy
+        own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+        blocks = layouts.division(s).blocks
+        choices = None
+        if _frugal(s):
+            most = int(blocks[own].sum(axis=1).max())
+            counts = np.broadcast_to(np.arange(most + 1)[:, None], (most + 1, len(own)))
+            choices = _spread(counts, own, blocks)
+        return cls(s, tuple(zeros), own, blocks, *_needs(layouts, s, zeros, choices))
+
+    def fits(self, capacity_bytes: float, host_bytes: float = inf) -> list[Fit]:
+        """As each fits into a capacity, or does not."""
+        return [self._fit(z, capacity_bytes, host_bytes) for z in range(len(self.zeros))]
+
+    def _fit(self, z: int, capacity_bytes: float, host_bytes: float) -> Fit:
+        need, host = self.need_bytes[z], self.host_bytes[z]
+        fitting = (need <= capacity_bytes) & (host <= host_bytes)
         least = float(need.min(axis=0).max())
         if not fitting.any(axis=0).all():
-            found.append(Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf))
-            continue
-        fewest = fitting.argmax(axis=0)
-        found.append(Fit(_with(replace(s, zero=zero), _spread(fewest, own, blocks), frugal), least))
-    return found
+            return Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf)
+        counts = _spread(fitting.argmax(axis=0), self.own, self.blocks)
+        return Fit(_with(replace(self.strategy, zero=self.zeros[z]), counts, _frugal(self.strategy)), least)
+
+
+def _frugal(strategy: Strategy) -> bool:
+    """Whether as few blocks recompute as memory asks for."""
+    return strategy.recompute is Recompute.FULL and strategy.recomputed == 0
 
 
 def _needs(
-    estimator: Estimator, strategy: Strategy, zeros: Sequence[Zero], choices: Counts | None
+    layouts: Layouts, strategy: Strategy, zeros: Sequence[Zero], choices: Counts | None
 ) -> tuple[Floats, Floats]:
     """Bytes on every device, and in its host (zeros, N, p), under N choices of blocks that recompute, (N, C).
 
     None: the strategy's own.
     """
-    s, division = strategy, estimator.division(strategy)
+    s, division = strategy, layouts.division(strategy)
     again = recomputed(division, s)[None] if choices is None else division.first_blocks(choices)
-    needs = ChunkNeeds.of(estimator.needs(s), division, again)
+    needs = ChunkNeeds.of(layouts.needs(s), division, again)
     own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-    held = held_peak(s.schedule, s.pipeline_parallel, estimator.microbatches(s), s.chunks)
-    memories = [estimator.memory_of(replace(s, zero=zero), needs) for zero in zeros]
+    held = held_peak(s.schedule, s.pipeline_parallel, layouts.microbatches(s), s.chunks)
+    memories = [layouts.memory_of(replace(s, zero=zero), needs) for zero in zeros]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
     host = np.array([np.zeros((len(again), 1)) + memory.host_bytes(own, held) for memory in memories])

@@ -15,9 +15,9 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.bound import busy_bound_s
+from phaze.placement.strategy.search.cuts import stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
-from phaze.solvers.placement.partition import balanced_cuts
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -30,11 +30,12 @@ class Open:
     bound_s: float
     pipeline: Strategy
     schedule: Schedule
+    stages: tuple[int, ...] = ()
 
     @property
     def strategy(self) -> Strategy:
         """The first of them."""
-        return replace(self.pipeline, schedule=self.schedule)
+        return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
 
 
 def screened(estimator: Estimator, space: PlanSpace) -> Iterator[Open]:
@@ -63,39 +64,31 @@ class _Alike:
             for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
                 key = deep.pipeline_parallel, deep.chunks
                 pipelines.setdefault(key, []).append((place, deep))
-        balanced = self._balanced([stages for stages, chunks in pipelines if stages > 1 and chunks == 1])
         for (stages, chunks), some in pipelines.items():
-            yield from self._bounded(some)
-            if chunks == 1 and stages in balanced:
-                even = tuple(self.estimator.division(some[0][1]).blocks.tolist())
-                cuts = [(place, tuple(balanced[stages][place].tolist()), deep) for place, deep in some]
-                yield from self._bounded(
-                    [(place, replace(deep, stages=cut)) for place, cut, deep in cuts if cut != even]
-                )
+            cuts = self._cuts(stages) if self.space.balances and chunks == 1 else ()
+            yield from self._bounded(some, ((), *cuts))
 
-    def _bounded(self, pipelines: Sequence[tuple[int, Strategy]]) -> Iterator[Open]:
-        """Those of equally many stages and chunks."""
-        if not pipelines:
-            return
+    def _cuts(self, stages: int) -> tuple[tuple[int, ...], ...]:
+        """Uneven stages that are looked at."""
+        return stage_cuts(self.estimator.chain(self.shapes[0]), self._division, stages)
+
+    def _bounded(
+        self, pipelines: Sequence[tuple[int, Strategy]], cuts: Sequence[tuple[int, ...]]
+    ) -> Iterator[Open]:
+        """Those of equally many stages and chunks, cut in each way."""
         e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
+        stages, at = deeps[0].pipeline_parallel, np.array(places)
         microbatches = np.array([e.microbatches(deep) for deep in deeps])
-        first_groups = np.array([e.division(deep).first_groups for deep in deeps])
-        passes = self._passes(np.array(places), first_groups)
         told = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
-        for schedule in dict.fromkeys(one for some in told.values() for one in some):
-            rows = np.flatnonzero([schedule in told[m] for m in microbatches.tolist()])
-            stages = deeps[0].pipeline_parallel
-            bounds = busy_bound_s(schedule, stages, passes.take(rows), microbatches[rows])
-            for row, bound in zip(rows.tolist(), bounds.tolist(), strict=True):
-                yield Open(bound, deeps[row], schedule)
-
-    def _balanced(self, stages: Sequence[int]) -> dict[int, Counts]:
-        """Groups of every stage (N, stages) where the slowest is fastest; the ends count with the nearest block."""
-        if not self.space.balances:
-            return {}
-        every = np.arange(len(self.shapes))
-        passes = self._passes(every, np.broadcast_to(self._blocks, (len(every), len(self._blocks))))
-        return balanced_cuts(np.asarray(sum(passes.passes_s)), stages)
+        schedules = dict.fromkeys(one for some in told.values() for one in some)
+        rows = {one: np.flatnonzero([one in told[m] for m in microbatches.tolist()]) for one in schedules}
+        for cut in cuts:
+            division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
+            passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))
+            for schedule, some in rows.items():
+                bounds = busy_bound_s(schedule, stages, passes.take(some), microbatches[some])
+                for row, bound in zip(some.tolist(), bounds.tolist(), strict=True):
+                    yield Open(bound, deeps[row], schedule, cut)
 
     def _passes(self, places: Counts, first_groups: Counts) -> ChunkPasses:
         """Of the shapes at some places, cut before some groups, (n, C)."""

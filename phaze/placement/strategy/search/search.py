@@ -100,11 +100,17 @@ class _Search:
                 self._look(queue)
             else:
                 break
-        left = [some for *_, some in (*queue, *waiting[taken:])]
-        self.account.pruned += sum(
-            self._number(some.pipeline) if isinstance(some, Open) else 1 for some in left
-        )
+        left: list[Open | Strategy] = [entry[-1] for entry in queue]
+        left += [some for *_, some in waiting[taken:]]
+        self.account.pruned += self._count(left)
         return PlanAnswer(tuple(self.found), self.account, self.least_bytes, self.least_host_bytes)
+
+    def _count(self, left: Sequence[Open | Strategy]) -> int:
+        """Strategies of what is left; as many for all that share a pipeline."""
+        opened = [some.pipeline for some in left if isinstance(some, Open)]
+        pipelines = {id(one): one for one in opened}
+        numbers = {key: self._number(one) for key, one in pipelines.items()}
+        return sum(numbers[id(one)] for one in opened) + len(left) - len(opened)
 
     def _number(self, strategy: Strategy) -> int:
         """Of variants."""
@@ -127,7 +133,11 @@ class _Search:
     def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
         """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
         keys = [
-            (s.pipeline, chunks_of(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks).tobytes())
+            (
+                s.pipeline,
+                s.stages,
+                chunks_of(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks).tobytes(),
+            )
             for *_, s in waiting
         ]
         new = {key: s.strategy for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
@@ -148,7 +158,8 @@ class _Search:
         e, (zeros, orders) = self.estimator, self.space.choices(strategy)
         fitting: list[Strategy] = []
         offloaded = self.space.offloaded(strategy)
-        for fit in (fit for s in offloaded for fit in fits(e, s, zeros, self.capacity_bytes)):
+        tried = (fits(e.layouts, s, zeros, self.capacity_bytes, e.host_capacity_bytes(s)) for s in offloaded)
+        for fit in (fit for some in tried for fit in some):
             self.least_bytes = min(self.least_bytes, fit.least_bytes)
             self.least_host_bytes = min(self.least_host_bytes, fit.least_host_bytes)
             if fit.strategy is None:

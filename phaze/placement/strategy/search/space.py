@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
+from typing import Any
 
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule, refusal
+from phaze.placement.strategy.choices import Again, Cut, Dimension, Plans
+from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.workload import Attention, Workload
@@ -21,7 +25,9 @@ CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
 class PlanSpace:
     """Choices; a strategy is one of each. None: every number that pays.
 
-    Replicas are as many as there are devices for, less those without which each has no more microbatches. `whole`:
+    Replicas are as many as there are devices for: where they are `ragged`, less those without which none has more
+    microbatches; otherwise as many as have the same number of microbatches each. Where stages are `equal`, all parts of
+    a pipeline have as many blocks. `pipelined_zeros`: what ranks divide beside pipelines, where that is less. `whole`:
     layers that a sharding keeps whole. Where `frugal`, full recompute is that of as few blocks as memory asks for,
     maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
     are also cut where the longest of them is shortest. `offloads`: what hosts keep.
@@ -43,6 +49,9 @@ class PlanSpace:
     zeros: tuple[Zero, ...] = tuple(Zero)
     orders: tuple[Order, ...] = tuple(Order)
     offloads: tuple[frozenset[Offload], ...] = (frozenset(),)
+    ragged: bool = True
+    equal: bool = False
+    pipelined_zeros: tuple[Zero, ...] | None = None
 
     def shapes(self, workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
         """Microbatch, sharding and recompute: what decides on layers and their times."""
@@ -68,7 +77,7 @@ class PlanSpace:
             parts = stages * chunks
             if stages > deepest or parts > most or (stages == 1 and chunks > 1):
                 continue
-            if self.pipeline is None and parts > 1 and -(-most // parts) == -(-most // (parts - 1)):
+            if self.equal and most % parts:
                 continue
             for replicas in self._replicas(shape, stages, cluster):
                 if replicas * shape.sharding.context % shape.sharding.expert == 0:
@@ -78,7 +87,10 @@ class PlanSpace:
         total = cluster.global_batch // shape.microbatch
         most = min(cluster.devices // (shape.width * stages), total)
         if self.data is not None:
-            return tuple(d for d in self.data if d <= most)
+            return tuple(d for d in self.data if d <= most and (self.ragged or total % d == 0))
+        if not self.ragged:
+            grouped = (d for d in _divisors(total) if d * shape.sharding.context % shape.sharding.expert == 0)
+            return tuple(d for d in grouped if d <= most)[-1:]
         return (-(-total // -(-total // most)),) if most else ()
 
     def runs(self, deep: Strategy, microbatches: int) -> tuple[Schedule, ...]:
@@ -95,8 +107,10 @@ class PlanSpace:
 
     def choices(self, strategy: Strategy) -> tuple[tuple[Zero, ...], tuple[Order, ...]]:
         """What ranks divide and which are neighbours, where there is more than one to do so."""
-        s = strategy
-        zeros = self.zeros if s.replicas > 1 or s.sharding.whole else self.zeros[:1]
+        s, zeros = strategy, self.zeros
+        if s.pipeline_parallel > 1 and self.pipelined_zeros is not None:
+            zeros = self.pipelined_zeros
+        zeros = zeros if s.replicas > 1 or s.sharding.whole else zeros[:1]
         return zeros, self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
 
     def variants(self, strategy: Strategy) -> Iterator[Strategy]:
@@ -115,18 +129,74 @@ class PlanSpace:
                 yield one
 
 
-def plan_space(workload: Workload, cluster: Cluster, experts: int, attention: Attention) -> PlanSpace:
-    """What a workload with so many experts (0: none) on a cluster allows, nothing of it fixed by a user.
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
+    """All of them, ascending."""
+    return tuple(d for d in range(1, number + 1) if number % d == 0)
 
-    Tensor parallelism stays inside a scale-up domain; experts are divided by powers of two, and so are samples of more
-    than 4096 tokens.
+
+EXPERT_GROUPS = 64  # at most
+
+_FULL = {Again.NONE: Recompute.NONE, Again.ALL: Recompute.FULL}
+
+
+def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans: Plans) -> PlanSpace:
+    """Plans of a workload on a cluster: what `plans` has of what the framework runs, nothing of it fixed by a user.
+
+    Where `plans` leaves numbers open, tensor parallelism stays inside a scale-up domain; experts are divided by powers
+    of two, and so are samples of more than 4096 tokens. Raises InputError where nothing is left.
     """
-    widths = workload.tensor_parallel_widths(min(cluster.network.scale_up_devices, cluster.devices))
-    selective = (Recompute.SELECTIVE,) if attention is Attention.UNFUSED else ()
+    some = plans.within(framework.name, framework.plans)
+    beside = some.zero_in_pipelines and _common(some)
+    if beside == ():
+        some = some.model_copy(
+            update={"divides": frozenset(Dimension) & (some.divides or set(Dimension)) - {Dimension.PIPELINE}}
+        )
     return PlanSpace(
-        tensor=widths,
-        sequence=(False, True) if workload.sequence_length is not None else (False,),
-        context=tuple(1 << i for i in range(max(1, (workload.sequence_length or 1) // TOKENS).bit_length())),
-        expert=tuple(1 << i for i in range(experts.bit_length()) if experts % (1 << i) == 0) or (1,),
-        recomputes=(Recompute.FULL, *selective),
+        microbatches=some.microbatches,
+        chunks=some.chunks,
+        schedules=some.schedules or tuple(Schedule),
+        zeros=some.zero or tuple(Zero),
+        pipelined_zeros=beside or None,
+        orders=some.orders or tuple(Order),
+        whole=some.whole,
+        offloads=some.offloads,
+        ragged=bool(some.ragged),
+        equal=some.stages is Cut.EQUAL,
+        balances=some.stages is not Cut.EQUAL,
+        **_degrees(workload, cluster, some),
+        **_recomputes(framework, some.recompute or tuple(Again)),
     )
+
+
+def _common(plans: Plans) -> tuple[Zero, ...]:
+    """What ranks divide beside pipelines and elsewhere."""
+    return tuple(zero for zero in plans.zero_in_pipelines or () if plans.zero is None or zero in plans.zero)
+
+
+def _degrees(workload: Workload, cluster: Cluster, plans: Plans) -> dict[str, Any]:
+    """Numbers of devices that divide each dimension."""
+    widths = workload.tensor_parallel_divisors(min(cluster.network.scale_up_devices, cluster.devices))
+    experts = any(layer.expert_parameters for layer in workload.chain(1, 1).layers)
+    samples = max(1, (workload.sequence_length or 1) // TOKENS).bit_length()
+    open_ = {
+        Dimension.TENSOR: tuple(t for t in plans.tensor or widths if t in widths),
+        Dimension.CONTEXT: plans.context or tuple(1 << i for i in range(samples)),
+        Dimension.EXPERT: (plans.expert or tuple(1 << i for i in range(EXPERT_GROUPS.bit_length())))
+        if experts
+        else (1,),
+        Dimension.PIPELINE: plans.pipeline,
+    }
+    found: dict[str, Any] = {kind.value: n if plans.divided(kind) else (1,) for kind, n in open_.items()}
+    divides = plans.divided(Dimension.SEQUENCE) and workload.sequence_length is not None
+    return found | {"sequence": (False, True) if divides else (False,)}
+
+
+def _recomputes(framework: Framework, kinds: tuple[Again, ...]) -> dict[str, Any]:
+    """Which activations run again; selective recompute where it is another thing than none."""
+    differs = framework.attention is Attention.UNFUSED or framework.keeps_products
+    selective = (Recompute.SELECTIVE,) if differs and Again.SELECTIVE in kinds else ()
+    if Again.SOME in kinds:
+        return {"recomputes": (Recompute.FULL, *selective), "frugal": True}
+    plain = tuple(_FULL[kind] for kind in kinds if kind in _FULL)
+    return {"recomputes": (*plain, *selective) or (Recompute.NONE,), "frugal": False}

@@ -1,0 +1,98 @@
+"""What strategies of a workload on a cluster come to whatever the architecture: layers, chunks, bytes, exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from phaze.placement.cluster import Cluster, Recompute
+from phaze.placement.pipelines.layout import chunks_of
+from phaze.placement.strategy.division import Division, cut, undivided
+from phaze.placement.strategy.exchange import Exchanges
+from phaze.placement.strategy.figures import LayerSizes
+from phaze.placement.strategy.framework import Framework
+from phaze.placement.strategy.memory import StrategyMemory
+from phaze.placement.strategy.needs import ChunkNeeds, GroupNeeds
+from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.tail import Held
+from phaze.workload.work import LayerChain
+from phaze.workload.workload import Workload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Strategies of one workload on one cluster under a framework; what they share is kept."""
+
+    workload: Workload
+    cluster: Cluster
+    framework: Framework
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def chain(self, strategy: Strategy) -> LayerChain:
+        """The layers of the model as a device runs them, parameters of both ends counted at both."""
+        selective = strategy.recompute is Recompute.SELECTIVE
+        key = "chain", strategy.microbatch, strategy.sharding, selective
+        return self._once(
+            key,
+            lambda: self.workload.chain(
+                strategy.microbatch,
+                strategy.sharding,
+                selective=selective,
+                keeps_products=self.framework.keeps_products,
+            ),
+        )
+
+    def sizes(self, strategy: Strategy) -> LayerSizes:
+        """The layers with tied parameters counted once where one device has both ends."""
+        s = strategy
+        key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
+        return self._once(key, lambda: LayerSizes(self.chain(s).joined if s.joins_ends else self.chain(s)))
+
+    def division(self, strategy: Strategy) -> Division:
+        """The chunks of the model. Raises InputError where it has too few blocks."""
+        chain = self.chain(strategy)
+        parts, stages = strategy.parts, strategy.stages
+        key = ("division", chain.index, parts, stages)
+        whole = self._once(("groups", chain.index), lambda: undivided(chain))
+        return self._once(key, lambda: cut(whole, parts, stages, chain.workload))
+
+    def microbatches(self, strategy: Strategy) -> int:
+        """Microbatches that each pipeline runs."""
+        return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
+
+    def needs(self, strategy: Strategy) -> GroupNeeds:
+        """What every group of layers holds on a device."""
+        s, sizes = strategy, self.sizes(strategy)
+        key = ("needs", id(sizes), s.kept, s.offloaded)
+        return self._once(key, lambda: GroupNeeds.of(sizes.chain, self.division(s), s.kept, s.offloaded))
+
+    def memory_of(self, strategy: Strategy, needs: ChunkNeeds) -> StrategyMemory:
+        """Memory of a strategy whose chunks need so much."""
+        return StrategyMemory(needs, strategy, self.framework, self.workload.numerics)
+
+    def held(self, strategy: Strategy) -> Held:
+        """Parameters and groups of layers of every device of a pipeline."""
+        own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
+        return Held.of(self.sizes(strategy), self.division(strategy), own)
+
+    def exchanges(self, link_bytes_per_s: float, *strategies: Strategy) -> Exchanges:
+        """Between devices whose own links have that bandwidth."""
+        known = self._kept.setdefault(("exchanges", link_bytes_per_s), {})
+        return Exchanges(self.cluster.network, link_bytes_per_s, strategies, known)
+
+    @property
+    def wire_bytes(self) -> tuple[float, float]:
+        """Bytes of one weight and of one gradient where ranks exchange them."""
+        said, numerics = self.framework, self.workload.numerics
+        gathered = numerics.weight_bytes if said.gathered_bytes is None else said.gathered_bytes
+        reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
+        return gathered, reduced
+
+    def _once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        if key not in self._kept:
+            self._kept[key] = work_out()
+        found: T = self._kept[key]
+        return found

@@ -1,0 +1,220 @@
+"""A plan counted again in plain loops: seconds of every chunk, what follows a pipeline, bytes on every device.
+
+A second implementation of what `load`, `prefetch`, `offload`, `tail` and `memory` work out with arrays, from the
+definitions and the figures of layers alone, for `checker`: it shares no function with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.recount_memory import RecountedMemory
+from phaze.placement.strategy.recount_parts import (
+    Block,
+    Parameters,
+    Passed,
+    Tail,
+    backward_s,
+    forward_s,
+    through_s,
+)
+from phaze.placement.strategy.strategy import Offload, Zero
+from phaze.workload.work import Collective
+
+_HOST = ("host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s")
+
+
+@dataclass(frozen=True)
+class Recount(RecountedMemory):
+    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
+
+    # -- passes
+
+    @cached_property
+    def passes(self) -> list[tuple[Passed, Passed, Passed]]:
+        """Forward, forward again and backward of every chunk."""
+        alike: dict[tuple[Block, ...], tuple[Passed, Passed, Passed]] = {}
+        for blocks in map(tuple, self.chunks):
+            if blocks not in alike:
+                alike[blocks] = self._passes(blocks)
+                self._wait(alike[blocks], len(self.chunks))
+        return [alike[tuple(blocks)] for blocks in self.chunks]
+
+    def _passes(self, blocks: Sequence[Block]) -> tuple[Passed, Passed, Passed]:
+        said, figures = self.framework, self.figures
+        forward, again, backward = Passed(), Passed(), Passed()
+        ahead_s, behind_s = [], []
+        for block in blocks:
+            one, two, three = (Passed() for _ in range(3))
+            for place, layer in enumerate(block.layers):
+                ends = place == len(block.layers) - 1
+                repeated = figures.ending if ends else figures.again
+                for some in (forward, one):
+                    some.add(figures.forward, layer, said, said.dispatch_s)
+                for some in (again, two) if block.again else ():
+                    some.add(repeated, layer, said, said.dispatch_s)
+                for some in (backward, three):
+                    some.add(figures.backward, layer, said, said.dispatch_backward_s)
+            ahead_s.append(one.layers_s)
+            behind_s.append(two.layers_s + three.layers_s)
+        self._exchange(forward, blocks, ahead_s, turned=False)
+        self._exchange(backward, blocks, behind_s, turned=True)
+        if self.strategy.offload:
+            self._move(forward, blocks, ahead_s, turned=False)
+            self._move(backward, blocks, behind_s, turned=True)
+        return forward, again, backward
+
+    def _exchange(
+        self, side: Passed, blocks: Sequence[Block], compute_s: Sequence[float], *, turned: bool
+    ) -> None:
+        """Exchanges of ZeRO in a pass: what they add, and what computation hides of them."""
+        s, said = self.strategy, self.framework
+        gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
+        reduces = turned and s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
+        gather = [self._gathering_s(block) if gathers else 0.0 for block in blocks]
+        reduce = [self._reducing_s(block) if reduces else 0.0 for block in blocks]
+        if not said.hides_gathers:
+            side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
+            return
+        none = [0.0] * len(blocks)
+        both = self._beside_s(blocks, compute_s, gather, reduce, turned=turned)
+        alone = self._beside_s(blocks, compute_s, gather, none, turned=turned)
+        side.gathered_s = both[0] if not any(reduce) else alone[0] if any(gather) else 0.0
+        side.reduced_s = both[0] - side.gathered_s
+        side.hidden_s += sum(gather) + sum(reduce) - both[1]
+
+    def _gathering_s(self, block: Block) -> float:
+        """Weights of a group, in as many exchanges as the framework makes of it."""
+        said, held = self.framework, self.parameters(block)
+        ranks = self.ranks * (self.strategy.sharding.tensor if held.whole > 0 else 1)
+        copied = said.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
+        return said.gathers * (self.gather_s(self.wire_bytes[0] / said.gathers, held) + copied)
+
+    def _reducing_s(self, block: Block) -> float:
+        return self.reduce_s(self.wire_bytes[1], self.parameters(block))
+
+    def _beside_s(
+        self,
+        blocks: Sequence[Block],
+        compute_s: Sequence[float],
+        gather_s: Sequence[float],
+        reduce_s: Sequence[float],
+        *,
+        turned: bool,
+    ) -> tuple[float, float]:
+        """What exchanges beside computation add to a pass, with and without what they slow it down by."""
+        alone = sum(compute_s)
+        beside = min(sum(gather_s) + sum(reduce_s), alone)
+        slower = 1 + self.framework.interference * (beside / alone if alone > 0 else 0.0)
+        run = backward_s if turned else forward_s
+        repeats = [block.repeats for block in blocks]
+        added = (run(repeats, [f * c for c in compute_s], gather_s, reduce_s) - alone for f in (slower, 1.0))
+        return next(added), next(added)
+
+    def _move(
+        self, side: Passed, blocks: Sequence[Block], compute_s: Sequence[float], *, turned: bool
+    ) -> None:
+        """Transfers with the host in a pass: the longer of these waits and those for other devices counts."""
+        link, inward, outward = float(self.table[_HOST[0]][0]), [], []
+        for block in blocks:
+            weights, kept, gradients = self._moved_bytes(block)
+            inward.append((weights + kept if turned else weights) / link)
+            outward.append((gradients if turned else kept) / link)
+        if not self.framework.hides_offload:
+            side.moved_s = sum(inward) + sum(outward)
+            return
+        turn = slice(None, None, -1) if turned else slice(None)
+        through = through_s(list(compute_s)[turn], inward[turn], outward[turn], drains=turned)
+        waits = through - sum(compute_s)
+        side.moved_s = max(waits - side.gathered_s - side.reduced_s, 0.0)
+
+    def _moved_bytes(self, block: Block) -> tuple[float, float, float]:
+        """Weights, activations and gradients of a group that cross the link to the host in a pass."""
+        s, held, (weight, gradient) = self.strategy, self.parameters(block), self.wire_bytes
+        divided = self.divided(held)
+        return (
+            weight * (divided if s.zero >= Zero.WEIGHTS else held.total) * (Offload.WEIGHTS in s.offload),
+            self.kept_bytes(block) * (Offload.ACTIVATIONS in s.offload),
+            gradient
+            * (divided if s.zero >= Zero.GRADIENTS else held.total)
+            * (Offload.OPTIMIZER in s.offload),
+        )
+
+    def _wait(self, three: tuple[Passed, Passed, Passed], chunks: int) -> None:
+        """What launches of a microbatch's passes make the device wait."""
+        said = self.framework
+        launched = [side.launched_s for side in three]
+        launched[0] += said.microbatch_s / chunks
+        busy = [side.device_s for side in three]
+        missing = max(sum(launched) - sum(busy), 0.0)
+        for side, launch, device in zip(three, launched, busy, strict=True):
+            if said.blocking:
+                side.waited_s = launch
+            elif said.waits:
+                side.waited_s = max(launch - device, 0.0)
+            else:
+                side.waited_s = missing * device / sum(busy) if sum(busy) > 0 else 0.0
+
+    # -- what follows
+
+    def tail(self, device: int) -> Tail:
+        """What follows the last microbatch of a device."""
+        s, said, own = self.strategy, self.framework, self.devices[device]
+        held = sum((self.parameters(block) for c in own for block in self.chunks[c]), Parameters())
+        weight, gradient = self.wire_bytes
+        late = s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch
+        apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole
+        reduce, gather = (
+            self.reduce_s(gradient, held) * late,
+            self.gather_s(weight, held) * apart,
+        )
+        pieces = sum(len(self.chunks[c]) for c in own)
+        behind = self._window * sum(self.passes[c][1].pass_s + self.passes[c][2].pass_s for c in own)
+        ahead = self._window * sum(self.passes[c][0].pass_s for c in own)
+        reduced = self._late_s(behind, reduce, pieces) if said.hides_reduction else reduce
+        gathered = self._late_s(ahead, gather, pieces) if said.hides_gathers else gather
+        mine = self.divided(held) if s.zero else held.total
+        return Tail(
+            reduced + self._tied_s(device),
+            mine * self._step_s * said.optimizer_stretch,
+            gathered,
+            max(reduce - reduced, 0.0) + max(gather - gathered, 0.0),
+        )
+
+    @property
+    def _window(self) -> float:
+        """Passes of a microbatch that exchanges at the ends of an iteration have beside them."""
+        s = self.strategy
+        if s.schedule is not Schedule.INTERLEAVED:
+            return 1.0
+        return (1 + (s.chunks - 1) * min(s.pipeline_parallel, self.microbatches)) / s.chunks
+
+    def _late_s(self, beside_s: float, exchange_s: float, pieces: int) -> float:
+        """What an exchange of equal pieces adds to computation beside it."""
+        count = max(pieces, 1)
+        exposed = max(exchange_s / count, exchange_s - beside_s * (count - 1) / count)
+        return exposed + self.framework.interference * min(exchange_s - min(exposed, exchange_s), beside_s)
+
+    def _tied_s(self, device: int) -> float:
+        """Sum of gradients of a table that the first and the last device both have, each its own."""
+        s, gradient = self.strategy, self.wire_bytes[1]
+        if s.joins_ends or device not in (0, s.pipeline_parallel - 1):
+            return 0.0
+        tied = sum(elements for _, elements in self.layers[self.figures.chain.index[0]].tied)
+        apart = s.pipeline_stride * (s.pipeline_parallel - 1)
+        return self.exchange_s(Collective.ALL_REDUCE, gradient * tied, 2, apart)
+
+    @cached_property
+    def _step_s(self) -> float:
+        """Of the optimizer, on the device or its host, per parameter; new weights go to where they are needed."""
+        s, numerics = self.strategy, self.numerics
+        step = float(optimizer_s_per_parameter(self.table, numerics)[0])
+        if Offload.OPTIMIZER in s.offload:
+            step = numerics.optimizer_traffic_bytes / float(self.table[_HOST[1]][0])
+        if (Offload.OPTIMIZER in s.offload) != (Offload.WEIGHTS in s.offload):
+            step += self.wire_bytes[0] / float(self.table[_HOST[0]][0])
+        return step

@@ -1,0 +1,217 @@
+"""Pipelines that a plan space allows for one shape of layers, and bounds of all of them for many architectures at once.
+
+A shape is a strategy without a pipeline: microbatch, sharding and kind of recompute. With W_g seconds that a
+microbatch takes in group of layers g, forward and backward, a device that has the groups D of a pipeline of m
+microbatches works for m x sum of W over D, after the first one has come through all groups ahead of it, and before
+gradients have gone back through them. That is a form linear in W for every device of every pipeline with stages cut
+evenly, and no iteration takes less than its longest. Other cuts give some stage a block more, and no cut is shorter
+than the average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.pipelines.layout import chunks_of
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.needs import recomputed
+from phaze.placement.strategy.search.cuts import stage_cuts
+from phaze.placement.strategy.search.space import PlanSpace
+from phaze.placement.strategy.strategy import Strategy
+from phaze.workload.work import LayerChain
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
+_ELEMENTS = 1 << 22  # architectures x forms that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """All pipelines of so many stages, and the fewest microbatches that one of them runs."""
+
+    stages: int
+    microbatches: int
+    pipelines: tuple[Strategy, ...]
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """Every pipeline of one shape of a plan space on the cluster of `layouts`."""
+
+    layouts: Layouts
+    space: PlanSpace
+    shape: Strategy
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def chain(self) -> LayerChain:
+        """The layers as a device runs them."""
+        return self.layouts.chain(self.shape)
+
+    @cached_property
+    def division(self) -> Division:
+        """The layers in one part; its groups are those of every pipeline."""
+        return self.layouts.division(self.shape)
+
+    @cached_property
+    def kinds(self) -> tuple[list[tuple[int, int]], Counts]:
+        """Positions (first, last) of the first of every kind of group, (K,), and the kind of each group, (G,)."""
+        index, found = self.chain.index, dict[tuple[int, ...], int]()
+        which, first = [], []
+        for a, b in self.division.groups:
+            layers = index[a : b + 1]
+            if layers not in found:
+                found[layers] = len(found)
+                first.append((a, b))
+            which.append(found[layers])
+        return first, np.array(which)
+
+    @cached_property
+    def blocks(self) -> Counts:
+        """First group of every block, and of what comes before the first, (B,)."""
+        first = np.flatnonzero(self.division.body)
+        first[0] = 0
+        return first
+
+    @cached_property
+    def again(self) -> NDArray[np.bool_]:
+        """Kinds of groups that run their forward pass again whatever fits, (K,)."""
+        again, (first, which) = recomputed(self.division, self.shape), self.kinds
+        found = np.zeros(len(first), dtype=np.bool_)
+        found[which[again]] = True
+        found[which[~again]] = False
+        return found
+
+    @cached_property
+    def depths(self) -> tuple[Depth, ...]:
+        """Pipelines by their numbers of stages; schedules and cuts are left open."""
+        found: dict[int, list[Strategy]] = {}
+        for deep in self.space.pipelines(self.shape, self.layouts.cluster, len(self.blocks)):
+            found.setdefault(deep.pipeline_parallel, []).append(deep)
+        fewest = {p: min(map(self.layouts.microbatches, some)) for p, some in found.items()}
+        return tuple(Depth(p, fewest[p], tuple(some)) for p, some in found.items())
+
+    def strategies(self, depth: Depth) -> tuple[Strategy, ...]:
+        """Every schedule and cut of the pipelines of a depth."""
+        key = "strategies", depth.stages
+        if key not in self.kept:
+            self.kept[key] = tuple(self._strategies(depth))
+        found: tuple[Strategy, ...] = self.kept[key]
+        return found
+
+    def _strategies(self, depth: Depth) -> Iterator[Strategy]:
+        cuts = stage_cuts(self.chain, self.division, depth.stages) if self.space.balances else ()
+        for deep in depth.pipelines:
+            for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
+                yield one
+                yield from (replace(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
+
+    @cached_property
+    def size(self) -> int:
+        """Strategies of the shape."""
+        return sum(self._size(s) for depth in self.depths for s in self.strategies(depth))
+
+    def _size(self, strategy: Strategy) -> int:
+        zeros, orders = self.space.choices(strategy)
+        return len(zeros) * len(orders)
+
+    # -- bounds ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def least_share(self) -> float:
+        """Least seconds of an iteration per second that one microbatch takes in the whole model, over all depths."""
+        return min((depth.microbatches / depth.stages for depth in self.depths), default=np.inf)
+
+    @cached_property
+    def _loose(self) -> tuple[Floats, Counts]:
+        """Forms (K, f) of every depth, and the first of each: the average device, and that with most blocks."""
+        (_, which), forms = self.kinds, []
+        every = np.bincount(which).astype(np.float64)
+        kinds = np.unique(which[np.array(self.division.body)])
+        for depth in self.depths:
+            most = np.zeros_like(every)
+            if len(kinds) == 1:
+                most[kinds[0]] = depth.microbatches * -(-len(self.blocks) // depth.stages)
+            forms += [every * depth.microbatches / depth.stages, most]
+        return np.array(forms).T, np.arange(0, len(forms), 2)
+
+    def depths_s(self, passes_s: Floats) -> Floats:
+        """Seconds that no iteration of a depth beats, (A, depths).
+
+        `passes_s` (A, K): of a microbatch in every kind of groups, forward and backward.
+
+        However the stages are cut, the average device and the one with most blocks do their work for all microbatches
+        (a DualPipe device for half of them in each of two chunks).
+        """
+        forms, first = self._loose
+        return longest_s(forms, first, passes_s.T) * (1 - ROUNDING)
+
+    def devices(self, strategy: Strategy) -> tuple[Floats, Floats, int]:
+        """Groups of every kind that each device runs in an iteration, (p, K), and those ahead of its first chunk.
+
+        Last, microbatches of each copy of the model.
+        """
+        s, (first, which) = strategy, self.kinds
+        counts = np.eye(len(first))[which]
+        chunks = np.add.reduceat(counts, self.layouts.division(s).first_groups, axis=0)
+        own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+        ahead = (np.cumsum(chunks, axis=0) - chunks)[own.min(axis=1)]
+        each = self.layouts.microbatches(s) // s.schedule.weight_copies
+        return each * chunks[own].sum(axis=1), ahead, each
+
+    def forms(self, strategy: Strategy) -> Floats:
+        """Linear forms that the time of a strategy is at least whatever fits, terms as of `Times`, (3 K + 2, f)."""
+        each = self.layouts.microbatches(strategy) // strategy.schedule.weight_copies
+        work, ahead = self._paces(strategy)
+        first = each * work + ahead
+        turned = each * work if strategy.schedule.splits_backward else first
+        none = np.zeros((len(work), 2))
+        return np.concatenate([first, turned * self.again, turned, none], axis=1).T
+
+    def _paces(self, strategy: Strategy) -> tuple[Floats, Floats]:
+        """Groups of every kind on a device, and ahead of its first chunk, (f, K), of devices that may end last.
+
+        They depend on where chunks lie alone, and are kept.
+        """
+        s = strategy
+        own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+        key = "paces", s.pipeline_parallel, s.chunks, s.stages, own.tobytes()
+        if key not in self.kept:
+            work, ahead, each = self.devices(s)
+            rows = undominated(np.concatenate([work / each, ahead], axis=1))
+            self.kept[key] = rows[:, : work.shape[1]], rows[:, work.shape[1] :]
+        found: tuple[Floats, Floats] = self.kept[key]
+        return found
+
+
+def longest_s(forms: Floats, first: Counts, terms: Floats) -> Floats:
+    """The longest of some linear forms (n, f) of terms (n, A), from each `first` one to the next: (A, len(first))."""
+    found = np.empty((terms.shape[1], len(first)))
+    if not len(first):
+        return found
+    step = max(1, _ELEMENTS // forms.shape[1])
+    for start in range(0, len(found), step):
+        rows = slice(start, start + step)
+        seconds = np.zeros((len(found[rows]), forms.shape[1]))
+        for coefficients, value in zip(forms, terms[:, rows], strict=True):
+            if coefficients.any():
+                seconds += value[:, None] * coefficients
+        np.maximum.reduceat(seconds, first, axis=1, out=found[rows])
+    return found
+
+
+def undominated(forms: Floats) -> Floats:
+    """Forms (f, n) without those that are nowhere larger than another; of equal ones the first."""
+    forms = np.unique(forms, axis=0)[::-1]
+    less = np.asarray((forms[:, None] <= forms).all(axis=2))
+    np.fill_diagonal(less, val=False)
+    found: Floats = forms[~less.any(axis=1)]
+    return found

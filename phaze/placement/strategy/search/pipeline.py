@@ -1,0 +1,330 @@
+"""One pipeline with its stages cut, on many architectures: what it exchanges, holds and fits, bounds and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.pipelines.chunks import Chunks
+from phaze.placement.pipelines.layout import chunks_of, device_of
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.simulation import pipelines_s
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.exchange import Exchanges
+from phaze.placement.strategy.load import Wire, Wires, boundary_bytes, wires
+from phaze.placement.strategy.needs import recomputed
+from phaze.placement.strategy.passes import ChunkPasses
+from phaze.placement.strategy.prefetch import Groups
+from phaze.placement.strategy.search.fit import Room
+from phaze.placement.strategy.search.options import ROUNDING, ShapeOptions, undominated
+from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.tail import TailWork
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Passes of kinds of groups (A, 7, K), rows as of `GroupPasses`, and seconds of a step per parameter, (A,)."""
+
+    rows: Floats
+    optimizer_s: Floats
+
+    def take(self, at: Rows) -> Times:
+        """Some of the architectures."""
+        return Times(self.rows[at], self.optimizer_s[at])
+
+    def __len__(self) -> int:
+        """Architectures."""
+        return len(self.rows)
+
+    @cached_property
+    def terms(self) -> Floats:
+        """What linear forms are of, (3 K + 2, A): forward, again and backward of every kind, a step, and 1."""
+        passes = self.rows[:, :3].reshape(len(self.rows), -1)
+        return np.concatenate([passes, self.optimizer_s[:, None], np.ones((len(passes), 1))], axis=1).T
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What a pipeline exchanges between devices whose links have one bandwidth, with every choice of what ranks divide.
+
+    Choices (V,) are those of ZeRO and of neighbours. Schedules that place chunks alike exchange alike.
+    """
+
+    options: ShapeOptions
+    strategy: Strategy
+    link_bytes_per_s: float
+
+    @cached_property
+    def choices(self) -> tuple[Strategy, ...]:
+        """What ranks divide, and which are neighbours, (V,)."""
+        zeros, orders = self.options.space.choices(self.strategy)
+        return tuple(replace(self.strategy, zero=z, order=o) for z, o in product(zeros, orders))
+
+    @cached_property
+    def division(self) -> Division:
+        """The layers of every chunk."""
+        return self.options.layouts.division(self.strategy)
+
+    @cached_property
+    def tail(self) -> TailWork:
+        """What follows the last microbatch, (V, p)."""
+        layouts, each = self.options.layouts, self.choices
+        counts = [layouts.microbatches(self.strategy)] * len(each)
+        held, which = layouts.held(self.strategy).distinct
+        work = TailWork.of(held, self._exchanges, layouts.framework, layouts.wire_bytes, counts)
+        return work.on(which)
+
+    @cached_property
+    def _exchanges(self) -> Exchanges:
+        """Between the devices of each choice."""
+        return self.options.layouts.exchanges(self.link_bytes_per_s, *self.choices)
+
+    @cached_property
+    def transfer_s(self) -> Floats:
+        """From each chunk to the next, (V, C - 1)."""
+        layouts = self.options.layouts
+        cut, which = np.unique(boundary_bytes(self.options.chain, self.division), return_inverse=True)
+        seconds: Floats = self._exchanges.transfer_s(cut, layouts.framework.scatters_transfers)
+        return seconds[:, which]
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Gathers and reductions of every group in forward, then in backward, (4, V, G): what ZeRO exchanges."""
+        layouts, each = self.options.layouts, self.choices
+        both = [wires(s, layouts.framework, layouts.wire_bytes) for s in each]
+        found = np.zeros((4, len(each), len(self.division.groups)))
+        busy = [v for v, one in enumerate(both) if one != (Wire(), Wire())]
+        if busy:
+            exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
+            moving = Wires(*layouts.sizes(self.strategy).sizes, exchanges, layouts.framework)
+            for turned in (0, 1):
+                found[2 * turned : 2 * turned + 2, busy] = moving.groups_s([both[v][turned] for v in busy])
+        return found
+
+    @cached_property
+    def amounts(self) -> Floats:
+        """All exchanges of each choice, and the parameters that a device steps, (V, n)."""
+        tail = self.tail
+        return np.concatenate(
+            [tail.reduce_s, tail.gather_s, tail.stepped, self.transfer_s, *self.moved], axis=1
+        )
+
+    @cached_property
+    def least_s(self) -> float:
+        """Seconds that follow the last microbatch at least, whatever the choice and whatever hides."""
+        said, tail = self.options.layouts.framework, self.tail
+        pieces = np.maximum(tail.pieces, 1)
+        shown = tail.reduce_s / (pieces if said.hides_reduction else 1)
+        shown = shown + tail.gather_s / (pieces if said.hides_gathers else 1) + tail.tie_s
+        return float(shown.max(axis=1).min()) + said.iteration_s
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Groups of each kind in every chunk, (C, K)."""
+        return self.counted(np.ones(len(self.division.groups)))
+
+    def counted(self, times: Floats) -> Floats:
+        """Groups of each kind in every chunk, each as often as said, (C, K)."""
+        first, which = self.options.kinds
+        return np.add.reduceat(np.eye(len(first))[which] * times[:, None], self.division.first_groups, axis=0)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline under one schedule on architectures whose links have one bandwidth."""
+
+    options: ShapeOptions
+    strategy: Strategy
+    exchanged: Exchanged
+
+    @classmethod
+    def of(cls, options: ShapeOptions, strategy: Strategy, link_bytes_per_s: float) -> Pipeline:
+        """Of a strategy; what it exchanges is kept with the options of its shape."""
+        s = strategy
+        place = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
+        staggered = s.schedule is Schedule.INTERLEAVED
+        key = (
+            *(place, staggered, s.joins_ends, s.schedule.weight_copies),
+            *(s.pipeline_parallel, s.chunks, s.data_parallel, s.stages, link_bytes_per_s),
+        )
+        if key not in options.kept:
+            options.kept[key] = Exchanged(options, s, link_bytes_per_s)
+        return cls(options, s, options.kept[key])
+
+    @cached_property
+    def room(self) -> Room:
+        """What each choice needs of memory."""
+        zeros, _ = self.options.space.choices(self.strategy)
+        return Room.of(self.options.layouts, self.strategy, zeros)
+
+    @cached_property
+    def microbatches(self) -> int:
+        """Of one pipeline."""
+        return self.options.layouts.microbatches(self.strategy)
+
+    @cached_property
+    def own(self) -> Counts:
+        """Chunks of every device, (p, slots)."""
+        s = self.strategy
+        return chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+
+    def fitted(self, capacity_bytes: float) -> list[Fitted]:
+        """The choices as they fit, without those that exchange, step and recompute no less than another anywhere."""
+        fits, choices = self.room.fits(capacity_bytes), self.exchanged.choices
+        found = []
+        for v, choice in enumerate(choices):
+            fit = fits[v * len(fits) // len(choices)]
+            if fit.strategy is not None:
+                found.append(Fitted(self, v, replace(fit.strategy, order=choice.order)))
+        if len(found) < 2:
+            return found
+        amounts = self.exchanged.amounts[[f.choice for f in found]]
+        again = np.array([f.again for f in found])
+        less = np.asarray((amounts[:, None] <= amounts).all(axis=2) & (again[:, None] <= again).all(axis=2))
+        first = np.arange(len(found))
+        beaten = np.asarray((less & ~(less.T & (first[:, None] >= first))).any(axis=0))
+        return [one for one, worse in zip(found, beaten.tolist(), strict=True) if not worse]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A strategy that fits: the choice `choice` of a pipeline, with what it recomputes."""
+
+    pipeline: Pipeline
+    choice: int
+    strategy: Strategy
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """By which equally fast strategies are ordered: fewer devices and stages first."""
+        s = self.strategy
+        return s.devices, s.pipeline_parallel, s.chunks, s.schedule, s.stages, self.choice
+
+    @cached_property
+    def again(self) -> Floats:
+        """Groups that run again, (G,)."""
+        return recomputed(self.pipeline.exchanged.division, self.strategy).astype(np.float64)
+
+    @cached_property
+    def tail(self) -> TailWork:
+        """What follows its last microbatch, (1, p)."""
+        return self.pipeline.exchanged.tail.take(slice(self.choice, self.choice + 1))
+
+    @cached_property
+    def _moves(self) -> bool:
+        """Whether ZeRO exchanges anything in the passes of microbatches."""
+        return bool(self.pipeline.exchanged.moved[:, self.choice].any())
+
+    @cached_property
+    def forms(self) -> Floats:
+        """Linear forms that the time is at least, (3 K + 2, f), terms as of `Times`: one for every distinct device."""
+        p, s, said = self.pipeline, self.strategy, self.pipeline.options.layouts.framework
+        work, ahead, each = p.options.devices(s)
+        again = p.exchanged.counted(self.again)
+        redone = each * again[p.own].sum(axis=1)
+        turned = 0.0 if s.schedule.splits_backward else 1.0
+        ahead_again = turned * (np.cumsum(again, axis=0) - again)[p.own.min(axis=1)]
+        passes = [work + ahead, redone + ahead_again, work + turned * ahead]
+        pace = np.full((len(work), 1), said.iteration_s) + self._last[1]
+        pace += each * self._exchanged_s[p.own].sum(axis=1)[:, None] + self._received_s[:, None]
+        step = np.full((len(work), 1), self._last[0])
+        return undominated(np.concatenate([*passes, step, pace], axis=1)).T
+
+    @cached_property
+    def _last(self) -> tuple[float, float]:
+        """Parameters that the device with most to exchange steps, and seconds of its exchanges that nothing hides."""
+        said, tail = self.pipeline.options.layouts.framework, self.tail
+        pieces = np.maximum(tail.pieces, 1)
+        shown = tail.reduce_s / (pieces if said.hides_reduction else 1)
+        shown = shown + tail.gather_s / (pieces if said.hides_gathers else 1) + tail.tie_s
+        at = int(np.argmax(shown[0]))
+        return float(tail.stepped[0, at] * said.optimizer_stretch), float(shown[0, at])
+
+    @cached_property
+    def _exchanged_s(self) -> Floats:
+        """Exchanges of ZeRO in the passes of a microbatch that nothing hides, of every chunk, (C,)."""
+        p = self.pipeline
+        if p.options.layouts.framework.hides_gathers or not self._moves:
+            return np.zeros(len(p.exchanged.division.chunks))
+        total = p.exchanged.moved[:, self.choice].sum(axis=0)
+        return np.add.reduceat(total, p.exchanged.division.first_groups)
+
+    @cached_property
+    def _received_s(self) -> Floats:
+        """Seconds that every device does nothing but receive after its first action has started, (p,)."""
+        p, s = self.pipeline, self.strategy
+        none = np.zeros(len(p.own))
+        if p.options.layouts.framework.hides_transfers or s.pipeline_parallel == 1:
+            return none
+        device = device_of(s.schedule, s.pipeline_parallel, s.chunks)[0]
+        way = np.zeros(len(device))
+        way[1:] = np.where(device[1:] != device[:-1], p.exchanged.transfer_s[self.choice], 0.0)
+        into = way + np.roll(way, -1)
+        each = p.microbatches // s.schedule.weight_copies
+        received: Floats = each * into[p.own].sum(axis=1) - way[p.own].max(axis=1)
+        return np.maximum(received, 0.0)
+
+    def bound_s(self, times: Times) -> Floats:
+        """At most the seconds of an iteration, (A,)."""
+        seconds = (times.terms[:, :, None] * self.forms[:, None]).sum(axis=0)
+        return np.asarray(seconds.max(axis=1) * (1 - ROUNDING))
+
+    def iteration_s(self, times: Times) -> Floats:
+        """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
+        p, s, layouts = self.pipeline, self.strategy, self.pipeline.options.layouts
+        chunks = self._chunks(times)
+        busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
+        passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
+        last = self.tail.beside(*passes, layouts.framework, times.optimizer_s[:, None])
+        found: Floats = busy_s + last.total_s.max(axis=1) + layouts.framework.iteration_s
+        return found
+
+    def _chunks(self, times: Times) -> Chunks:
+        """What the pipeline of every architecture runs, (A, C)."""
+        p, said = self.pipeline, self.pipeline.options.layouts.framework
+        plain, again = p.exchanged.counts, p.exchanged.counted(self.again)
+        rows = times.rows.transpose(1, 0, 2)
+        summed = [_summed(row, again if k in (1, 4) else plain) for k, row in enumerate(rows)]
+        passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], said)
+        if self._moves:
+            passes = passes.beside(*self._beside(times))
+        shape = len(times), len(p.exchanged.division.chunks) - 1
+        return passes.pipeline(np.broadcast_to(p.exchanged.transfer_s[self.choice], shape))
+
+    def _beside(self, times: Times) -> tuple[Floats, Floats]:
+        """Seconds that exchanges of ZeRO add to forward and backward of every chunk, (A, C)."""
+        p, layouts = self.pipeline, self.pipeline.options.layouts
+        rows = times.rows[:, :, p.options.kinds[1]]
+        beside = rows[:, 0], rows[:, 1] * self.again + rows[:, 2]
+        first = np.broadcast_to(
+            p.exchanged.division.first_groups, (len(times), len(p.exchanged.division.chunks))
+        )
+        body, exchanges = (
+            np.array(p.exchanged.division.body),
+            layouts.exchanges(p.exchanged.link_bytes_per_s, self.strategy),
+        )
+        moving = Wires(*layouts.sizes(self.strategy).sizes, exchanges, layouts.framework)
+        added = []
+        for turned in (0, 1):
+            moved = p.exchanged.moved[2 * turned : 2 * turned + 2]
+            gather, reduce = (np.broadcast_to(part[self.choice], beside[0].shape) for part in moved)
+            groups = Groups(beside[turned], gather, reduce, body, first)
+            added.append(moving.added_s(groups, turned=turned > 0)[0])
+        return added[0], added[1]
+
+
+def _summed(seconds: Floats, counts: Floats) -> Floats:
+    """Sums over kinds, (A, C), of seconds (A, K) as often as chunks have them, (C, K); always in the same order."""
+    found = np.zeros((len(seconds), len(counts)))
+    for k, times in enumerate(counts.T):
+        if times.any():
+            found += seconds[:, k, None] * times
+    return found

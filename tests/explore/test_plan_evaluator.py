@@ -1,0 +1,176 @@
+"""Plans of many architectures at once against every one alone, and the search over architectures and plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from small_cases import varied_architectures
+
+from phaze.explore.best import best_points
+from phaze.explore.candidates import Candidates
+from phaze.explore.certified.search import CertifiedSearch
+from phaze.explore.plan_evaluator import PlanEvaluator
+from phaze.explore.progress import Clock, Silent
+from phaze.explore.request import Budgets, Task
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.hardware.network import two_tiers
+from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.placement.strategy.search.search import best_plans
+from phaze.scheduling.passes import Effort
+
+EFFORT = Effort(lambda: inf, states=1e5)
+NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
+PLAIN = Framework(name="plain", source="hides nothing")
+HIDES = {
+    "hides_transfers": True,
+    "hides_reduction": True,
+    "hides_gathers": True,
+    "tensor_overlap": "chunked",
+    "interference": 0.2,
+}
+LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
+SOFTWARE = {
+    "nothing hides": PLAIN,
+    "ideal": load_framework("ideal"),
+    "hides": PLAIN.model_copy(
+        update={**HIDES, "tensor_overlap": load_framework("maxtext-2024").tensor_overlap}
+    ),
+    "launches": PLAIN.model_copy(update=LAUNCHES),
+}
+
+
+def small_task(tiny, **changes):
+    task = Task(tiny, 4, NETWORK, global_batch=4, full=True, framework=PLAIN)
+    return replace(task, **changes)
+
+
+def alone(task, table, row):
+    """The best plan of one architecture by the search for one."""
+    one = table.take(np.array([row]))
+    estimator = Estimator(task.workload, one, task.cluster, task.framework)
+    limit = task.framework.usable_memory * float(hbm_capacity_bytes(one)[0])
+    return best_plans(estimator, task.plan_space, limit)
+
+
+@pytest.mark.parametrize("software", SOFTWARE)
+@pytest.mark.parametrize("capacity", [None, 0.12e9])
+def test_best_plans_are_those_of_each_architecture_alone(tiny, software, capacity):
+    task = small_task(tiny, framework=SOFTWARE[software])
+    table = varied_architectures().take(np.arange(0, 48, 13))
+    if capacity is not None:
+        table = table.replace(hbm_capacity_bytes=np.full(len(table), capacity))
+    rows = np.arange(len(table))
+    evaluator = PlanEvaluator(task, table)
+    found = best_points(evaluator, rows, EFFORT)
+    for row in rows.tolist():
+        expected = alone(task, table, row)
+        if not expected.best:
+            assert found.settings[row] is None
+            continue
+        assert found.upper_s[row] == pytest.approx(expected.best[0].iteration.iteration_s, rel=1e-12)
+        assert found.lower_s[row] == found.upper_s[row]
+        (plan,) = evaluator.plans(found.settings[row], np.array([row]), found.upper_s[[row]], EFFORT)
+        one = Estimator(task.workload, table.take(np.array([row])), task.cluster, task.framework)
+        assert one.iteration(plan.strategy).iteration_s == pytest.approx(plan.iteration_s, rel=1e-12)
+        limit = task.framework.usable_memory * hbm_capacity_bytes(table)[row]
+        assert one.iteration(plan.strategy).memory_bytes <= limit
+
+
+@pytest.mark.parametrize("software", SOFTWARE)
+def test_bounds_never_exceed_what_they_bound(tiny, software):
+    task = small_task(tiny, framework=SOFTWARE[software])
+    table = varied_architectures().take(np.arange(0, 48, 11))
+    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    never = np.full(len(rows), np.inf)
+    for setting in evaluator.settings:
+        exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
+        fits = np.isfinite(exact)
+        ladder = [
+            evaluator.roofline_s(setting),
+            evaluator.work_bound(setting, evaluator.work_s(setting)),
+            evaluator.quick_bound(setting, rows),
+            evaluator.quick_bound(setting, rows, never),
+            evaluator.bounds(setting, rows, never).lower_s,
+        ]
+        for bound in ladder:
+            assert (bound[fits] <= exact[fits] * (1 + 1e-9)).all()
+        assert (ladder[3] >= ladder[2] * (1 - 1e-9))[fits].all()
+        assert np.isinf(ladder[3][~fits]).all()
+
+
+def test_answers_do_not_depend_on_what_is_asked_together(tiny):
+    task = small_task(tiny)
+    table = varied_architectures().take(np.arange(0, 48, 4))
+    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    together = best_points(evaluator, rows, EFFORT)
+    for some in (rows[::-3], rows[5:9]):
+        part = best_points(PlanEvaluator(task, table), some, EFFORT)
+        assert part.upper_s.tolist() == together.upper_s[some].tolist()
+        assert list(part.settings) == [together.settings[row] for row in some]
+    shared = best_points(evaluator.on(table.take(rows[:6])), rows[:6], EFFORT)
+    assert shared.upper_s.tolist() == together.upper_s[:6].tolist()
+
+
+def test_what_cannot_be_beaten_is_left_alone(tiny):
+    evaluator = PlanEvaluator(small_task(tiny), varied_architectures())
+    rows, setting = np.arange(len(evaluator.table)), evaluator.settings[0]
+    exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), EFFORT).lower_s
+    limit = np.where(rows % 2, exact * 1.01, exact * 0.99)
+    again = evaluator.exact(setting, rows, limit, EFFORT).lower_s
+    assert again[1::2].tolist() == exact[1::2].tolist()
+    assert np.isinf(again[::2]).all()
+
+
+def test_fixed_degrees_are_kept_and_never_better(tiny):
+    table = to_table([load_architecture("tpuv4")])
+    free = best_points(PlanEvaluator(small_task(tiny), table), np.array([0]), EFFORT)
+    for fixed in (
+        FixedDegrees(pipeline_parallel=2),
+        FixedDegrees(tensor_parallel=2),
+        FixedDegrees(data_parallel=2),
+        FixedDegrees(microbatch=2),
+        FixedDegrees(recompute=Recompute.FULL),
+    ):
+        task = small_task(tiny, fixed=fixed)
+        evaluator = PlanEvaluator(task, table)
+        found = best_points(evaluator, np.array([0]), EFFORT)
+        assert found.upper_s[0] >= free.upper_s[0] * (1 - 1e-12)
+        (plan,) = evaluator.plans(found.settings[0], np.array([0]), found.upper_s, EFFORT)
+        s = plan.strategy
+        told = (s.pipeline_parallel, s.sharding.tensor, s.data_parallel, s.microbatch)
+        wanted = (fixed.pipeline_parallel, fixed.tensor_parallel, fixed.data_parallel, fixed.microbatch)
+        assert all(want in (None, got) for want, got in zip(wanted, told, strict=True))
+        assert fixed.recompute in (None, s.recompute)
+
+
+def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, small_space):
+    task = small_task(tiny)
+    candidates = Candidates(small_space, Budgets(power_w=150.0))
+    search = CertifiedSearch(candidates, task, Clock(120.0), Silent())
+    outcome = search.run()
+    assert outcome.finished
+    block = candidates.all()
+    expected = {}
+    for row, number in enumerate(block.numbers.tolist()):
+        if (answer := alone(task, block.table, row)).best:
+            expected[number] = task.cluster.global_batch / answer.best[0].iteration.iteration_s
+    tdp = dict(zip(block.numbers.tolist(), block.tdp_w.tolist(), strict=True))
+    frontier = [
+        number
+        for number, value in expected.items()
+        if not any(tdp[n] <= tdp[number] and v > value * (1 + 1e-9) for n, v in expected.items())
+    ]
+    best = outcome.best_per_candidate()
+    for _, number in outcome.frontier.keys:
+        assert best[number][0] == pytest.approx(expected[number], rel=1e-9)
+        assert number in frontier
+    steps = {round(expected[number], 6) for number in frontier}
+    assert {round(best[number][0], 6) for _, number in outcome.frontier.keys} == steps
+    counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
+    assert counted == outcome.in_budget * outcome.settings

@@ -1,0 +1,196 @@
+"""Named spaces of plans, as data: what is in each, and what a framework leaves of it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from strategy_cases import estimator, framework, small_gpt
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.planning.plan import PlanRequest, plan
+from phaze.explore.request import Task
+from phaze.hardware.architecture import load_architecture
+from phaze.hardware.network import load_network
+from phaze.placement.cluster import Cluster, Recompute
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.choices import Choices, Dimension, chosen, list_plans, load_plans
+from phaze.placement.strategy.framework import list_frameworks, load_framework
+from phaze.placement.strategy.search.search import best_plans
+from phaze.placement.strategy.search.space import plan_space
+from phaze.placement.strategy.strategy import Zero
+
+
+def space_of(name, devices=12, batch=24, software=None, layers=6):
+    cluster = Cluster(devices, batch, load_network("default"))
+    return plan_space(small_gpt(layers), cluster, software or framework(), load_plans(name)), cluster
+
+
+def pipelines(name, layers=6, **sizes):
+    space, cluster = space_of(name, layers=layers, **sizes)
+    shapes = space.shapes(small_gpt(layers), cluster)
+    return [deep for shape in shapes for deep in space.pipelines(shape, cluster, layers)]
+
+
+@pytest.mark.parametrize("name", list_plans())
+def test_packaged_ones_load_and_say_what_for(name):
+    assert load_plans(name).name == name
+    assert len(load_plans(name).source) > 60
+
+
+def is_ragged(deep, batch=24):
+    return batch % (deep.microbatch * deep.data_parallel) != 0
+
+
+@pytest.mark.parametrize(
+    ("name", "some"), [("full", False), ("megatron", False), ("any", True), ("phaze", True)]
+)
+def test_who_has_replicas_of_unequal_work(name, some):
+    assert any(map(is_ragged, pipelines(name, devices=10))) is some
+
+
+def test_replicas_are_as_many_as_can_have_the_same_work():
+    for deep in pipelines("full", devices=11):
+        total = 24 // deep.microbatch
+        most = 11 // (deep.width * deep.pipeline_parallel)
+        assert deep.data_parallel == max(d for d in range(1, most + 1) if total % d == 0)
+
+
+def test_equal_stages():
+    assert all(7 % deep.parts == 0 for deep in pipelines("megatron", layers=7))
+    assert not all(7 % deep.parts == 0 for deep in pipelines("full", layers=7))
+
+
+def test_what_phaze_decides():
+    space, _ = space_of("phaze")
+    assert space.schedules == (Schedule.ONE_F_ONE_B,)
+    assert space.zeros == (Zero.NONE,)
+    assert space.recomputes == (Recompute.NONE, Recompute.FULL)
+    assert not space.frugal
+    assert space.sequence == (False,)
+
+
+def test_zero_beside_pipelines():
+    space, cluster = space_of("megatron")
+    for deep in pipelines("megatron"):
+        zeros, _ = space.choices(deep)
+        assert max(zeros) <= (Zero.OPTIMIZER if deep.pipeline_parallel > 1 else Zero.WEIGHTS)
+    assert cluster.devices == 12
+
+
+def test_a_narrower_space_is_never_faster():
+    e = estimator(devices=10, batch=24, workload=small_gpt(6))
+    fastest = {}
+    for name in list_plans():
+        space = plan_space(e.workload, e.cluster, e.framework, load_plans(name))
+        fastest[name] = best_plans(e, space, inf).best[0].iteration.iteration_s
+    assert fastest["any"] <= fastest["full"] <= fastest["megatron"]
+    assert fastest["any"] <= fastest["phaze"]
+
+
+def test_what_a_framework_leaves():
+    only = Choices(
+        zero=(Zero.NONE,),
+        schedules=("1f1b", "interleaved"),
+        recompute=("none", "all-blocks"),
+        divides=("tensor",),
+    )
+    space, _ = space_of("full", software=framework(plans=only))
+    assert space.zeros == (Zero.NONE,)
+    assert space.schedules == (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+    assert set(space.recomputes) == {Recompute.NONE, Recompute.FULL}
+    assert space.pipeline == space.context == (1,)
+    assert max(space.tensor) > 1
+
+
+def test_nothing_in_common_is_refused():
+    with pytest.raises(InputError, match="have no zero in common"):
+        space_of("phaze", software=framework(plans=Choices(zero=(Zero.WEIGHTS,))))
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        ({"schedules": (Schedule.ZB_V,)}, "schedule zb-v; it has: 1f1b"),
+        ({"zeros": (Zero.WEIGHTS,)}, "ZeRO 3; it has: 0"),
+        ({"recomputes": (Recompute.SELECTIVE,)}, "recompute selective; it has: none, all-blocks"),
+        ({"sequence": (True,)}, "sequence parallelism; it divides: data, pipeline, tensor"),
+        ({"context": (2,)}, "context parallelism"),
+        ({"tensor": (8,), "sequence": (False,), "zeros": (Zero.NONE,)}, None),
+    ],
+)
+def test_what_is_held_and_not_there(held, words):
+    why = load_plans("phaze").refusal(held)
+    assert why == words if words is None else words in why
+
+
+def test_zero_3_beside_pipelines_is_refused_by_name():
+    held = {"zeros": (Zero.WEIGHTS,), "pipeline": (4,)}
+    assert load_plans("megatron").refusal(held) == "ZeRO 3 beside pipelines; it has: 0, 1"
+    assert load_plans("megatron").refusal(held | {"pipeline": (1,)}) is None
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\nsource: my own\nmicrobatches: [1]\nchunks: [1]\nschedules: [gpipe]\nzero: [1]\n"
+    )
+    space, _ = space_of(str(path))
+    assert space.schedules == (Schedule.GPIPE,)
+    assert space.zeros == (Zero.OPTIMIZER,)
+    assert space.microbatches == (1,)
+
+
+def test_unknown_words_are_refused(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\nsource: my own\nmicrobatches: [1]\nchunks: [1]\nschedules: [fast]\n")
+    with pytest.raises(InputError, match="schedules"):
+        load_plans(path)
+
+
+@pytest.mark.parametrize("name", list_frameworks())
+def test_every_packaged_framework_finds_a_plan_that_it_runs(name):
+    software = load_framework(name)
+    e = estimator(devices=8, batch=16, software=software, workload=small_gpt(8))
+    space = plan_space(e.workload, e.cluster, software, load_plans("full"))
+    best = best_plans(e, space, inf).best[0].strategy
+    assert software.plans.refusal(chosen(best)) is None
+    assert software.plans.ragged is not True
+
+
+@pytest.mark.parametrize("name", [n for n in list_frameworks() if n not in ("ideal", "exposed")])
+def test_every_named_framework_says_what_it_runs(name):
+    plans = load_framework(name).plans
+    assert None not in (plans.divides, plans.ragged, plans.recompute, plans.zero)
+    assert plans.stages or not plans.divided(Dimension.PIPELINE)
+    assert plans.schedules or not plans.divided(Dimension.PIPELINE)
+
+
+def test_megatron_of_2021_runs_what_it_ran():
+    plans = load_framework("megatron-lm-2021").plans
+    for held, words in (
+        ({"schedules": (Schedule.ZB_V,)}, "schedule zb-v; it has: 1f1b, interleaved"),
+        ({"sequence": (True,)}, "sequence parallelism"),
+        ({"zeros": (Zero.OPTIMIZER,)}, "ZeRO 1; it has: 0"),
+        ({"recomputes": (Recompute.SELECTIVE,)}, "recompute selective"),
+    ):
+        assert words in plans.refusal(held)
+
+
+@pytest.mark.parametrize("name", list_frameworks())
+def test_a_device_keeps_some_memory_for_what_plans_do_not_count(name):
+    software = load_framework(name)
+    assert 0.9 < software.usable_memory < 1
+    assert software.usable_bytes(80e9) == pytest.approx(software.usable_memory * 80e9)
+
+
+def test_infeasible_plans_are_told_what_can_be_used():
+    task = Task(small_gpt(8), 1, load_network("default"), global_batch=8)
+    full = load_architecture("a100")
+    needed = plan(PlanRequest(task), full).best.memory_bytes
+    chip = full.replace("small", hbm_capacity_bytes=needed * 0.2)
+    with pytest.raises(InfeasibleError) as told:
+        plan(PlanRequest(task), chip)
+    (short,) = told.value.shortfalls
+    assert short.what == "memory of one device (96% of it can be used)"
+    assert short.limit == pytest.approx(0.96 * needed * 0.2)

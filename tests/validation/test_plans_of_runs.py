@@ -1,0 +1,64 @@
+"""No measured run has a plan that its framework is said not to run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from phaze.cost.rung import Rung
+from phaze.placement.strategy.choices import Cut, chosen
+from phaze.placement.strategy.strategy import Strategy
+from phaze.validation.columns import read_columns
+from phaze.validation.registry import DATA_SETS, Metric
+from phaze.validation.tables import TABLES
+from phaze.validation.training import Run, Runs, estimator
+
+FOLDER = os.environ.get("DSE_DATA")
+SETS = [s for s in DATA_SETS if s.metric in (Metric.TIME, Metric.MEMORY)]
+
+
+class CollectedError(Exception):
+    """A set has told all its runs."""
+
+
+@pytest.mark.skipif(not FOLDER, reason="DSE_DATA is not set")
+def test_every_measured_plan_is_one_of_its_framework(monkeypatch):
+    runs: list[Run] = []
+
+    def stop(_self: Runs) -> None:
+        raise CollectedError
+
+    monkeypatch.setattr(Runs, "keep", lambda _self, run: runs.append(run))
+    monkeypatch.setattr(Runs, "judge", stop)
+    for one in SETS:
+        columns = read_columns(Path(str(FOLDER)) / "validation" / f"{one.name}.csv", TABLES[one.name])
+        try:
+            one.judge(columns)
+        except CollectedError:
+            continue
+    refused = Counter(why for run in runs for why in refusals(run))
+    assert len(runs) > 1000
+    assert not refused
+
+
+def refusals(run: Run) -> Iterator[str]:
+    """Why the framework does not run the plan, or one of those it may have been."""
+    plans, name = run.framework.plans, run.framework.name
+    for strategy in (run.strategy, *run.others):
+        if (why := plans.refusal(chosen(strategy))) is not None:
+            yield f"{name}: {why}"
+        if plans.ragged is False and run.cluster.global_batch % (
+            strategy.microbatch * strategy.data_parallel
+        ):
+            yield f"{name}: {strategy.data_parallel} replicas"
+        if plans.stages is Cut.EQUAL and len(set(blocks(run, strategy))) > 1:
+            yield f"{name}: unequal stages"
+
+
+def blocks(run: Run, strategy: Strategy) -> list[int]:
+    alone = strategy.pipeline_parallel == 1
+    return [] if alone else estimator(run, Rung.ANALYTIC).division(strategy).blocks.tolist()
