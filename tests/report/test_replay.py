@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 
 import pytest
@@ -17,7 +18,7 @@ from phaze.hardware.architecture import load_architecture
 from phaze.report.replay.memory import stage_memories
 from phaze.report.replay.operators import _distinct, layer_schedules
 from phaze.report.replay.pipeline import pass_runs, play
-from phaze.report.replay.replay import replay
+from phaze.report.replay.replay import EFFORT, replay
 from phaze.report.replay.roofline import operator_points, roofs
 from phaze.report.replay.stage import Action, Side
 from phaze.workload.work import Unit
@@ -117,6 +118,10 @@ def test_schedules_are_those_behind_the_layer_times(case):
                 assert durations[stage.row, index[piece.layer], side] == pytest.approx(piece.duration_s)
     for one in layer_schedules(plan):
         check_schedule(one.problem, one.result)
+
+
+def test_schedules_do_not_depend_on_how_long_the_process_runs():
+    assert math.isinf(EFFORT.left_s())
 
 
 def test_repeated_names_are_told_apart():

@@ -195,6 +195,14 @@ def test_tensors_that_cannot_be_and_tensors_that_are_huge(tmp_path):
     assert graph.tensors["y"].elements == 2 * 10**12
 
 
+def test_tensors_beyond_counting_name_their_file(tmp_path):
+    relu = [node("Relu", ["x"], ["y"])]
+    refused(save(tmp_path, relu, [tensor("x", 1, 2**31, 2**31)]), "2\\^60 are possible")
+    path = save(tmp_path, relu, [tensor("x", 1, 2**30, 2**30)])
+    with pytest.raises(InputError, match=f"^{path}: .*2\\^60 are possible"):
+        load_onnx(path).graph(2)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200), st.integers(0, 10**6), st.sampled_from(["squeezenet", "shufflenet"]))
 def test_pieces_of_nonsense_in_real_files(tmp_path, nonsense, place, name):

@@ -46,6 +46,14 @@ class OnnxModel:
         return self._graphs[batch]
 
     def _lower(self, batch: int) -> OperatorGraph:
+        try:
+            return self._lowered(batch)
+        except InputError as error:  # the graph knows the model's name only, not its file
+            if str(error).startswith(f"{self.source.path}: "):
+                raise
+            raise InputError(f"{self.source.path}: {error}") from error
+
+    def _lowered(self, batch: int) -> OperatorGraph:
         builder = GraphBuilder(self.name)
         low = Lowering(self.source, self.extents, self.values, batch, builder)
         for value in self.source.inputs:
