@@ -49,10 +49,20 @@ def plan_row(plan: PlanResult) -> dict[str, Any]:
 
 def figures(result: WorkloadResult) -> dict[str, Any]:
     """What a workload comes to, its degrees, and where its time goes (`time.`)."""
-    told = result.model_dump(mode="json")
+    told = result.model_dump(mode="json", exclude={"memory", "kinds", "host_memory_bytes"})
     placement, time = told.pop("placement"), told.pop("breakdown")
-    stages = placement.pop("stages")
-    return {**told, **placement, "stages": len(stages), **_within("time", time)}
+    stages, plan = placement.pop("stages"), placement.pop("plan") or {}
+    causes = time.pop("parts") or {}
+    if not time["host_s"]:
+        del time["host_s"]
+    return {
+        **told,
+        **placement,
+        **plan,
+        "stages": len(stages),
+        **_within("time", time),
+        **_within("time", causes),
+    }
 
 
 def _within(part: str, values: Row) -> dict[str, Any]:

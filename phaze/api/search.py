@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from phaze.hardware.network import Network
     from phaze.hardware.space import DesignSpace
     from phaze.inputs.task import Source
+    from phaze.placement.strategy.choices import Plans
+    from phaze.placement.strategy.framework import Framework
 
 
 @speaks_python
@@ -28,6 +30,8 @@ def explore(
     power_density: Quantity | None = None,
     devices: int | None = None,
     global_batch: int | None = None,
+    plans: str | Path | Plans | None = None,
+    framework: str | Path | Framework | None = None,
     objective: str = "throughput",
     axes: str | Sequence[str] | None = None,
     strategy: str = "certified",
@@ -56,8 +60,8 @@ def explore(
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",
-    attention: str = "flash",
-    fusion: str = "all",
+    attention: str | None = None,
+    fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
     time_limit: Quantity = "60s",
@@ -72,8 +76,9 @@ def explore(
     """Find the best architecture and placement of a design space, with a proof, as `dse run` does.
 
     `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
-    such as `power` and `area` are texts with units or SI numbers (areas in mm2). `out`: keep a run directory
-    there; without it nothing is written. `workers` processes, or the Dask cluster at `executor`
+    such as `power` and `area` are texts with units or SI numbers (areas in mm2). `plans`: the space of plans that is
+    searched beside the chips, as a `framework` runs them; without either, 1F1B that hides nothing. `out`: keep a run
+    directory there; without it nothing is written. `workers` processes, or the Dask cluster at `executor`
     (dask://HOST:PORT), do the work; they change no answer. `progress` is told what is done.
 
     Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in

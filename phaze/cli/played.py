@@ -12,6 +12,7 @@ from phaze.errors import InputError
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
     from phaze.explore.explaining.document import Sensitivity
+    from phaze.explore.planning.again import PlayedPlan
     from phaze.explore.request import ExploreRequest
     from phaze.report.replay.replay import Replay
 
@@ -20,11 +21,15 @@ _SAME = 1e-6  # relative; what a run and a new evaluation of its winner may diff
 
 @dataclass(frozen=True)
 class Played:
-    """The placements of a run by workload, and that with a design per stage; empty where `left_out` says why."""
+    """The placements of a run by workload, `plans` those of a space of plans, and that with a design per stage.
+
+    Empty where `left_out` says why.
+    """
 
     document: ResultDocument
     request: ExploreRequest | None = None
     replays: Mapping[str, Replay] = field(default_factory=dict)
+    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
     per_stage: Replay | None = None
     left_out: str = ""
 
@@ -52,10 +57,13 @@ class Played:
 def played(document: ResultDocument, run: Path) -> Played:
     """What can be played again; the reason why not is kept instead of raised."""
     from phaze.cli.rerun import request_of
-    from phaze.report.replay.document import per_stage_replay, replays
+    from phaze.report.replay.document import per_stage_replay, played_plans, replays
 
     try:
         request = request_of(document, run)
-        return Played(document, request, replays(document, request), per_stage_replay(document, request))
+        if plans := played_plans(document, request):
+            return Played(document, request, plans=plans)
+        again = per_stage_replay(document, request)
+        return Played(document, request, replays(document, request), per_stage=again)
     except InputError as error:
         return Played(document, left_out=" ".join(str(error).split()))

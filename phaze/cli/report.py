@@ -91,6 +91,7 @@ def _run(document: ResultDocument, run: Path, report: Progress) -> tuple[str, st
         document=document,
         designs=load_designs(run) if (run / DESIGNS).is_file() else (),
         replays=found.replays,
+        plans=found.plans,
         per_stage=found.per_stage,
         sensitivity=found.sensitivity(),
         left_out=found.left_out,

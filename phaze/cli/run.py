@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli import plan_options
 from phaze.cli import run_options as own
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def command(
     power_density: opt.PowerDensity = None,
     devices: own.Devices = None,
     global_batch: opt.GlobalBatch = None,
+    plans: own.Plans = None,
+    framework: own.Framework = None,
     objective: own.Objective = "throughput",
     axes: own.Axes = None,
     strategy: own.Strategy = "certified",
@@ -51,8 +54,8 @@ def command(
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
-    attention: opt.Attention = "flash",
-    fusion: opt.Fusion = "all",
+    attention: plan_options.Attention = None,
+    fusion: plan_options.Fusion = None,
     recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     time_limit: opt.TimeLimit = "60s",
@@ -70,6 +73,7 @@ def command(
 
     Examples:
         dse run --workload gpt3 --power 400W
+        dse run --workload gpt3 --power 400W --plans full
         dse run -w bert-large -w resnet50 --devices 64 --power 300W --combine worst --out results/common
         dse run --workload model.onnx --devices 8 --strategy wham --designs per-stage --json
 

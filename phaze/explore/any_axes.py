@@ -17,6 +17,7 @@ from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.exploration import REPORT_S, Answer
 from phaze.explore.findings import frontier_points, recipe_column
 from phaze.explore.goal import below_floor, floor_throughput
@@ -60,7 +61,7 @@ class AxesExploration:
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
-        evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
+        evaluator = evaluator_of(self._request.task, block.table, recall=self._means.recall)
         columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
@@ -124,7 +125,7 @@ class AxesExploration:
                 -float(p.columns["throughput_samples_per_s"]),
             ),
         )
-        builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.planners)
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.shared)
         best = self._design(builder, block, evaluator, winner)
         document = ResultDocument(
             request=describe_request(request) | {"axes": [axis.name for axis in self._axes]},

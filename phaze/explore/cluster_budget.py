@@ -16,7 +16,7 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.cluster_choice import MOST_DEVICES, Choice, Status, grid, with_devices
 from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.document import ResultDocument
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.member import roofline
@@ -70,7 +70,7 @@ class _ClusterSearch:
             request, best, within = with_devices(self.request, self.budget, devices), 0.0, 0
             for block in Candidates(request.space, request.budgets).blocks():
                 if len(block):
-                    best = max(best, float(roofline(Evaluator(request.task, block.table)).max()))
+                    best = max(best, float(roofline(evaluator_of(request.task, block.table)).max()))
                     within += len(block)
             if not within:
                 break  # more devices leave less for each
@@ -116,7 +116,7 @@ class _ClusterSearch:
             return np.asarray((hoped[0] > self.value) & (hoped[0] > 0) & (tdp_w > 0))
 
         candidates = Candidates(request.space, request.budgets)
-        evaluator = Evaluator(request.task, candidates.table(range(1)))
+        evaluator = evaluator_of(request.task, candidates.table(range(1)))
         screen = Screen(candidates, [evaluator], np.array([np.inf]), self.clock, self.progress)
         return float(screen.run(matters).hoped.max(initial=self.value))
 

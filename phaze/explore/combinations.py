@@ -11,6 +11,7 @@ from dataclasses import replace
 from phaze.errors import InputError
 from phaze.explore.metrics import metric
 from phaze.explore.request import Designs, ExploreRequest, Objective, StrategyChoice
+from phaze.workload.workload import Mode
 
 STAGES = "wham"
 """The strategy that gives every stage of a pipeline a design of its own."""
@@ -59,6 +60,8 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield "a training run (--tokens, --samples) is that of one --workload"
     yield from _of_strategy(request)
     yield from _of_axes(request)
+    if any(task.full for task in request.tasks):
+        yield from _of_plans(request)
     if request.robust:
         yield from _of_robust(request)
 
@@ -109,6 +112,26 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
         yield "--axes is for the certified search: leave out --strategy"
     if request.cluster is not None:
         yield f"--axes is for a given number of devices: leave out {_cluster(request)}"
+
+
+def _of_plans(request: ExploreRequest) -> Iterator[str]:
+    """Where plans are those of a space of plans, which one search knows so far."""
+    if request.task.workload.mode is not Mode.TRAINING:
+        yield f"--plans and --framework are for training, not for {request.task.workload.mode}"
+    for given, what in (
+        (request.strategy is not None, "--strategy"),
+        (bool(request.others), "several workloads"),
+        (request.over_axes, "--axes" if request.axes else f"--objective {request.objective}"),
+        (request.cluster is not None, _cluster(request)),
+        (request.robust, "--robust"),
+    ):
+        if given:
+            yield f"--plans and --framework do not go together with {what} yet"
+    if request.task.plans.whole != (frozenset(),) or request.task.plans.offloads != (frozenset(),):
+        yield (
+            f"space of plans {request.task.plans.name} leaves it open what stays whole or lies with hosts, "
+            "which dse plan searches on one chip, dse run not yet"
+        )
 
 
 def _of_robust(request: ExploreRequest) -> Iterator[str]:

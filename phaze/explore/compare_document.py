@@ -15,7 +15,7 @@ from phaze.explore.record import Record
 if TYPE_CHECKING:
     from phaze.explore.request import Task
 
-COMPARE_SCHEMA = "phaze-compare/2"
+COMPARE_SCHEMA = "phaze-compare/3"
 
 
 class CompareDocument(Record):

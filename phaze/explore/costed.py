@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ Rows = NDArray[np.intp]
 class Costed:
     """One task on one table of architectures; caches what points share.
 
-    `planners` does not depend on the architectures: those of one task may share it. `base`: one whose costs this one
+    `shared` does not depend on the architectures: those of one task may share it. `base`: one whose costs this one
     shares, at the positions of its own architectures, with the `model` derived from it. `recall`: what earlier
     searches have found out.
     """
@@ -37,7 +37,7 @@ class Costed:
     task: Task
     table: ArchitectureTable
     _chains: dict[Chain, TimedChain] = field(default_factory=dict)
-    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    shared: dict[Any, Any] = field(default_factory=dict)
     base: Costed | None = None
     recall: Recall | None = None
 
@@ -48,7 +48,7 @@ class Costed:
         this one knows; otherwise they are worked out anew.
         """
         base = self.base or self
-        other = type(self)(self.task, table, planners=self.planners, recall=self.recall)
+        other = type(self)(self.task, table, shared=self.shared, recall=self.recall)
         if (model := base.model.on(table)) is not None:
             other.base, other.model = base, model
         return other
@@ -121,8 +121,8 @@ class Costed:
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
         """The placement of a setting within one memory capacity."""
         key = (setting, capacity_bytes)
-        if key not in self.planners:
-            self.planners[key] = Planner(
+        if key not in self.shared:
+            self.shared[key] = Planner(
                 chain=self.timed(setting).chain,
                 numerics=self.task.workload.numerics,
                 cluster=self.task.cluster,
@@ -130,7 +130,8 @@ class Costed:
                 memory_bytes=capacity_bytes,
                 fixed=self.task.fixed,
             )
-        return self.planners[key]
+        found: Planner = self.shared[key]
+        return found
 
     def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
         """Positions within `rows` grouped by memory capacity."""

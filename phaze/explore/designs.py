@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +14,17 @@ from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
+from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.planned import worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
+from phaze.explore.unfit import unfit_anywhere
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2, area_parts_mm2
 from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
-from phaze.placement.planner import Planner
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
@@ -43,7 +47,7 @@ class DesignBuilder:
 
     task: Task
     tdp_margin: float = 1.0
-    planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    shared: dict[Any, Any] = field(default_factory=dict)
     recall: Recall | None = None
 
     def best(self, architecture: Architecture, effort: Effort) -> Design:
@@ -84,7 +88,7 @@ class DesignBuilder:
             check_rung(self.task.rung, architecture)
             if self.task.calibration is not None:
                 self.task.calibration.check(architecture)
-        return Evaluator(self.task, to_table(architectures), planners=self.planners, recall=self.recall)
+        return evaluator_of(self.task, to_table(architectures), shared=self.shared, recall=self.recall)
 
     def design(
         self,
@@ -104,7 +108,6 @@ class DesignBuilder:
         plan = evaluator.plans(setting, rows, np.array([known_s]), effort)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
-        account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
         return Design(
             id=architecture.name,
             architecture=dict(architecture.fields),
@@ -112,28 +115,43 @@ class DesignBuilder:
             tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
             area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
             power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
-            workloads={self.task.workload.name: self._result(evaluator, setting, account, effort)},
+            workloads={self.task.workload.name: self._result(evaluator, row, setting, plan, effort)},
         )
 
     def _result(
-        self, evaluator: Evaluator, setting: Setting, account: Account, effort: Effort
+        self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
     ) -> WorkloadResult:
-        plan, cluster, tokens = account.plan, self.task.cluster, self.task.workload.sequence_length
-        peak = float(evaluator.peak_flops_per_s(setting)[account.row])
+        cluster, tokens = self.task.cluster, self.task.workload.sequence_length
+        peak = float(evaluator.peak_flops_per_s(setting)[row])
+        figures = self._figures(evaluator, row, setting, plan, effort)
+        iteration_s = figures["iteration_time_s"]
         return WorkloadResult(
             rung=self.task.rung,
-            iteration_time_s=plan.iteration_s,
-            throughput_samples_per_s=cluster.global_batch / plan.iteration_s,
-            throughput_tokens_per_s=cluster.global_batch * tokens / plan.iteration_s if tokens else None,
-            mfu=evaluator.model_flops / (plan.iteration_s * cluster.devices * peak),
+            throughput_samples_per_s=cluster.global_batch / iteration_s,
+            throughput_tokens_per_s=cluster.global_batch * tokens / iteration_s if tokens else None,
+            mfu=evaluator.model_flops / (iteration_s * cluster.devices * peak),
             devices=cluster.devices,
-            devices_used=plan.devices_used,
             global_batch=cluster.global_batch,
-            energy_per_iteration_j=account.energy_j(),
-            memory_bytes=plan.memory_bytes,
-            placement=_placement(plan, account.timed.chain.names, setting.recipe),
-            breakdown=Breakdown(**asdict(account.time_parts(effort))),
+            **figures,
         )
+
+    def _figures(
+        self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
+    ) -> dict[str, Any]:
+        """What a result tells of a plan itself, by the names it has there."""
+        if isinstance(plan, FoundPlan):
+            planned = worked_out(self.task, evaluator.table.take(np.array([row])), setting, plan)
+            planned.check()
+            return planned.figures(setting.recipe)
+        account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
+        return {
+            "iteration_time_s": plan.iteration_s,
+            "devices_used": plan.devices_used,
+            "energy_per_iteration_j": account.energy_j(),
+            "memory_bytes": plan.memory_bytes,
+            "placement": _placement(plan, account.timed.chain.names, setting.recipe),
+            "breakdown": Breakdown(**asdict(account.time_parts(effort))),
+        }
 
 
 def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Placement:
@@ -157,8 +175,13 @@ def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Pla
 
 
 def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
-    """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
+    """Why no placement fits: the smallest memory per accelerator that would do, and what would help.
+
+    Raises InputError where a space of plans has none at all.
+    """
     task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
+    if task.full:
+        return unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}")
     demand = min(
         (evaluator.planner(s, np.inf).least_memory_bytes() for s in evaluator.settings), default=np.inf
     )

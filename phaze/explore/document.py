@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from phaze.cost.rung import Rung
 from phaze.explore.cluster_report import ClusterReport
+from phaze.explore.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.portfolio.report import PortfolioReport
 from phaze.explore.record import Record
 from phaze.explore.robustness.document import Robustness
@@ -20,14 +21,16 @@ from phaze.explore.wham.report import WhamReport
 from phaze.ranges import NOISE, Figure, WorkedOutShare
 from phaze.workload.low_precision import Recipe
 
-RESULT_SCHEMA = "phaze-result/3"
+RESULT_SCHEMA = "phaze-result/4"
 
 
 class Stage(Record):
     """One pipeline stage."""
 
-    layers: list[str] = Field(description="names of the layers, first to last")
-    devices: int = Field(description="devices of one pipeline that share this stage (tensor-parallel width)")
+    layers: list[str] = Field(
+        description="names of the layers, first to last; of all parts, where stages have several"
+    )
+    devices: int = Field(description="devices of one pipeline that share this stage (tensor x context)")
     load_s: Figure = Field(description="time one microbatch occupies the stage, transfers included")
     memory_bytes: Figure = Field(description="peak memory on one of its devices")
 
@@ -39,16 +42,19 @@ class Placement(Record):
     tensor_parallel: int
     pipeline_parallel: int
     microbatch_size: int
-    recompute: str = Field(description="none or full")
+    recompute: str = Field(description="none, selective or full")
     recipe: Recipe | None = Field(
         default=None,
         description="few bits in which linear layers run; none: in the precision of the workload",
     )
     stages: list[Stage]
+    plan: StrategyRecord | None = Field(
+        default=None, description="every choice of the plan, where it is one of a space of plans"
+    )
 
 
 class Breakdown(Record):
-    """Where one iteration goes; the parts sum to `iteration_time_s`.
+    """Where one iteration goes; the parts sum to `iteration_time_s`, `parts` aside, which tells them by cause.
 
     Every part but the bubble is counted on the slowest stage: the one that sets the pace.
     """
@@ -58,10 +64,21 @@ class Breakdown(Record):
         description="layer time beyond compute, spent waiting for HBM or the global buffer"
     )
     collective_s: Figure = Field(
-        description="exposed tensor-parallel collectives, stage transfers, gradient reduction"
+        description="exposed collectives of groups, stage transfers, gathers of weights, gradient reduction"
     )
     bubble_s: Figure = Field(description="pipeline fill and drain")
     optimizer_s: Figure
+    host_s: Figure = Field(default=0.0, description="waiting for the host, and for transfers with its memory")
+    parts: PlanBreakdown | None = Field(default=None, description="by cause, of plans of a space of plans")
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """Seconds by part; waiting for the host where there is any."""
+        return {
+            name: seconds
+            for name, seconds in self.model_dump(exclude={"parts"}).items()
+            if seconds or name != "host_s"
+        }
 
 
 class WorkloadResult(Record):
@@ -82,8 +99,17 @@ class WorkloadResult(Record):
     global_batch: int
     energy_per_iteration_j: Figure = Field(description="all devices")
     memory_bytes: Figure = Field(description="largest peak on one device")
+    host_memory_bytes: Figure = Field(
+        default=0.0, description="largest need of one device in the memory of its host"
+    )
     placement: Placement
     breakdown: Breakdown
+    memory: PlanMemory | None = Field(
+        default=None, description="what fills the fullest device, of plans of a space of plans"
+    )
+    kinds: list[PlanKind] = Field(
+        default_factory=list, description="computation by kind of operator, of the same"
+    )
 
 
 class Design(Record):
@@ -141,6 +167,10 @@ class Certificate(Record):
         description="points not evaluated, by the bound that ruled them out; `open`: undecided when stopped"
     )
     frontier_complete: bool
+    plans_per_architecture: int | None = Field(
+        default=None,
+        description="plans of every architecture in a space of plans; each point stands for all plans of its shape",
+    )
 
     @model_validator(mode="before")
     @classmethod

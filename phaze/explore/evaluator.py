@@ -32,6 +32,11 @@ RECHECK = 64
 class Evaluator(Costed):
     """Evaluates points of one task on one table of architectures."""
 
+    @property
+    def plans_each(self) -> int | None:
+        """Plans of a space of plans that every architecture has; None where there is no such space."""
+        return None
+
     def work_s(self, setting: Setting) -> tuple[FloatArray, FloatArray]:
         """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
         return self.timed(setting).work(np.arange(len(self.table)))

@@ -22,6 +22,5 @@ def evaluator_of(
 
     `shared`: what evaluators of the task keep that no architecture changes.
     """
-    if task.full:
-        return PlanEvaluator(task, table, recall=recall, shared={} if shared is None else shared)
-    return Evaluator(task, table, planners={} if shared is None else shared, recall=recall)
+    kind = PlanEvaluator if task.full else Evaluator
+    return kind(task, table, recall=recall, shared={} if shared is None else shared)

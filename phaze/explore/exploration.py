@@ -121,7 +121,7 @@ class Exploration:
             document = ResultDocument(
                 request=describe_request(request),
                 best=best,
-                certificate=self._certificate(shown, proof.outcome, best),
+                certificate=self._certificate(shown, proof.outcome, best, proof.evaluator.plans_each),
                 frontier=found.frontier(),
                 next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
                 comparison=[*chips(), *expert()],
@@ -146,7 +146,9 @@ class Exploration:
         tdp = dict(zip(found.numbers.tolist(), found.tdp_w.tolist(), strict=True))
         return max(self.goal.value(t, tdp[number]) for (number, _), t in outcome.evaluated.items())
 
-    def _certificate(self, shown: Outcome, outcome: Outcome, best: Design) -> Certificate:
+    def _certificate(
+        self, shown: Outcome, outcome: Outcome, best: Design, plans_each: int | None
+    ) -> Certificate:
         """What `outcome` proves of the best of what is shown."""
         result = best.workloads[self._request.task.workload.name]
         value = self.goal.value(result.throughput_samples_per_s, best.tdp_w)
@@ -171,6 +173,7 @@ class Exploration:
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished and shown is outcome,
+            plans_per_architecture=plans_each,
         )
 
 

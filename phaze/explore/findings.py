@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.planned import worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, from_rows, from_table
@@ -44,7 +46,7 @@ class Findings:
         self._evaluator = evaluator.on(self.block.table)
         self._task = evaluator.task
         self._effort = effort
-        self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin, evaluator.planners)
+        self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin, evaluator.shared)
 
     def design(self, row: int) -> Design:
         """The full report of one candidate."""
@@ -69,7 +71,7 @@ class Findings:
             points |= self._described(setting, placed)
         return [points[row] for row in rows]
 
-    def _described(self, setting: Setting, plans: dict[int, Plan]) -> dict[int, FrontierPoint]:
+    def _described(self, setting: Setting, plans: Mapping[int, Plan | FoundPlan]) -> dict[int, FrontierPoint]:
         """Frontier points of some candidates in one setting, by row."""
         varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
         return dict(zip(plans, frontier_points(self._evaluator, setting, plans, varied, margin), strict=True))
@@ -88,6 +90,7 @@ class Findings:
             "microbatch_size": np.array([s.microbatch for s in self._settings]),
             "tensor_parallel": np.array([s.tensor_parallel for s in self._settings]),
             "recompute": np.array([s.recompute.value for s in self._settings]),
+            **_division_columns(task, self._settings),
             **recipe_column(task, self._settings),
         }
         for name in self._candidates.differing:
@@ -105,41 +108,71 @@ class Findings:
         return from_table(table, row, architecture_id(table, row, self._candidates.varied))
 
 
+def _division_columns(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
+    """What else divides layers, as columns of a design table, where plans are those of a space of plans."""
+    if not task.full:
+        return {}
+    return {
+        "sequence_parallel": np.array([s.sequence for s in settings]),
+        "context_parallel": np.array([s.context for s in settings]),
+        "expert_parallel": np.array([s.expert for s in settings]),
+    }
+
+
 def recipe_column(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
     """Recipes of points as a column of a design table, where there is a choice of them."""
     return {} if task.recipe is None else {"recipe": np.array([recipe_word(s.recipe) for s in settings])}
 
 
 def frontier_points(
-    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan], varied: Iterable[str], margin: float
+    evaluator: Evaluator,
+    setting: Setting,
+    plans: Mapping[int, Plan | FoundPlan],
+    varied: Iterable[str],
+    margin: float,
 ) -> list[FrontierPoint]:
     """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one setting.
 
     `varied`: the fields that their names show. TDP is that at full load times `margin`.
     """
-    task, timed, rows = evaluator.task, evaluator.timed(setting), np.array(list(plans), dtype=np.intp)
-    table, energy = evaluator.table.take(rows), ChainEnergy(timed, task.cluster, task.workload.numerics)
-    energy_j = energy.energy_j(rows, drivers(list(plans.values()), timed.chain))
-    names = architecture_ids(table, varied)
+    task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
+    table = evaluator.table.take(rows)
     figures = zip(
-        plans.values(),
-        from_rows(table, names),
+        _spent(evaluator, setting, plans),
+        from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),
-        energy_j.tolist(),
         evaluator.peak_flops_per_s(setting)[rows].tolist(),
         strict=True,
     )
     return [
         FrontierPoint(
             id=architecture.name,
-            throughput_samples_per_s=task.cluster.global_batch / plan.iteration_s,
+            throughput_samples_per_s=task.cluster.global_batch / seconds,
             tdp_w=tdp,
             area_mm2=area,
             energy_per_sample_j=joules / task.cluster.global_batch,
-            memory_bytes=plan.memory_bytes,
-            mfu=evaluator.model_flops / (plan.iteration_s * task.devices * peak),
+            memory_bytes=memory,
+            mfu=evaluator.model_flops / (seconds * task.devices * peak),
             architecture=dict(architecture.fields),
         )
-        for plan, architecture, tdp, area, joules, peak in figures
+        for (seconds, joules, memory), architecture, tdp, area, peak in figures
     ]
+
+
+def _spent(
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
+) -> Iterator[tuple[float, float, float]]:
+    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
+    placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
+    timed, task = evaluator.timed(setting), evaluator.task
+    energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
+    rows = np.array(list(placed), dtype=np.intp)
+    joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
+    energy_j = dict(zip(placed, joules.tolist(), strict=True))
+    for row, plan in plans.items():
+        if isinstance(plan, FoundPlan):
+            planned = worked_out(task, evaluator.table.take(np.array([row])), setting, plan)
+            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
+        else:
+            yield plan.iteration_s, energy_j[row], plan.memory_bytes

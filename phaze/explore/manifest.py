@@ -11,6 +11,7 @@ from typing import Any
 
 from phaze.explore.document import Machine, Manifest
 from phaze.explore.request import ExploreRequest, Task
+from phaze.placement.strategy.strategy import Offload
 from phaze.workload.fusion_rules import describe_fusion
 from phaze.workload.workload import Mode
 
@@ -71,6 +72,7 @@ def describe_task(task: Task) -> dict[str, Any]:
         "rung": task.rung.value,
         "calibration": dict(task.own),
         **({"recipe": task.recipe.value} if task.recipe else {}),
+        **({"framework": task.framework.name, "plans": task.plans.name} if task.full else {}),
         "fixed": {name: value for name, value in fixed.items() if value is not None},
     }
 
@@ -109,14 +111,42 @@ def precision_scope(task: Task) -> list[str]:
 
 def scope(task: Task) -> list[str]:
     """The model choices a certificate speaks about."""
-    training = task.workload.mode is Mode.TRAINING
     return [
         f"rung {task.rung.value}",
         f"fusion {describe_fusion(task.workload.fusion)}",
         *precision_scope(task),
         f"network {task.network.name}",
-        "1F1B pipeline" if training else "forward-only pipeline",
-        "contiguous stages of one tensor-parallel width",
+        *(plans_scope(task) if task.full else _pipeline_scope(task)),
         "operators on one core or on all cores",
         "layer schedules minimise time",
     ]
+
+
+def _pipeline_scope(task: Task) -> list[str]:
+    training = task.workload.mode is Mode.TRAINING
+    return [
+        "1F1B pipeline" if training else "forward-only pipeline",
+        "contiguous stages of one tensor-parallel width",
+    ]
+
+
+def plans_scope(task: Task) -> list[str]:
+    """What a certificate says of the plans that it speaks about."""
+    space, framework = task.plan_space, task.framework
+    activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
+    return [
+        f"framework {framework.name}",
+        f"plans {task.plans.name}",
+        f"{framework.usable_memory:.0%} of a device's memory",
+        f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
+        _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
+        _EQUAL if space.equal else _WHOLE,
+        *([_FRUGAL] if space.frugal else []),
+        *(["with activations at the host, recompute of all blocks or none"] if activations else []),
+    ]
+
+
+_RAGGED = "ragged degrees, too: replicas may have unequal numbers of microbatches"
+_EQUAL = "stages of equally many blocks"
+_WHOLE = "stages of whole blocks, as equal in number as can be or with fewer beside embedding and head"
+_FRUGAL = "full recompute of the first blocks of each device, as few as memory asks for"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,8 @@ class FoundPlan:
 
 @dataclass
 class PlanEvaluator(Evaluator):
-    """Evaluates points of one task with a plan space on one table of architectures.
+    """Evaluates points of one task with a plan space on one table of architectures."""
 
-    `shared`: what does not depend on the architectures; evaluators of one task may share it.
-    """
-
-    shared: dict[Any, Any] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
 
     def on(self, table: ArchitectureTable) -> Self:
@@ -233,6 +229,11 @@ class PlanEvaluator(Evaluator):
         said = self.framework
         hides = {"context": said.hides_context, "expert": said.hides_experts}
         return 1.0 - hides.get(link.group.parallel.value, 0.0)
+
+    @property
+    def plans_each(self) -> int:
+        """Plans that every architecture has, over all settings."""
+        return sum(self.options(setting).size for setting in self.settings)
 
     # -- plans -----------------------------------------------------------------------------------------------
 

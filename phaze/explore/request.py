@@ -164,7 +164,9 @@ class Task:
 
     @property
     def points_per_architecture(self) -> int:
-        """Points of every architecture: microbatch size, width, recompute choice and recipe."""
+        """Points of every architecture: microbatch size, what divides layers, recompute choice and recipe."""
+        if self.full:
+            return sum(1 for _ in self.plan_space.shapes(self.workload, self.cluster)) * len(self.recipes)
         return len(self.microbatches) * len(self.widths) * len(self.recomputes) * len(self.recipes)
 
     @property

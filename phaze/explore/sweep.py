@@ -10,7 +10,7 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import Design
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric
 from phaze.explore.progress import Progress
@@ -219,7 +219,7 @@ class Sweep:
             names = [name for name in misses[0] if any(m[name] > 0 for m in misses)]
             return InfeasibleError(f"{found}: each misses {' or '.join(names)}; more --trials may find one")
         table = self._scope.table(list(self._known))
-        error = out_of_memory(Evaluator(self.plan.task, table), f"space {self.plan.candidates.space.name}")
+        error = out_of_memory(evaluator_of(self.plan.task, table), f"space {self.plan.candidates.space.name}")
         return InfeasibleError(f"{found}; {error}", error.shortfalls)
 
 

@@ -14,7 +14,7 @@ from phaze.explore.record import Record
 if TYPE_CHECKING:
     from phaze.explore.sweep import Sweep, SweepPlan, SweepResult
 
-SWEEP_SCHEMA = "phaze-sweep/3"
+SWEEP_SCHEMA = "phaze-sweep/4"
 
 
 class SweepDocument(Record):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.choice import choose
 from phaze.inputs.recipe import arrays_of, with_recipe
-from phaze.inputs.task import make_budgets, make_space, make_task
+from phaze.inputs.task import make_budgets, make_space, make_task, one_workload
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:
     from phaze.explore.request import ClusterBudget, ExploreRequest, StrategyChoice, Task, TrainingLength
     from phaze.inputs.task import Source
+    from phaze.placement.strategy.choices import Plans
+    from phaze.placement.strategy.framework import Framework
     from phaze.workload.low_precision import Recipe
 
 DEVICES = 1024
@@ -66,19 +70,52 @@ def make_tasks(asked: Mapping[str, Any]) -> tuple[Task, ...]:
 
 
 def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
-    """A workload on the cluster that the other options describe. Raises InputError for several workloads."""
-    return make_task(
+    """A workload on the cluster that the other options describe, with the plans and the software that are asked for.
+
+    Without either, plans are those of the 1F1B planner. The software says how attention runs and what is fused
+    unless options do. Raises InputError for several workloads.
+    """
+    from phaze.workload.fusion_rules import describe_fusion
+
+    plans, software = _plans(asked), _software(asked)
+    loading = (
+        {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
+        if software and isinstance(one_workload(workloads), str | Path)
+        else {"attention": "flash", "fusion": "all"}
+    )
+    task = make_task(
         workloads,
         mode=asked["mode"],
-        attention=asked["attention"],
         devices=asked["devices"] or DEVICES,
         global_batch=asked["global_batch"],
         network=asked["network"],
         bind=asked["bind"] or (),
         context=asked["context"],
         kv_cache=asked["kv_cache"],
-        fusion=asked["fusion"],
+        attention=asked["attention"] or loading["attention"],
+        fusion=asked["fusion"] or loading["fusion"],
     )
+    return replace(task, framework=software, plans=plans, full=True) if software and plans else task
+
+
+def _software(asked: Mapping[str, Any]) -> Framework | None:
+    """The software that runs plans; None where neither it nor a space of plans is asked for."""
+    from phaze.placement.strategy.framework import Framework, load_framework
+
+    named = asked.get("framework")
+    if named is None and asked.get("plans") is None:
+        return None
+    return named if isinstance(named, Framework) else load_framework(named or "ideal")
+
+
+def _plans(asked: Mapping[str, Any]) -> Plans | None:
+    """The space of plans; None where neither it nor software is asked for."""
+    from phaze.placement.strategy.choices import Plans, load_plans
+
+    named = asked.get("plans")
+    if named is None and asked.get("framework") is None:
+        return None
+    return named if isinstance(named, Plans) else load_plans(named or "full")
 
 
 def weights(texts: Sequence[str], names: Sequence[str]) -> tuple[float, ...]:

@@ -10,8 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.document import Design, Placement, Stage, WorkloadResult
+from phaze.explore.document import Breakdown, Design, Placement, Stage, WorkloadResult
 from phaze.report import format as fmt
+from phaze.report.plan_words import TIMES, summary
 
 _PARTS = 5  # of area and power that are named; the rest is one row
 _GAP = (0, 3)  # between tables side by side
@@ -89,11 +90,14 @@ def performance(name: str, result: WorkloadResult) -> Table:
 
 def placement(name: str, plan: Placement) -> RenderableType:
     """The parallel degrees and the pipeline stages, alike stages on one line."""
-    head = (
-        f"[bold]Placement of {escape(name)}[/bold]\n"
-        f"data {plan.data_parallel} x tensor {plan.tensor_parallel} x pipeline {plan.pipeline_parallel}, "
-        f"microbatch {plan.microbatch_size}, recompute {escape(plan.recompute)}"
-        + (f", linear layers in {plan.recipe}" if plan.recipe else "")
+    degrees = (
+        summary(plan.plan)
+        if plan.plan
+        else f"data {plan.data_parallel} x tensor {plan.tensor_parallel} x pipeline {plan.pipeline_parallel}, "
+        f"microbatch {plan.microbatch_size}, recompute {plan.recompute}"
+    )
+    head = f"[bold]Placement of {escape(name)}[/bold]\n{escape(degrees)}" + (
+        f", linear layers in {plan.recipe}" if plan.recipe else ""
     )
     table = plain_table("", "stages", "layers", "devices", "time/microbatch", "peak memory")
     table.columns[1].justify = "left"
@@ -109,13 +113,20 @@ def placement(name: str, plan: Placement) -> RenderableType:
 
 
 def time_breakdown(result: WorkloadResult) -> Table:
-    """The parts of one iteration."""
+    """The parts of one iteration; by cause, those that take time, where they are told so."""
     table = plain_table("Where the time goes", "", "time", "share")
-    for part, seconds in result.breakdown.model_dump().items():
-        share = seconds / result.iteration_time_s
-        table.add_row(fmt.label(part), fmt.duration(seconds), fmt.percent(share))
+    for part, seconds in spent(result.breakdown):
+        table.add_row(part, fmt.duration(seconds), fmt.percent(seconds / result.iteration_time_s))
     table.add_row("iteration", fmt.duration(result.iteration_time_s), "", style="bold")
     return table
+
+
+def spent(breakdown: Breakdown) -> list[tuple[str, float]]:
+    """Parts of an iteration in words, and their seconds."""
+    if breakdown.parts is None:
+        return [(fmt.label(part), seconds) for part, seconds in breakdown.spent.items()]
+    causes = breakdown.parts.model_dump()
+    return [(name, causes[part]) for part, name in TIMES.items() if causes[part] > 0]
 
 
 def print_design(design: Design, console: Console) -> None:

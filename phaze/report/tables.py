@@ -79,6 +79,7 @@ def certificate_table(certificate: Certificate) -> Table:
         for stage, count in certificate.pruned_by.items()
         if count and stage != "open"
     )
+    plans = certificate.plans_per_architecture
     reached, bound = (
         amount(certificate.objective, v) for v in (certificate.objective_value, certificate.upper_bound)
     )
@@ -86,6 +87,7 @@ def certificate_table(certificate: Certificate) -> Table:
         ("objective", f"{fmt.label(certificate.objective)}: {reached}"),
         ("no point is better than", f"{bound} (gap {100 * certificate.gap:.3g} %)"),
         ("points of the space", f"{certificate.space_size:,}"),
+        *((("  plans of each architecture", f"{plans:,}"),) if plans else ()),
         ("  over budget", f"{certificate.over_budget:,}"),
         ("  pruned by a bound", f"{certificate.pruned - undecided:,}" + (f" ({by})" if by else "")),
         *((("  not decided", f"{undecided:,}"),) if undecided else ()),

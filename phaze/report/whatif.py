@@ -14,7 +14,7 @@ from phaze.explore.planning.whatif import WhatIfDocument, WhatIfPoint
 from phaze.report import format as fmt
 from phaze.report.bars import Bar, draw_bars
 from phaze.report.design import plain_table
-from phaze.report.plan import TIMES, summary
+from phaze.report.plan_words import TIMES, summary
 from phaze.runs.files import check_writable, write_atomically
 
 

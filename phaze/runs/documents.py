@@ -23,10 +23,12 @@ Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | Servi
 """What a run directory holds as `result.json`, by the verb that made it."""
 
 RESULT = Format(
-    "phaze-result", ResultDocument, [same_but_for_the_manifest("phaze-result/2"), as_is("phaze-result/3")]
+    "phaze-result",
+    ResultDocument,
+    [same_but_for_the_manifest("phaze-result/2"), as_is("phaze-result/3"), as_is("phaze-result/4")],
 )
-SWEEP = Format("phaze-sweep", SweepDocument, [never_kept, as_is("phaze-sweep/3")])
-COMPARE = Format("phaze-compare", CompareDocument, [as_is("phaze-compare/2")])
+SWEEP = Format("phaze-sweep", SweepDocument, [never_kept, as_is("phaze-sweep/3"), as_is("phaze-sweep/4")])
+COMPARE = Format("phaze-compare", CompareDocument, [as_is("phaze-compare/2"), as_is("phaze-compare/3")])
 PLAN = Format("dse-plan", PlanDocument, [same_but_for_the_manifest("dse-plan/2"), as_is("dse-plan/3")])
 SERVING = Format("dse-serving", ServingDocument, [same_but_for_the_manifest("dse-serving/2")])
 WHATIF = Format("dse-whatif", WhatIfDocument, [whatif_2, whatif_3])

@@ -424,7 +424,7 @@ def test_version_and_schema(dse, document):
 
     assert dse("--version")[1] == f"phaze-dse {__version__}\n"
     schema = json.loads(dse("schema")[1])
-    assert schema["$id"] == "phaze-result/3"
+    assert schema["$id"] == "phaze-result/4"
     assert set(schema["properties"]) == set(json.loads(document.model_dump_json(by_alias=True)))
 
 

@@ -88,7 +88,7 @@ def test_no_run_no_file(run, dse, verb, tmp_path):
         "has schema 'phaze-result/0'": lambda: (run / "result.json").write_text(
             json.dumps(result | {"schema": "phaze-result/0"})
         ),
-        "is not a valid phaze-result/3: best": lambda: (run / "result.json").write_text(
+        "is not a valid phaze-result/4: best": lambda: (run / "result.json").write_text(
             json.dumps(result | {"best": 1})
         ),
     }

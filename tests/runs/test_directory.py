@@ -160,8 +160,8 @@ def test_writing_where_there_is_no_folder_is_bad_input(tmp_path):
     [
         ("{", "not valid JSON"),
         ("[]", "schema None"),
-        ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/3'"),
-        ('{"schema": "phaze-result/3"}', "request: Field required"),
+        ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/4'"),
+        ('{"schema": "phaze-result/4"}', "request: Field required"),
         ('{"schema": "phaze-result/1"}', "not a valid phaze-result/1"),
     ],
 )

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from phaze.cost.model import Attribution
 from phaze.explore.explaining.document import LayerBottleneck
 from phaze.explore.explaining.winner import Winner
-from phaze.placement.plan import Plan
+from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.planned import estimator_of
+from phaze.placement.strategy.needs import recomputed
 from phaze.scheduling.passes import Effort, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleResult, schedule
 from phaze.workload.work import Pass
@@ -32,7 +34,7 @@ CAUSES = ("compute", "global_buffer", "hbm", "link", "fill")
 def layer_bottlenecks(winner: Winner) -> list[LayerBottleneck]:
     """Every unique layer and direction under the winner's best placement, those that take most time first."""
     timed = winner.evaluator.timed(winner.setting)
-    runs = executions(winner.plan, timed.chain.index)
+    runs = executions(winner, timed.chain.index)
     found = [
         (layer.kind, direction, runs[direction, unique], *time_parts(passes[unique], winner.effort))
         for direction, passes in (("forward", timed.forward), ("backward", timed.backward))
@@ -57,14 +59,25 @@ def layer_bottlenecks(winner: Winner) -> list[LayerBottleneck]:
     return sorted(rows, key=lambda row: -row.share_of_layers)
 
 
-def executions(plan: Plan, index: tuple[int, ...]) -> Counter[tuple[str, int]]:
+def executions(winner: Winner, index: tuple[int, ...]) -> Counter[tuple[str, int]]:
     """How often one microbatch goes through each (direction, unique layer), recomputation included."""
     count: Counter[tuple[str, int]] = Counter()
-    for stage in plan.stages:
-        for unique in index[stage.first : stage.last + 1]:
-            count["forward", unique] += 2 if stage.recompute else 1
-            count["backward", unique] += 1
+    for unique, again in zip(index, _again(winner), strict=True):
+        count["forward", unique] += 2 if again else 1
+        count["backward", unique] += 1
     return count
+
+
+def _again(winner: Winner) -> Iterator[bool]:
+    """Of every layer of the chain, whether its forward pass runs again."""
+    plan = winner.plan
+    if isinstance(plan, FoundPlan):
+        costs = estimator_of(winner.task, winner.table, winner.setting.recipe)
+        division = costs.division(plan.strategy)
+        yield from np.repeat(recomputed(division, plan.strategy), division.sizes).tolist()
+        return
+    for stage in plan.stages:
+        yield from [stage.recompute] * (stage.last + 1 - stage.first)
 
 
 def time_parts(timed: TimedPass, effort: Effort) -> tuple[dict[str, float], float]:

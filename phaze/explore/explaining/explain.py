@@ -63,7 +63,7 @@ def explain(
         neighbours=around,
         layers=layers,
         breakdown={
-            part: seconds / result.iteration_time_s for part, seconds in result.breakdown.model_dump().items()
+            part: seconds / result.iteration_time_s for part, seconds in result.breakdown.spent.items()
         },
         sensitivity=sensitive,
         budgets=list(budgets),

@@ -14,8 +14,10 @@ from phaze.explore.best import BestPoints, best_points
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.explaining.worth import Worth, worth
 from phaze.explore.metrics import Needs, metric
+from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.setting import Setting
 from phaze.hardware.architecture import Architecture, to_table
@@ -74,7 +76,7 @@ class Winner:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Of the architecture alone."""
-        return Evaluator(self.task, self.table)
+        return evaluator_of(self.task, self.table)
 
     @cached_property
     def _best(self) -> BestPoints:
@@ -94,7 +96,7 @@ class Winner:
         return float(self.task.cluster.global_batch / self._best.upper_s[0])
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> Plan | FoundPlan:
         """The best placement, with its stages. Raises InfeasibleError where nothing fits in memory."""
         plan = self.evaluator.plans(self.setting, _ONE, self._best.upper_s, self.effort)[0]
         if plan is None:
@@ -126,4 +128,4 @@ class Winner:
     @cached_property
     def _free(self) -> Evaluator:
         """Of the architecture alone, in any setting."""
-        return self.evaluator if self.placed is None else Evaluator(self.request.task, self.table)
+        return self.evaluator if self.placed is None else evaluator_of(self.request.task, self.table)

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from math import inf
 from typing import Any
 
-from phaze.errors import InfeasibleError, InputError, Shortfall
+from phaze.errors import InputError
 from phaze.explore.api import measured_links
 from phaze.explore.formats import counted_flops_per_s
 from phaze.explore.manifest import describe_task, manifest
-from phaze.explore.planning.document import (
-    PlanBreakdown,
-    PlanCertificate,
-    PlanDocument,
-    PlanKind,
-    PlanMemory,
-    PlanResult,
-    StrategyRecord,
-)
+from phaze.explore.planned import PlannedIteration
+from phaze.explore.planning.document import PlanCertificate, PlanDocument, PlanResult
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
+from phaze.explore.unfit import unfit
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.placement.strategy.checker import check_plan
 from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.kinds import kind_times
-from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
+from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.degrees import Shardable
@@ -68,9 +59,10 @@ def plan(request: PlanRequest, architecture: Architecture) -> PlanDocument:
     capacity = request.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
     answer = best_plans(estimator, space, capacity, 1 + _NEXT)
     if not answer.best:
-        raise _unfit(task, architecture, capacity, space, answer, request.framework)
+        name = f"{task.devices} x {architecture.name}"
+        raise unfit(replace(task, framework=request.framework), table, name, space, answer)
     peak = float(counted_flops_per_s(table, task.workload.recipe)[0]) * task.devices
-    best, *others = (_result(found, task, peak, capacity, estimator) for found in answer.best)
+    best, *others = (_result(found, task, peak, estimator) for found in answer.best)
     counts = answer.account
     return PlanDocument(
         request=describe_task(task)
@@ -188,105 +180,23 @@ def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
     ]
 
 
-def _unfit(
-    task: Task,
-    architecture: Architecture,
-    capacity: float,
-    space: PlanSpace,
-    answer: PlanAnswer,
-    framework: Framework,
-) -> InfeasibleError | InputError:
-    """Why there is no plan."""
-    plans, least = answer.account.total, answer.least_memory_bytes
-    if not plans:
-        return InputError(
-            f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
-            + _narrow(task, space)
-        )
-    if answer.least_host_bytes < inf:
-        host = float(architecture.value("host_memory_capacity_bytes") or 0.0)
-        levers: tuple[str, ...] = ("more devices", "more memory per host", "ZeRO, or less offloaded")
-        short = Shortfall("memory of one device's host", host, answer.least_host_bytes, "bytes", levers)
-    elif least <= capacity:
-        return InfeasibleError(
-            f"{task.workload.name} on {task.devices} x {architecture.name}: the chip has no links to fill devices with"
-        )
-    else:
-        levers = (
-            "more devices",
-            "more memory per device",
-            "ZeRO, recompute or smaller microbatches, where held",
-            *(
-                ["a framework that divides more than replicas"]
-                if framework.plans.divides == frozenset()
-                else []
-            ),
-        )
-        unused = architecture.value("host_bandwidth_bytes_per_s") is not None and not any(space.offloads)
-        short = Shortfall(
-            f"memory of one device ({framework.usable_memory:.0%} of it can be used)",
-            capacity,
-            least,
-            "bytes",
-            (*levers, "--offload any, which uses the memory of hosts") if unused else levers,
-        )
-    return InfeasibleError(
-        f"{task.workload.name} does not fit on {task.devices} x {architecture.name} in any of {plans:,} plans",
-        (short,),
-    )
-
-
-def _narrow(task: Task, space: PlanSpace) -> str:
-    """What a space of plans asks of degrees beyond that, if anything."""
-    asked = (
-        []
-        if space.ragged
-        else [f"data x microbatch dividing the global batch of {task.cluster.global_batch:,}"]
-    )
-    asked += ["equally many blocks in every stage"] if space.equal else []
-    return f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
-
-
-def _result(
-    found: Evaluated, task: Task, peak_flops_per_s: float, capacity_bytes: float, costs: Estimator
-) -> PlanResult:
+def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
     """What a document tells of a plan, which has passed the checker. Raises PlanError where it does not."""
-    s, i = found.strategy, found.iteration
-    kinds = kind_times(costs, s)
-    check_plan(costs, s, i, kinds, capacity_bytes)
+    planned, i = PlannedIteration(costs, found.strategy, found.iteration), found.iteration
+    planned.check()
     samples = task.cluster.global_batch / i.iteration_s
     tokens = task.workload.sequence_length
-    worst = max(i.memory, key=lambda part: part.total_bytes)
     return PlanResult(
-        strategy=StrategyRecord(
-            data_parallel=s.data_parallel,
-            tensor_parallel=s.sharding.tensor,
-            pipeline_parallel=s.pipeline_parallel,
-            context_parallel=s.sharding.context,
-            expert_parallel=s.sharding.expert,
-            sequence_parallel=s.sharding.sequence,
-            whole_layers=sorted(s.sharding.whole),
-            microbatch_size=s.microbatch,
-            microbatches=i.microbatches,
-            schedule=s.schedule.value,
-            chunks=s.chunks,
-            recompute=s.recompute.value,
-            recomputed_blocks=list(s.recomputed) if isinstance(s.recomputed, tuple) else None,
-            zero_stage=int(s.zero),
-            shard_group=s.shard_group,
-            order=s.order.value,
-            blocks=list(s.stages) or None,
-            offload=[what.value for what in Offload if what in s.offload],
-        ),
+        strategy=planned.record,
         iteration_time_s=i.iteration_s,
         throughput_samples_per_s=samples,
         throughput_tokens_per_s=samples * tokens if tokens else None,
         mfu=i.model_flops / i.iteration_s / peak_flops_per_s,
-        devices_used=s.devices,
-        energy_per_iteration_j=costs.energy_j(s, i),
+        devices_used=found.strategy.devices,
+        energy_per_iteration_j=planned.energy_j,
         memory_bytes=i.memory_bytes,
         host_memory_bytes=i.host_bytes,
-        memory=PlanMemory(**asdict(worst), total_bytes=worst.total_bytes),
-        breakdown=PlanBreakdown(**asdict(i.time)),
-        kinds=[PlanKind(**asdict(kind)) for kind in kinds],
+        memory=planned.memory,
+        breakdown=planned.time,
+        kinds=planned.kinds,
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Objective, Task
@@ -62,7 +63,7 @@ class NearOptimalSearch:
     least: float
     clock: Clock
     progress: Progress
-    _planners: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    _shared: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
 
     def run(self) -> NearOptimal:
         """All of them, or those found when time is over."""
@@ -97,7 +98,7 @@ class NearOptimalSearch:
         return np.concatenate(numbers), np.concatenate(hope), True
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
-        return Evaluator(self.task, table, planners=self._planners)
+        return evaluator_of(self.task, table, shared=self._shared)
 
     def _optimistic(self, block: Block) -> FloatArray:
         """Upper bounds (A,) on the objective: peak first, layers and placement where that is not enough."""

@@ -12,6 +12,7 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
 from phaze.hardware.area import area_mm2
@@ -74,13 +75,13 @@ class Assessor:
             recipe_of_word(figures.get("recipe", NO_RECIPE)),
         )
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
-        builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.planners)
+        builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.shared)
         architecture = self.candidates.architecture(number)
         return builder.design(architecture, evaluator, 0, setting, seconds, _effort())
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
         if not self._shared:
-            self._shared.append(Evaluator(self.task, self.candidates.survey()))
+            self._shared.append(evaluator_of(self.task, self.candidates.survey()))
         return self._shared[0].on(table)
 
     def _row(self, evaluator: Evaluator, setting: Setting, seconds: float) -> Row:

@@ -48,6 +48,10 @@ def _claim(found: Certificate) -> str:
     what = fmt.label(found.objective)
     if found.optimal:
         claim = f"Of {found.space_size:,} points of the space none has a better {what} than {reached}: proven optimal."
+        if found.plans_per_architecture:
+            claim += (
+                f" Each architecture has {found.plans_per_architecture:,} plans; a point is all of one shape."
+            )
     else:
         claim = (
             f"The best {what} found is {reached}. No point of the space reaches more than {bound}: at most "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from phaze.explore.document import ResultDocument
 from phaze.explore.explaining.document import Sensitivity
 from phaze.explore.metrics import Row
+from phaze.explore.planning.again import PlayedPlan
 from phaze.report.page.markup import Html, join, tag
 from phaze.report.replay.replay import Replay
 
@@ -16,14 +17,15 @@ from phaze.report.replay.replay import Replay
 class Contents:
     """A run by its name, its document and its table of evaluated designs.
 
-    `replays`: the winner's placements played again, by workload; `per_stage`: that with a design for every stage;
-    `sensitivity` by workload. They are empty where `left_out` says why.
+    `replays`: the winner's placements played again, by workload, `plans`: those of a space of plans; `per_stage`: that
+    with a design for every stage; `sensitivity` by workload. They are empty where `left_out` says why.
     """
 
     name: str
     document: ResultDocument
     designs: Sequence[Row] = ()
     replays: Mapping[str, Replay] = field(default_factory=dict)
+    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
     per_stage: Replay | None = None
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""

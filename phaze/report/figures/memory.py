@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
+from phaze.report.figures.plan import stage_memories as stage_memories_of
 from phaze.report.page.markup import Bar, Html, Section, bars, figure, join, legend, table
 from phaze.report.replay.memory import StageMemory, stage_memories
 from phaze.report.replay.replay import Replay
@@ -24,6 +25,9 @@ def memory(contents: Contents) -> Iterator[Section]:
     """The peaks of the placements that could be played again."""
     if contents.replays:
         body = by_workload((name, _chart(plan)) for name, plan in contents.replays.items())
+        yield Section("memory", "Memory of each stage", body)
+    if contents.plans:
+        body = by_workload((name, stage_memories_of(played)) for name, played in contents.plans.items())
         yield Section("memory", "Memory of each stage", body)
 
 

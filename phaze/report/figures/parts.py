@@ -46,6 +46,7 @@ TIME: Mapping[str, Part] = {
     "collective_s": Part("communication", "c4"),
     "bubble_s": Part("pipeline fill and drain", "c7"),
     "optimizer_s": Part("optimizer step", "c5"),
+    "host_s": Part("waiting for the host", "c6"),
 }
 GROUPS: Mapping[str, str] = {
     "c1": "matrix compute",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
+from phaze.report.figures.plan import one_iteration
 from phaze.report.figures.rows import Span, time_rows
 from phaze.report.figures.windows import Window, windows
 from phaze.report.page.markup import Html, Section, figure, join, legend, paragraph, tag
@@ -20,6 +21,13 @@ def pipeline(contents: Contents) -> Iterator[Section]:
     """The iterations that could be played again."""
     if contents.replays:
         body = by_workload((name, chart(plan)) for name, plan in contents.replays.items())
+        yield Section("iteration", "One iteration", body)
+    if contents.plans:
+        results = contents.document.best.workloads
+        told = {name: results[name].placement.plan for name in contents.plans}
+        body = by_workload(
+            (name, one_iteration(record, contents.plans[name])) for name, record in told.items() if record
+        )
         yield Section("iteration", "One iteration", body)
 
 

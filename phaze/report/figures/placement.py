@@ -22,6 +22,7 @@ from phaze.report.page.markup import (
     table,
     tag,
 )
+from phaze.report.plan_words import summary
 
 _MOST_DOTS = 32  # replicas that are drawn one by one
 _MOST_LAYERS = 48  # layers of a stage that are drawn one by one
@@ -47,6 +48,7 @@ def _picture(result: WorkloadResult) -> Html:
         f"{plan.tensor_parallel:,} tensor-parallel devices: {result.devices_used:,} of {result.devices:,} devices. "
         f"Microbatch {plan.microbatch_size:,}, global batch {result.global_batch:,}, recompute {plan.recompute}"
         f"{f', linear layers in {plan.recipe}' if plan.recipe else ''}."
+        f"{f' The plan: {summary(plan.plan)}.' if plan.plan else ''}"
     )
     caption = (
         "One row per stage, equal neighbours together. One cell per layer, coloured by kind; one square per replica, "
@@ -117,7 +119,7 @@ def _alike(stages: Sequence[Stage]) -> Iterator[tuple[int, int, Stage, str]]:
 
 
 def _time(result: WorkloadResult) -> Html:
-    parts = result.breakdown.model_dump()
+    parts = result.breakdown.spent
     total = result.iteration_time_s
     whole = bar(Bar(s / total, TIME[n].look, TIME[n].name) for n, s in parts.items())
     rows: list[list[object]] = [
@@ -126,5 +128,5 @@ def _time(result: WorkloadResult) -> Html:
     ]
     rows.append([tag("strong", "iteration"), tag("strong", fmt.duration(total)), ""])
     note = "Counted on the slowest stage, which sets the pace."
-    picture = join([legend({part.look: part.name for part in TIME.values()}), whole])
+    picture = join([legend({TIME[name].look: TIME[name].name for name in parts}), whole])
     return join([figure(picture, note), table(["", "time", "share"], rows)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.planning.again import PlayedPlan
 from phaze.explore.planning.document import PlanDocument, PlanResult
 from phaze.report import format as fmt
@@ -23,7 +24,8 @@ from phaze.report.page.markup import (
     table,
     tag,
 )
-from phaze.report.plan import BYTES, TIMES, plan_proof, summary
+from phaze.report.plan import plan_proof
+from phaze.report.plan_words import BYTES, TIMES, summary
 
 _TIME_LOOKS: Mapping[str, str] = {
     **dict.fromkeys(("product_s", "vector_s"), "c1"),
@@ -58,8 +60,8 @@ def sections(contents: PlanContents) -> Iterator[Section]:
     document, played = contents.document, contents.played
     yield Section("time", "Where the time goes", _time(document.best))
     if isinstance(played, PlayedPlan):
-        yield Section("iteration", "One iteration", _pipeline(document.best, played))
-        yield Section("memory", "Memory of each stage", _memories(played))
+        yield Section("iteration", "One iteration", one_iteration(document.best.strategy, played))
+        yield Section("memory", "Memory of each stage", stage_memories(played))
     else:
         yield Section("memory", "Memory", _memory(document.best))
     if document.next_best:
@@ -90,8 +92,9 @@ def _time(best: PlanResult) -> Html:
     return join([legend(shown), whole, figure(table(("", "time", "share", ""), rows, look="wide"), note)])
 
 
-def _pipeline(best: PlanResult, played: PlayedPlan) -> Html:
-    s, timeline = best.strategy, played.timeline
+def one_iteration(plan: StrategyRecord, played: PlayedPlan) -> Html:
+    """The pipeline of a plan in time, with a sentence on it."""
+    s, timeline = plan, played.timeline
     busy = float(timeline.busy_s.sum()) / (len(timeline.orders) * timeline.makespan_s)
     words = (
         f"Each pipeline of {s.pipeline_parallel:,} stages runs {s.microbatches:,} microbatches of "
@@ -103,7 +106,8 @@ def _pipeline(best: PlanResult, played: PlayedPlan) -> Html:
     return join([paragraph(words), pipeline_chart(timeline)])
 
 
-def _memories(played: PlayedPlan) -> Html:
+def stage_memories(played: PlayedPlan) -> Html:
+    """What fills a device of every stage."""
     capacity = played.capacity_bytes
     rows = [
         [

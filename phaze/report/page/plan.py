@@ -10,7 +10,7 @@ from phaze.report.figures.answer import tiled
 from phaze.report.figures.plan import PlanContents, sections
 from phaze.report.page.frame import Frame, kicker, render
 from phaze.report.page.markup import join, tag, text
-from phaze.report.plan import summary
+from phaze.report.plan_words import summary
 
 
 def plan_page(contents: PlanContents) -> str:

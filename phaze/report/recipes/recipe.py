@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from phaze.explore.planning.document import PlanDocument, StrategyRecord
+from phaze.explore.plan_record import StrategyRecord
+from phaze.explore.planning.document import PlanDocument
 
 
 @dataclass(frozen=True, slots=True)

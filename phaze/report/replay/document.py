@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from phaze.errors import InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.cluster_choice import with_devices
 from phaze.explore.document import ResultDocument, Stage
+from phaze.explore.planning.again import PlayedPlan, play_record
 from phaze.explore.request import ExploreRequest
 from phaze.explore.wham.report import PerStage, WhamReport
 from phaze.hardware.architecture import Architecture
@@ -30,6 +32,10 @@ def replays(document: ResultDocument, request: ExploreRequest) -> dict[str, Repl
     winner = Architecture(name=document.best.id, fields=document.best.architecture)
     for task in asked_of_devices(document, request).tasks:
         told = document.best.workloads[task.workload.name].placement
+        if told.plan is not None:
+            raise InputError(
+                "layers and operators of a plan of a space of plans are not drawn yet; see dse report"
+            )
         degrees = Degrees(
             told.data_parallel,
             told.tensor_parallel,
@@ -40,6 +46,22 @@ def replays(document: ResultDocument, request: ExploreRequest) -> dict[str, Repl
         found[task.workload.name] = play(
             task, degrees, told.stages, [winner] * len(told.stages), proven=document.certificate.optimal
         )
+    return found
+
+
+def played_plans(document: ResultDocument, request: ExploreRequest) -> dict[str, PlayedPlan]:
+    """The winner's plans of a space of plans, by workload; none where placements are not of one.
+
+    Raises InputError where this version of the model says something else of them than the document.
+    """
+    winner = Architecture(name=document.best.id, fields=document.best.architecture)
+    found = {}
+    for task in asked_of_devices(document, request).tasks:
+        told = document.best.workloads[task.workload.name]
+        if (plan := told.placement.plan) is not None:
+            found[task.workload.name] = play_record(
+                task, winner, plan, told.iteration_time_s, told.placement.recipe
+            )
     return found
 
 
