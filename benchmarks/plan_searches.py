@@ -9,7 +9,7 @@ from timing import seconds
 
 from phaze.explore.api import measured_links
 from phaze.explore.planning.document import PlanDocument
-from phaze.explore.planning.plan import PlanRequest, plan, space_of
+from phaze.explore.planning.plan import plan
 from phaze.explore.request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
@@ -65,16 +65,16 @@ def measure(tell: Callable[[str], None]) -> list[dict[str, object]]:
 def _every_plan(search: Search) -> tuple[int, float]:
     """All plans of a space, evaluated exactly, and the processor time that takes once layers are costed."""
     task, chip = _task(search), load_architecture(CHIP)
-    task, request = measured_links(task, chip), PlanRequest(task)
-    rest = (task.cluster, request.framework, task.rung, task.own)
-    estimator, space = Estimator(task.workload, to_table([chip]), *rest), space_of(request, task)
+    task = measured_links(task, chip)
+    rest = (task.cluster, task.framework, task.rung, task.own)
+    estimator, space = Estimator(task.workload, to_table([chip]), *rest), task.plan_space
     plans = [plan for some in screened(estimator, space) for plan in space.variants(some.strategy)]
     return len(plans), seconds(lambda: iterations(estimator, plans))[1]
 
 
 def _plan(search: Search) -> PlanDocument:
     """As `dse plan` finds it, from a workload that nothing is known of yet."""
-    return plan(PlanRequest(_task(search)), load_architecture(CHIP))
+    return plan(_task(search), load_architecture(CHIP))
 
 
 def _task(search: Search) -> Task:

@@ -17,7 +17,7 @@ from report import Report
 
 from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate
-from phaze.explore.planning.plan import PlanRequest, plan
+from phaze.explore.planning.plan import plan
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, load_architecture
 from phaze.hardware.network import load_network
@@ -69,7 +69,7 @@ def _rows(tell: Callable[[str], None]) -> Iterator[dict[str, object]]:
         theirs = _iteration_s(task, architecture, known, known.phaze)
         fixed = FixedDegrees(microbatch=1, recompute=known.recompute)
         best = evaluate(replace(task, fixed=fixed), architecture).workloads[task.workload.name]
-        any_plan = plan(PlanRequest(task), architecture).best
+        any_plan = plan(task, architecture).best
         yield {
             "model": known.workload,
             "manual_s": manual,

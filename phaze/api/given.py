@@ -11,6 +11,7 @@ from phaze.api.judged import Compared, Evaluated, Planned, Validated
 from phaze.api.words import options, several, speaks_python
 
 if TYPE_CHECKING:
+    from phaze.explore.document import ResultDocument
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.network import Network
     from phaze.inputs.task import Source
@@ -31,11 +32,13 @@ def evaluate(
     pipeline_parallel: int | None = None,
     microbatch: int | None = None,
     recompute: str | None = None,
+    plans: str | Path | Plans | None = None,
+    framework: str | Path | Framework | None = None,
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",
-    attention: str = "flash",
-    fusion: str = "all",
+    attention: str | None = None,
+    fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
     network: str | Path | Network = "default",
@@ -45,17 +48,24 @@ def evaluate(
 ) -> Evaluated:
     """Evaluate one architecture under its best placement, or one that is given, as `dse evaluate` does.
 
-    Schedules, ZeRO, further kinds of parallelism and what software costs are for `phaze.plan`. `out`: keep the
+    `plans`: the best plan of such a space, as a `framework` runs it; without either, 1F1B that hides nothing. Fixed
+    schedules, ZeRO and further kinds of parallelism are for `phaze.plan`. `out`: keep the
     answer in this folder, here as in `compare` and `plan`.
 
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
     asked = _task(locals())
     from phaze.inputs.files import recorded
-    from phaze.inputs.known import evaluated
+    from phaze.inputs.known import evaluated, evaluated_planned
+
+    def answer() -> ResultDocument:
+        if plans is not None or framework is not None:
+            return evaluated_planned(asked["arch"], asked["workload"], asked)
+        usual = {"attention": attention or "flash", "fusion": fusion or "all"}
+        return evaluated(**{n: v for n, v in asked.items() if n not in ("plans", "framework")} | usual)
 
     with _kept(asked.pop("out")) as keep:
-        document = recorded(evaluated(**asked), "evaluate", asked)
+        document = recorded(answer(), "evaluate", asked)
         keep(document)
     return Evaluated(document)
 
@@ -67,11 +77,13 @@ def compare(
     *,
     devices: int = 1024,
     global_batch: int | None = None,
+    plans: str | Path | Plans | None = None,
+    framework: str | Path | Framework | None = None,
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",
-    attention: str = "flash",
-    fusion: str = "all",
+    attention: str | None = None,
+    fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
     network: str | Path | Network = "default",
@@ -88,7 +100,7 @@ def compare(
 
     archs = several(asked.pop("arch"))
     with _kept(asked.pop("out")) as keep:
-        found = compared(archs, **asked)
+        found = compared(archs, asked["workload"], asked)
         keep(recorded(found.document, "compare", {"arch": archs, **asked}))
     check_some_can(found.rows, asked["workload"])
     return Compared(found.rows)

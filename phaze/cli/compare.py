@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli import plan_options
 from phaze.cli.completion import archs
 
 if TYPE_CHECKING:
     from phaze.inputs.known import Found
-
-_TASK = (
-    *("devices", "global_batch", "network", "rung"),
-    *("mode", "context", "kv_cache", "attention", "fusion", "recipe"),
-)
 
 
 def command(
@@ -32,11 +28,13 @@ def command(
     ] = None,
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
+    plans: plan_options.SomePlans = None,
+    framework: plan_options.SomeFramework = None,
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
-    attention: opt.Attention = "flash",
-    fusion: opt.Fusion = "all",
+    attention: plan_options.Attention = None,
+    fusion: plan_options.Fusion = None,
     recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     network: opt.Network = "default",
@@ -77,5 +75,4 @@ def answer(asked: Mapping[str, Any]) -> Found:
     """The architectures as the options say."""
     from phaze.inputs.known import compared
 
-    task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
-    return compared(asked["arch"], asked["workload"], **task)
+    return compared(asked["arch"], asked["workload"], asked)

@@ -39,6 +39,7 @@ def command(
     order: own.Order = None,
     offload: own.Offload = None,
     framework: own.Framework = "ideal",
+    plans: own.SomePlans = None,
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
@@ -55,7 +56,7 @@ def command(
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
     With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order, offload or a
-    framework: as a training plan, see dse plan.
+    framework: as a training plan, see dse plan. With a space of plans: the best of it.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024
@@ -86,9 +87,11 @@ def command(
 
 def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
     """One architecture as the options say: its best placement, or a training plan where they ask for one."""
-    from phaze.inputs.known import evaluated
+    from phaze.inputs.known import evaluated, evaluated_planned
     from phaze.inputs.plan import HELD, held, planned
 
+    if asked["plans"] is not None:
+        return evaluated_planned(asked["arch"], asked["workload"], asked)
     given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
     choices = {name: asked[name] for name in HELD}
     special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})

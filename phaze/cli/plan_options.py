@@ -71,6 +71,22 @@ Plans = Annotated[
         metavar="NAME|FILE",
     ),
 ]
+SomePlans = Annotated[
+    str | None,
+    typer.Option(
+        help="Space of plans: full, any, megatron, phaze or a YAML file (default: 1F1B over "
+        "data x tensor x pipeline, nothing hidden).",
+        autocompletion=known.plans,
+        metavar="NAME|FILE",
+    ),
+]
+SomeFramework = Annotated[
+    str | None,
+    typer.Option(
+        help="Built-in framework or YAML file that runs the plans (default with --plans: ideal).",
+        autocompletion=known.frameworks,
+    ),
+]
 Attention = Annotated[
     str | None,
     typer.Option(

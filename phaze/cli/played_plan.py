@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def played_plan(document: PlanDocument) -> PlayedPlan | str:
     """The plan in time, or why it cannot be worked out again: a document names its inputs, it does not hold them."""
+    from dataclasses import replace
+
     from phaze.explore.planning.again import play
-    from phaze.explore.planning.plan import PlanRequest
     from phaze.inputs.architecture import find_architecture
     from phaze.inputs.recipe import running
     from phaze.inputs.task import make_task
@@ -35,7 +36,7 @@ def played_plan(document: PlanDocument) -> PlayedPlan | str:
         )
         chip = find_architecture(asked["architecture"])
         task = running(task, asked.get("recipe") or "none", chip)
-        return play(document, PlanRequest(task, framework), chip)
+        return play(document, replace(task, framework=framework, full=True), chip)
     except KeyError as error:
         return f"the request of the document does not tell {error}"
     except (InputError, ValueError) as error:  # ValueError: a name that no file can have

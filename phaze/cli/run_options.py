@@ -11,22 +11,6 @@ from phaze.cli import completion as known
 Devices = Annotated[
     int | None, typer.Option(min=1, help="Accelerators the workload is spread over (default: 1024).")
 ]
-Plans = Annotated[
-    str | None,
-    typer.Option(
-        help="Space of plans to search beside the chips: full, any, megatron, phaze or a YAML file (default: 1F1B over "
-        "data x tensor x pipeline, nothing hidden).",
-        autocompletion=known.plans,
-        metavar="NAME|FILE",
-    ),
-]
-Framework = Annotated[
-    str | None,
-    typer.Option(
-        help="Built-in framework or YAML file that runs the plans (default with --plans: ideal).",
-        autocompletion=known.frameworks,
-    ),
-]
 Objective = Annotated[
     str,
     typer.Option(

@@ -19,16 +19,17 @@ from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDoc
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
 from phaze.explore.exploration import REPORT_S, Answer
-from phaze.explore.findings import frontier_points, recipe_column
+from phaze.explore.findings import frontier_points
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
+from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ExploreRequest
-from phaze.explore.setting import Setting
+from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.price import price_usd
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
@@ -158,7 +159,7 @@ class AxesExploration:
             told |= dict(zip(positions.values(), described, strict=True))
         return [told[position] for position in range(len(found.points))]
 
-    def _plan(self, evaluator: Evaluator, point: ParetoPoint) -> Plan:
+    def _plan(self, evaluator: Evaluator, point: ParetoPoint) -> Plan | FoundPlan:
         if point.plan is not None:
             return point.plan
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
@@ -198,6 +199,7 @@ class AxesExploration:
             evaluated=evaluated,
             pruned_by={name: count for name, count in counts.items() if count},
             frontier_complete=found.complete,
+            plans_per_architecture=evaluator.plans_each,
         )
 
     def _columns(
@@ -217,10 +219,7 @@ class AxesExploration:
             "energy_per_sample_j": np.array([p.energy_per_sample_j for p in points]),
             "memory_bytes": np.array([p.memory_bytes for p in points]),
             "price_usd": price_usd(block.table.take(rows), block.area_mm2[rows]),
-            "microbatch_size": np.array([s.microbatch for s in settings]),
-            "tensor_parallel": np.array([s.tensor_parallel for s in settings]),
-            "recompute": np.array([s.recompute.value for s in settings]),
-            **recipe_column(self._request.task, settings),
+            **setting_columns(self._request.task, settings),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from phaze.errors import InputError
 from phaze.explore.metrics import metric
 from phaze.explore.request import Designs, ExploreRequest, Objective, StrategyChoice
-from phaze.workload.workload import Mode
 
 STAGES = "wham"
 """The strategy that gives every stage of a pipeline a design of its own."""
@@ -116,13 +115,11 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
 
 def _of_plans(request: ExploreRequest) -> Iterator[str]:
     """Where plans are those of a space of plans, which one search knows so far."""
-    if request.task.workload.mode is not Mode.TRAINING:
-        yield f"--plans and --framework are for training, not for {request.task.workload.mode}"
     for given, what in (
-        (request.strategy is not None, "--strategy"),
-        (bool(request.others), "several workloads"),
-        (request.over_axes, "--axes" if request.axes else f"--objective {request.objective}"),
-        (request.cluster is not None, _cluster(request)),
+        (
+            request.strategy is not None and request.strategy.designs is Designs.PER_STAGE,
+            "--designs per-stage",
+        ),
         (request.robust, "--robust"),
     ):
         if given:

@@ -16,6 +16,7 @@ from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import FixedDegrees
+from phaze.placement.strategy.choices import load_plans
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 
@@ -92,7 +93,9 @@ class _Beside:
         fixed = FixedDegrees(pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
         builder = DesignBuilder(
-            replace(task, fixed=fixed), self.request.budgets.tdp_margin, recall=self.recall
+            replace(task, fixed=fixed, plans=load_plans("any")),
+            self.request.budgets.tdp_margin,
+            recall=self.recall,
         )
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
         (design,) = builder.each([chip], self.effort)

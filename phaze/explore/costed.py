@@ -118,6 +118,10 @@ class Costed:
                 self._chains[key] = TimedChain(chain, self.model, self.table, recall=self.recall)
         return self._chains[key]
 
+    def linked(self, setting: Setting) -> TimedChain:
+        """The layers with all their operators, collectives among them: what energy counts."""
+        return self.timed(setting)
+
     def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
         """The placement of a setting within one memory capacity."""
         key = (setting, capacity_bytes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,21 @@ from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
+from phaze.explore.formats import counted_flops_per_s, takes
 from phaze.explore.plan_evaluator import FoundPlan
-from phaze.explore.planned import worked_out
+from phaze.explore.planned import PlannedIteration, estimator_of, worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
 from phaze.explore.unfit import unfit_anywhere
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2, area_parts_mm2
+from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.power import power_parts_w, tdp_w
+from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
@@ -55,7 +61,9 @@ class DesignBuilder:
         return self.best_of(architecture, effort)[0]
 
     def best_of(self, architecture: Architecture, effort: Effort) -> tuple[Design, Points]:
-        """The same, with an account of the points that were looked at."""
+        """The same, with an account of the points (with a space of plans, the plans) that were looked at."""
+        if self.task.full:
+            return self._best_planned(architecture)
         evaluator = self._evaluator([architecture])
         found = best_points(evaluator, _ONE, effort)
         points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
@@ -65,15 +73,14 @@ class DesignBuilder:
         """Each of some architectures under its best placement, or why nothing fits; cheaper than one by one."""
         if not architectures:
             return []
+        if self.task.full:  # plans of one chip are searched faster than points of some
+            return [_or_why_not(partial(self.best, one, effort)) for one in architectures]
         evaluator = self._evaluator(architectures)
         found = best_points(evaluator, np.arange(len(architectures)), effort)
-        designs: list[Design | InfeasibleError] = []
-        for row, architecture in enumerate(architectures):
-            try:
-                designs.append(self._found(architecture, evaluator, row, found, effort))
-            except InfeasibleError as error:
-                designs.append(error)
-        return designs
+        return [
+            _or_why_not(partial(self._found, one, evaluator, row, found, effort))
+            for row, one in enumerate(architectures)
+        ]
 
     def _found(
         self, architecture: Architecture, evaluator: Evaluator, row: int, found: BestPoints, effort: Effort
@@ -83,11 +90,40 @@ class DesignBuilder:
             raise out_of_memory(self._evaluator([architecture]), architecture.name)
         return self.design(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
 
+    def _best_planned(self, architecture: Architecture) -> tuple[Design, Points]:
+        """The architecture under the best of all plans of its space. Raises InfeasibleError where none fits."""
+        task, table = self.task, to_table([architecture])
+        self._check(architecture)
+        capacity = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+        found: list[tuple[Evaluated, Estimator, Recipe | None]] = []
+        total = evaluated = 0
+        for recipe in (one for one in task.recipes if takes(table, one)[0]):
+            costs = estimator_of(task, table, recipe)
+            answer = best_plans(costs, task.plan_space, capacity)
+            total, evaluated = total + answer.account.total, evaluated + answer.account.evaluated
+            found += [(one, costs, recipe) for one in answer.best]
+        if not found:
+            raise unfit_anywhere(task, table, f"{_devices(task.devices)} of {architecture.name}")
+        best, costs, recipe = min(found, key=lambda one: one[0].iteration.iteration_s)
+        planned = PlannedIteration(costs, best.strategy, best.iteration)
+        planned.check()
+        result = self._result(
+            planned.figures(recipe),
+            best.iteration.model_flops,
+            float(counted_flops_per_s(table, recipe or task.workload.recipe)[0]),
+        )
+        points = Points(total, evaluated, best.iteration.iteration_s)
+        return self._design(architecture, table, result), points
+
+    def _check(self, architecture: Architecture) -> None:
+        """Raise InputError where the rung of the task, or its calibration, is not for an architecture."""
+        check_rung(self.task.rung, architecture)
+        if self.task.calibration is not None:
+            self.task.calibration.check(architecture)
+
     def _evaluator(self, architectures: Sequence[Architecture]) -> Evaluator:
         for architecture in architectures:
-            check_rung(self.task.rung, architecture)
-            if self.task.calibration is not None:
-                self.task.calibration.check(architecture)
+            self._check(architecture)
         return evaluator_of(self.task, to_table(architectures), shared=self.shared, recall=self.recall)
 
     def design(
@@ -108,6 +144,11 @@ class DesignBuilder:
         plan = evaluator.plans(setting, rows, np.array([known_s]), effort)[0]
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
+        figures = self._figures(evaluator, row, setting, plan, effort)
+        peak = float(evaluator.peak_flops_per_s(setting)[row])
+        return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
+
+    def _design(self, architecture: Architecture, table: ArchitectureTable, result: WorkloadResult) -> Design:
         return Design(
             id=architecture.name,
             architecture=dict(architecture.fields),
@@ -115,21 +156,20 @@ class DesignBuilder:
             tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
             area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
             power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
-            workloads={self.task.workload.name: self._result(evaluator, row, setting, plan, effort)},
+            workloads={self.task.workload.name: result},
         )
 
     def _result(
-        self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
+        self, figures: Mapping[str, Any], model_flops: float, peak_flops_per_s: float
     ) -> WorkloadResult:
+        """From what is told of a plan, its model FLOPs, and what MFU counts against on one device."""
         cluster, tokens = self.task.cluster, self.task.workload.sequence_length
-        peak = float(evaluator.peak_flops_per_s(setting)[row])
-        figures = self._figures(evaluator, row, setting, plan, effort)
         iteration_s = figures["iteration_time_s"]
         return WorkloadResult(
             rung=self.task.rung,
             throughput_samples_per_s=cluster.global_batch / iteration_s,
             throughput_tokens_per_s=cluster.global_batch * tokens / iteration_s if tokens else None,
-            mfu=evaluator.model_flops / (iteration_s * cluster.devices * peak),
+            mfu=model_flops / (iteration_s * cluster.devices * peak_flops_per_s),
             devices=cluster.devices,
             global_batch=cluster.global_batch,
             **figures,
@@ -154,6 +194,14 @@ class DesignBuilder:
         }
 
 
+def _or_why_not(design: Callable[[], Design]) -> Design | InfeasibleError:
+    """A design, or why nothing fits."""
+    try:
+        return design()
+    except InfeasibleError as error:
+        return error
+
+
 def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Placement:
     return Placement(
         data_parallel=plan.data_parallel,
@@ -175,10 +223,7 @@ def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Pla
 
 
 def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
-    """Why no placement fits: the smallest memory per accelerator that would do, and what would help.
-
-    Raises InputError where a space of plans has none at all.
-    """
+    """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
     task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
     if task.full:
         return unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,15 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.measures import spent
 from phaze.explore.plan_evaluator import FoundPlan
-from phaze.explore.planned import worked_out
-from phaze.explore.request import Task
-from phaze.explore.setting import Setting
+from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.power import tdp_w
-from phaze.placement.energy import ChainEnergy, drivers
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
-from phaze.workload.low_precision import recipe_word
 
 
 class Findings:
@@ -87,11 +84,7 @@ class Findings:
             "mfu": throughput * per_sample / (task.devices * self._peaks),
             "tdp_w": self.block.tdp_w,
             "area_mm2": self.block.area_mm2,
-            "microbatch_size": np.array([s.microbatch for s in self._settings]),
-            "tensor_parallel": np.array([s.tensor_parallel for s in self._settings]),
-            "recompute": np.array([s.recompute.value for s in self._settings]),
-            **_division_columns(task, self._settings),
-            **recipe_column(task, self._settings),
+            **setting_columns(task, self._settings),
         }
         for name in self._candidates.differing:
             columns[name] = np.array(decoded(table, name))
@@ -108,22 +101,6 @@ class Findings:
         return from_table(table, row, architecture_id(table, row, self._candidates.varied))
 
 
-def _division_columns(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
-    """What else divides layers, as columns of a design table, where plans are those of a space of plans."""
-    if not task.full:
-        return {}
-    return {
-        "sequence_parallel": np.array([s.sequence for s in settings]),
-        "context_parallel": np.array([s.context for s in settings]),
-        "expert_parallel": np.array([s.expert for s in settings]),
-    }
-
-
-def recipe_column(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
-    """Recipes of points as a column of a design table, where there is a choice of them."""
-    return {} if task.recipe is None else {"recipe": np.array([recipe_word(s.recipe) for s in settings])}
-
-
 def frontier_points(
     evaluator: Evaluator,
     setting: Setting,
@@ -138,7 +115,7 @@ def frontier_points(
     task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
     table = evaluator.table.take(rows)
     figures = zip(
-        _spent(evaluator, setting, plans),
+        spent(evaluator, setting, plans),
         from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),
@@ -158,21 +135,3 @@ def frontier_points(
         )
         for (seconds, joules, memory), architecture, tdp, area, peak in figures
     ]
-
-
-def _spent(
-    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
-) -> Iterator[tuple[float, float, float]]:
-    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
-    placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
-    timed, task = evaluator.timed(setting), evaluator.task
-    energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
-    rows = np.array(list(placed), dtype=np.intp)
-    joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
-    energy_j = dict(zip(placed, joules.tolist(), strict=True))
-    for row, plan in plans.items():
-        if isinstance(plan, FoundPlan):
-            planned = worked_out(task, evaluator.table.take(np.array([row])), setting, plan)
-            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
-        else:
-            yield plan.iteration_s, energy_j[row], plan.memory_bytes

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.planned import worked_out
+from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
 from phaze.placement.energy import ChainEnergy, Drivers, drivers
 from phaze.placement.least import least_drivers, least_peak_bytes
@@ -26,10 +30,37 @@ class Measured:
     None, and infinite figures, where nothing fits in memory.
     """
 
-    plans: tuple[Plan | None, ...]
+    plans: tuple[Plan | FoundPlan | None, ...]
     iteration_s: FloatArray
     energy_per_sample_j: FloatArray
     memory_bytes: FloatArray
+
+
+_NOTHING = Drivers(np.zeros((1, 1)), np.ones(1), np.zeros(1), np.zeros(1))
+"""Of a plan that recomputes, reduces and moves nothing: no plan spends less."""
+
+
+def _least_weight_bytes(task: Task) -> float:
+    """What some device holds of weights at least, however they are divided: a byte each, in the fewest bits."""
+    return float(task.workload.chain(1, 1).parameters) / task.devices
+
+
+def spent(
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
+) -> Iterator[tuple[float, float, float]]:
+    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
+    placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
+    timed, task = evaluator.timed(setting), evaluator.task
+    energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
+    rows = np.array(list(placed), dtype=np.intp)
+    joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
+    energy_j = dict(zip(placed, joules.tolist(), strict=True))
+    for row, plan in plans.items():
+        if isinstance(plan, FoundPlan):
+            planned = worked_out(task, evaluator.table.take(np.array([row])), setting, plan)
+            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
+        else:
+            yield plan.iteration_s, energy_j[row], plan.memory_bytes
 
 
 @dataclass
@@ -50,20 +81,21 @@ class Measures:
         """
         known = np.full(len(rows), np.inf) if known_s is None else known_s
         plans = self.evaluator.plans(setting, rows, known, effort)
-        found = np.flatnonzero([plan is not None for plan in plans])
-        fitting = [plan for plan in plans if plan is not None]
-        seconds, energy, memory = (np.full(len(rows), np.inf) for _ in range(3))
-        seconds[found] = [plan.iteration_s for plan in fitting]
-        memory[found] = [plan.memory_bytes for plan in fitting]
-        chain = self.evaluator.timed(setting).chain
-        energy[found] = self._per_sample(setting, rows[found], drivers(fitting, chain))
-        return Measured(tuple(plans), seconds, energy, memory)
+        fitting = {i: plan for i, plan in enumerate(plans) if plan is not None}
+        figures = np.full((3, len(rows)), np.inf)
+        on_rows = self.evaluator.on(self.evaluator.table.take(rows))
+        for i, values in zip(fitting, spent(on_rows, setting, fitting), strict=True):
+            figures[:, i] = values
+        seconds, joules, memory = figures
+        return Measured(tuple(plans), seconds, joules / self.evaluator.task.cluster.global_batch, memory)
 
     def least_energy_j(self, setting: Setting, rows: Rows, least_s: FloatArray) -> FloatArray:
         """Joules per sample that no plan of a setting falls below, (A,).
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
+        if self.evaluator.task.full:
+            return self._per_sample(setting, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - ROUNDING)
         energy = np.empty(len(rows))
         for capacity, at in self.evaluator.capacities(rows):
             least = replace(self._least_drivers(setting, capacity), iteration_s=least_s[at])
@@ -72,6 +104,9 @@ class Measures:
 
     def least_memory_bytes(self, setting: Setting) -> float:
         """Peak memory that no plan of a setting falls below, on any architecture."""
+        task = self.evaluator.task
+        if task.full:
+            return _least_weight_bytes(task) * (1 - ROUNDING)
         if setting not in self._peak:
             planner = self.evaluator.planner(setting, float(self.evaluator.capacity_bytes.max()))
             self._peak[setting] = least_peak_bytes(planner) * (1 - ROUNDING)
@@ -86,8 +121,9 @@ class Measures:
     def _per_sample(self, setting: Setting, rows: Rows, plans: Drivers) -> FloatArray:
         task, key = self.evaluator.task, setting.chain
         if key not in self._energy:
-            timed = self.evaluator.timed(setting)
-            self._energy[key] = ChainEnergy(timed, task.cluster, task.workload.numerics)
+            self._energy[key] = ChainEnergy(
+                self.evaluator.linked(setting), task.cluster, task.workload.numerics
+            )
         return self._energy[key].energy_j(rows, plans) / task.cluster.global_batch
 
 

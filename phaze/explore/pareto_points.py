@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.setting import Setting
 from phaze.placement.plan import Plan
 
@@ -22,7 +23,7 @@ class ParetoPoint:
     row: int
     setting: Setting
     columns: Mapping[str, float]
-    plan: Plan | None
+    plan: Plan | FoundPlan | None
 
 
 @dataclass(frozen=True)

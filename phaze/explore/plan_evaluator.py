@@ -48,6 +48,7 @@ class FoundPlan:
 class PlanEvaluator(Evaluator):
     """Evaluates points of one task with a plan space on one table of architectures."""
 
+    _whole: dict[Chain, TimedChain] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
 
     def on(self, table: ArchitectureTable) -> Self:
@@ -136,6 +137,13 @@ class PlanEvaluator(Evaluator):
                 found = TimedChain(chain, self.unlinked_model, self._unlinked_table, recall=self.recall)
             self._chains[key] = found
         return self._chains[key]
+
+    def linked(self, setting: Setting) -> TimedChain:
+        """The layers with all their operators, collectives among them, on the architectures as they are."""
+        key = setting.chain
+        if key not in self._whole:
+            self._whole[key] = TimedChain(self.timed(setting).chain, self.model, self.table)
+        return self._whole[key]
 
     def _passes(self, setting: Setting) -> list[tuple[PassCosts, PassCosts]]:
         """Costs of the operators of every unique layer, forward and backward, collectives among them."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from phaze.cost.kernels.calibration_file import CalibrationFile
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
+from phaze.explore.held import space_of
 from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
 from phaze.hardware.space import DesignSpace
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
 from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.placement.strategy.search.space import PlanSpace
 from phaze.workload.low_precision import Recipe
 from phaze.workload.workload import Mode, Workload
 
@@ -83,7 +86,8 @@ class Task:
     """A workload on a cluster: everything but the architecture.
 
     `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung. `recipe`: in which few
-    bits linear layers may run, where the chip is faster on such operands and the iteration is.
+    bits linear layers may run, where the chip is faster on such operands and the iteration is. `full`: plans are those
+    of the space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`.
     """
 
     workload: Workload
@@ -97,22 +101,12 @@ class Task:
     framework: Framework = field(default_factory=load_framework)
     full: bool = False
     plans: Plans = field(default_factory=load_plans)
+    held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def plan_space(self) -> PlanSpace:
-        """The plans that may be chosen, the user's fixed degrees respected."""
-        space = plan_space(self.workload, self.cluster, self.framework, self.plans)
-        fixed, held = self.fixed, dict[str, Any]()
-        for name, value in (
-            ("data", fixed.data_parallel),
-            ("tensor", fixed.tensor_parallel),
-            ("pipeline", fixed.pipeline_parallel),
-            ("microbatches", fixed.microbatch),
-            ("recomputes", fixed.recompute),
-        ):
-            if value is not None:
-                held[name] = (value,)
-        return replace(space, **held, frugal=space.frugal and fixed.recompute is None)
+        """The plans that may be chosen. Raises InputError for what is held that the model does not allow."""
+        return space_of(self)
 
     @property
     def own(self) -> Own:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
 from phaze.workload.degrees import Sharding
-from phaze.workload.low_precision import Recipe
+from phaze.workload.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
+
+if TYPE_CHECKING:
+    from phaze.explore.document import Placement
+    from phaze.explore.request import Task
 
 Chain = tuple[int, Sharding, bool, Recipe | None]
 """Microbatch, sharding, whether attention recomputes, recipe: settings that share them share a chain of layers."""
@@ -30,6 +39,19 @@ class Setting:
         return Sharding(self.tensor_parallel, self.sequence, self.context, self.expert)
 
     @property
+    def choices(self) -> dict[str, tuple[Any, ...]]:
+        """What it says of a plan space, recompute aside unless it is selective, which is a kind of its own."""
+        selective = {"recomputes": (self.recompute,)} if self.recompute is Recompute.SELECTIVE else {}
+        return {
+            "microbatches": (self.microbatch,),
+            "tensor": (self.tensor_parallel,),
+            "sequence": (self.sequence,),
+            "context": (self.context,),
+            "expert": (self.expert,),
+            **selective,
+        }
+
+    @property
     def recomputes(self) -> bool:
         """Whether blocks may run their forward pass again."""
         return self.recompute is Recompute.FULL
@@ -44,3 +66,56 @@ class Setting:
         """By which settings can be sorted."""
         degrees = self.sequence, self.context, self.expert
         return self.microbatch, self.tensor_parallel, self.recompute, self.recipe or "", *degrees
+
+
+def setting_of_placement(task: Task, placement: Placement) -> Setting:
+    """The setting that a placement of a task is in."""
+    told, recompute = placement.plan, Recompute(placement.recompute)
+    if told is None:
+        return Setting(placement.microbatch_size, placement.tensor_parallel, recompute, placement.recipe)
+    if task.plan_space.frugal and recompute is Recompute.NONE:
+        recompute = Recompute.FULL  # of no block, where memory asks for none
+    return Setting(
+        placement.microbatch_size,
+        placement.tensor_parallel,
+        recompute,
+        placement.recipe,
+        told.sequence_parallel,
+        told.context_parallel,
+        told.expert_parallel,
+    )
+
+
+def setting_row(task: Task, setting: Setting) -> dict[str, Any]:
+    """A setting as columns of a design table: what the points of a task may differ in."""
+    further = {
+        "sequence_parallel": setting.sequence,
+        "context_parallel": setting.context,
+        "expert_parallel": setting.expert,
+    }
+    return {
+        "microbatch_size": setting.microbatch,
+        "tensor_parallel": setting.tensor_parallel,
+        "recompute": setting.recompute.value,
+        **(further if task.full else {}),
+        **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
+    }
+
+
+def setting_columns(task: Task, settings: Sequence[Setting]) -> dict[str, NDArray[Any]]:
+    """Settings as columns of a design table, at least one."""
+    rows = [setting_row(task, setting) for setting in settings]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def setting_of(row: Mapping[str, Any]) -> Setting:
+    """The setting behind a row of a design table."""
+    return Setting(
+        int(row["microbatch_size"]),
+        int(row["tensor_parallel"]),
+        Recompute(row["recompute"]),
+        recipe_of_word(row.get("recipe", NO_RECIPE)),
+        bool(row.get("sequence_parallel", False)),
+        int(row.get("context_parallel", 1)),
+        int(row.get("expert_parallel", 1)),
+    )

@@ -16,18 +16,13 @@ from phaze.placement.strategy.search.space import PlanSpace
 
 
 def unfit_anywhere(task: Task, table: ArchitectureTable, name: str) -> InfeasibleError:
-    """Why no plan of a task fits on any architecture of a table, called `name` together.
-
-    Raises InputError where the space has no plan at all.
-    """
+    """Why no plan of a task fits on any architecture of a table, called `name` together."""
     largest = table.take(np.array([int(np.argmax(hbm_capacity_bytes(table)))]))
     space = task.plan_space
     capacity = task.framework.usable_bytes(float(hbm_capacity_bytes(largest)[0]))
     answer = best_plans(estimator_of(task, largest), space, capacity)
     found = unfit(task, largest, name, space, answer)
-    if isinstance(found, InputError):
-        raise found
-    return found
+    return found if isinstance(found, InfeasibleError) else InfeasibleError(str(found))
 
 
 def unfit(

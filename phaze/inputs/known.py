@@ -12,6 +12,7 @@ from phaze.errors import InfeasibleError
 from phaze.inputs.architecture import find_architecture
 from phaze.inputs.choice import choose
 from phaze.inputs.recipe import with_recipe
+from phaze.inputs.request import asked_task
 from phaze.inputs.task import make_task, name_of, one_workload
 
 if TYPE_CHECKING:
@@ -53,6 +54,25 @@ def evaluated(
     return evaluate_document(with_recipe(made, recipe, to_table([chip])), chip)
 
 
+def evaluated_planned(
+    arch: str | Path | Architecture, workload: Sequence[Source], asked: Mapping[str, Any]
+) -> ResultDocument:
+    """One architecture under the best plan of a space of plans, within the choices that are given among `asked`.
+
+    Raises InputError, and InfeasibleError where no plan fits.
+    """
+    from dataclasses import replace
+
+    from phaze.explore.api import evaluate_document
+    from phaze.hardware.architecture import to_table
+    from phaze.inputs.plan import HELD, held
+
+    chip = find_architecture(arch)
+    task = with_recipe(asked_task(workload, asked), asked["recipe"], to_table([chip]))
+    choices = held(**{name: asked.get(name) for name in HELD})
+    return evaluate_document(replace(task, held=choices), chip)
+
+
 @dataclass(frozen=True)
 class Found:
     """Architectures by what they were asked as, each a design or why it cannot run the workload."""
@@ -62,13 +82,9 @@ class Found:
 
 
 def compared(
-    archs: Sequence[str | Path | Architecture],
-    workload: Sequence[Source],
-    *,
-    recipe: str | None,
-    **task: Any,  # noqa: ANN401 - the arguments of make_task
+    archs: Sequence[str | Path | Architecture], workload: Sequence[Source], asked: Mapping[str, Any]
 ) -> Found:
-    """Architectures, each under its own best placement.
+    """Architectures, each under its own best placement; `asked`: the other options of `dse compare`.
 
     Raises InputError; whether any of them can run the workload is for `check_some_can` to say.
     """
@@ -78,7 +94,7 @@ def compared(
 
     started = datetime.now(UTC)
     chips = {_name(arch): find_architecture(arch) for arch in archs}
-    made = with_recipe(make_task(workload, **task), recipe, to_table(list(chips.values())))
+    made = with_recipe(asked_task(workload, asked), asked["recipe"], to_table(list(chips.values())))
     rows: dict[str, Design | str] = {}
     for name, chip in chips.items():
         try:

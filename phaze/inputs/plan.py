@@ -109,7 +109,9 @@ def planned(
     **task: Any,  # noqa: ANN401 - the arguments of make_task
 ) -> PlanDocument:
     """Find the best plan within the choices; the framework says how the workload is built unless options do."""
-    from phaze.explore.planning.plan import PlanRequest, plan
+    from dataclasses import replace
+
+    from phaze.explore.planning.plan import plan
     from phaze.inputs.architecture import find_architecture
     from phaze.inputs.recipe import running
     from phaze.inputs.task import make_task, one_workload
@@ -125,4 +127,4 @@ def planned(
     chip, recipe = find_architecture(arch), asked.pop("recipe", None)
     space = plans if isinstance(plans, Plans) else load_plans(plans)
     planned_for = running(make_task(workload, **asked), recipe, chip)
-    return plan(PlanRequest(planned_for, software, space, choices), chip)
+    return plan(replace(planned_for, framework=software, plans=space, held=choices, full=True), chip)

@@ -76,6 +76,7 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
     unless options do. Raises InputError for several workloads.
     """
     from phaze.workload.fusion_rules import describe_fusion
+    from phaze.workload.workload import Mode
 
     plans, software = _plans(asked), _software(asked)
     loading = (
@@ -94,8 +95,14 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
         kv_cache=asked["kv_cache"],
         attention=asked["attention"] or loading["attention"],
         fusion=asked["fusion"] or loading["fusion"],
+        rung=asked.get("rung", "analytic"),
+        calibration=asked.get("calibration"),
     )
-    return replace(task, framework=software, plans=plans, full=True) if software and plans else task
+    if not (software and plans):
+        return task
+    if task.workload.mode is not Mode.TRAINING:
+        raise InputError(f"--plans and --framework are for training, not for {task.workload.mode}")
+    return replace(task, framework=software, plans=plans, full=True)
 
 
 def _software(asked: Mapping[str, Any]) -> Framework | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,28 +17,29 @@ from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.any_axes import axes_of
-from phaze.explore.api import evaluate, only_point
+from phaze.explore.api import only_point
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certifying.checks import CLOSE, bound_agrees, counts_agree, reaches, same
 from phaze.explore.certifying.document import Check, Sample
 from phaze.explore.certifying.points import (
+    WHOLE,
     AxesPoints,
     beaten,
     by_setting,
     claimed_values,
     objective,
 )
-from phaze.explore.certifying.recheck import Recheck, Row
+from phaze.explore.certifying.recheck import Recheck
 from phaze.explore.certifying.sample import Population, picked
+from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import FrontierPoint
+from phaze.explore.evaluators import evaluator_of
 from phaze.explore.metrics import Needs
-from phaze.explore.setting import Setting
+from phaze.explore.setting import setting_of, setting_of_placement
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.price import price_usd
-from phaze.placement.cluster import Recompute
-from phaze.workload.low_precision import NO_RECIPE, recipe_of_word
 
 FloatArray = NDArray[np.float64]
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
@@ -94,15 +94,11 @@ class AxesCertification(Recheck):
         yield same("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
         yield same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
         claimed = best.workloads[name]
-        placed = claimed.placement
-        fixed = replace(
-            self.request.task.fixed,
-            microbatch=placed.microbatch_size,
-            tensor_parallel=placed.tensor_parallel,
-            recompute=Recompute(placed.recompute),
-        )
+        task = self.request.task
+        placed, evaluator = setting_of_placement(task, claimed.placement), evaluator_of(task, table)
         try:
-            again = evaluate(replace(self.request.task, fixed=fixed), chip, tdp_margin=margin).workloads[name]
+            built = DesignBuilder(task, margin).design(chip, evaluator, 0, placed, np.inf, WHOLE)
+            again = built.workloads[name]
         except InfeasibleError:
             yield Check(name=f"{name} fits on the winner", passed=False, note="no placement is left")
             return
@@ -149,7 +145,7 @@ class AxesCertification(Recheck):
 
     def _reached(self, block: Block) -> Check:
         """The points of the frontier, on their axes."""
-        points, chosen = AxesPoints(self.request, block), [_setting(row) for row in self.designs]
+        points, chosen = AxesPoints(self.request, block), [setting_of(row) for row in self.designs]
         batch = self.request.task.cluster.global_batch
         known_s = np.array([batch / row["throughput_samples_per_s"] for row in self.designs])
         found = np.empty_like(self._claimed)
@@ -194,7 +190,7 @@ class AxesCertification(Recheck):
         """Values of all points of the sample that fit and are settled, and the architecture of each."""
         points, random = AxesPoints(self.request, block), np.random.default_rng(self.seed)
         settings = points.evaluator.settings
-        often = [setting for setting, _ in Counter(map(_setting, self.designs)).most_common(FREQUENT)]
+        often = [setting for setting, _ in Counter(map(setting_of, self.designs)).most_common(FREQUENT)]
         drawn = random.choice(len(settings), size=min(DRAWN, len(settings)), replace=False)
         wanted = {(i, setting) for i in range(len(block)) for setting in often}
         wanted |= {(i, settings[int(k)]) for i in range(len(block)) for k in random.choice(drawn, size=BLIND)}
@@ -218,12 +214,3 @@ def _row(point: FrontierPoint) -> dict[str, Any]:
     """A point of the frontier as a row of a design table, its price worked out."""
     table = to_table([Architecture(name=point.id, fields=point.architecture)])
     return {**dict(point), "price_usd": float(price_usd(table, np.array([point.area_mm2]))[0])}
-
-
-def _setting(row: Row) -> Setting:
-    return Setting(
-        int(row["microbatch_size"]),
-        int(row["tensor_parallel"]),
-        Recompute(row["recompute"]),
-        recipe_of_word(row.get("recipe", NO_RECIPE)),
-    )

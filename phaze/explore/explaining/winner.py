@@ -19,11 +19,10 @@ from phaze.explore.explaining.worth import Worth, worth
 from phaze.explore.metrics import Needs, metric
 from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.request import ExploreRequest, Task
-from phaze.explore.setting import Setting
+from phaze.explore.setting import Setting, setting_of_placement
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.cluster import Recompute
 from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
@@ -49,9 +48,7 @@ class Winner:
         best, placed = document.best, None
         if metric(request.objective).needs is Needs.PLAN:
             told = best.workloads[request.task.workload.name].placement
-            placed = Setting(
-                told.microbatch_size, told.tensor_parallel, Recompute(told.recompute), told.recipe
-            )
+            placed = setting_of_placement(request.task, told)
         return cls(request, Architecture(name=best.id, fields=best.architecture), effort, placed)
 
     @cached_property
@@ -60,6 +57,8 @@ class Winner:
         task, placed = self.request.task, self.placed
         if placed is None:
             return task
+        if task.full:
+            return dataclasses.replace(task, held={**task.held, **placed.choices}, recipe=placed.recipe)
         fixed = dataclasses.replace(
             task.fixed,
             microbatch=placed.microbatch,

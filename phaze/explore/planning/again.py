@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from phaze.errors import InputError
 from phaze.explore.api import measured_links
 from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.planned import estimator_of, strategy_of
 from phaze.explore.planning.document import PlanDocument
-from phaze.explore.planning.plan import PlanRequest
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
@@ -29,9 +28,9 @@ class PlayedPlan:
     capacity_bytes: float
 
 
-def play(document: PlanDocument, request: PlanRequest, architecture: Architecture) -> PlayedPlan:
+def play(document: PlanDocument, task: Task, architecture: Architecture) -> PlayedPlan:
     """The best plan of a document, played. Raises InputError where it comes to another time than the document says."""
-    task = replace(measured_links(request.task, architecture), framework=request.framework)
+    task = measured_links(task, architecture)
     return play_record(task, architecture, document.best.strategy, document.best.iteration_time_s)
 
 

@@ -13,15 +13,13 @@ from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
+from phaze.explore.measures import spent
 from phaze.explore.request import Task
-from phaze.explore.setting import Setting
+from phaze.explore.setting import Setting, setting_of, setting_row
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.account import Account
-from phaze.placement.cluster import Recompute
 from phaze.scheduling.passes import Effort
-from phaze.workload.low_precision import NO_RECIPE, recipe_of_word, recipe_word
 
 Row = dict[str, Any]
 STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
@@ -68,12 +66,7 @@ class Assessor:
     def design(self, number: int, figures: Row) -> Design:
         """Everything that is reported of a candidate, from its figures."""
         evaluator = self._on(self.candidates.table(np.array([number], dtype=np.int64)))
-        setting = Setting(
-            figures["microbatch_size"],
-            figures["tensor_parallel"],
-            Recompute(figures["recompute"]),
-            recipe_of_word(figures.get("recipe", NO_RECIPE)),
-        )
+        setting = setting_of(figures)
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
         builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.shared)
         architecture = self.candidates.architecture(number)
@@ -91,18 +84,15 @@ class Assessor:
         if plan is None:
             msg = f"no plan in the setting {setting} that an iteration time was found for"
             raise AssertionError(msg)
-        account = Account(plan, evaluator.timed(setting), 0, task.cluster, task.workload.numerics)
+        ((seconds, joules, memory_bytes),) = spent(evaluator, setting, {0: plan})
         peak = float(evaluator.peak_flops_per_s(setting)[0])
         return {
-            "throughput_samples_per_s": task.cluster.global_batch / plan.iteration_s,
-            "energy_per_sample_j": account.energy_j() / task.cluster.global_batch,
-            "memory_bytes": float(plan.memory_bytes),
-            "mfu": evaluator.model_flops / (plan.iteration_s * task.cluster.devices * peak),
-            "microbatch_size": setting.microbatch,
-            "tensor_parallel": setting.tensor_parallel,
-            "recompute": setting.recompute.value,
-            **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
-            "memory_missed": float(plan.memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
+            "throughput_samples_per_s": task.cluster.global_batch / seconds,
+            "energy_per_sample_j": joules / task.cluster.global_batch,
+            "memory_bytes": float(memory_bytes),
+            "mfu": evaluator.model_flops / (seconds * task.cluster.devices * peak),
+            **setting_row(task, setting),
+            "memory_missed": float(memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
 
     def _misfit(self, one: ArchitectureTable) -> float:

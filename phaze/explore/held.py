@@ -1,0 +1,101 @@
+"""The plans of a task: those of its space that its framework runs, within the choices that are held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from phaze.errors import InputError
+from phaze.placement.cluster import FixedDegrees
+from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.placement.strategy.strategy import Offload
+from phaze.workload.degrees import Shardable
+
+if TYPE_CHECKING:
+    from phaze.explore.request import Task
+
+
+def space_of(task: Task) -> PlanSpace:
+    """All plans of the task, some choices held. Raises InputError for one that the model does not allow."""
+    choices = _fixed(task.fixed) | dict(task.held)
+    _check_held(task, choices)
+    space = plan_space(task.workload, task.cluster, task.framework, task.plans)
+    held: dict[str, Any] = {"frugal": space.frugal and "recomputes" not in choices, **choices}
+    if "whole" in held:
+        sorts = frozenset(layer.shardable for layer in task.workload.chain(1, 1).layers if layer.shardable)
+        held["whole"] = _among(sorts, held["whole"], task.workload.name)
+    found = replace(space, **held | {"offloads": _offloads(task)} | _zeros(space, choices))
+    if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
+        raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
+    return found
+
+
+def _fixed(fixed: FixedDegrees) -> dict[str, tuple[Any, ...]]:
+    """Degrees that are fixed, as choices of a plan space."""
+    given = {
+        "data": fixed.data_parallel,
+        "tensor": fixed.tensor_parallel,
+        "pipeline": fixed.pipeline_parallel,
+        "microbatches": fixed.microbatch,
+        "recomputes": fixed.recompute,
+    }
+    return {name: (value,) for name, value in given.items() if value is not None}
+
+
+def _check_held(task: Task, held: Mapping[str, tuple[Any, ...]]) -> None:
+    """Raise InputError for what is held and the framework, the space of plans or the model does not have."""
+    for what, choices in (("framework", task.framework.plans), ("space of plans", task.plans)):
+        if (why := choices.refusal(held)) is not None:
+            name = task.framework.name if what == "framework" else task.plans.name
+            raise InputError(f"{what} {name} has no {why}")
+    admissible = task.workload.tensor_parallel_divisors(task.devices)
+    for width in held.get("tensor", ()):
+        if width not in admissible:
+            possible = ", ".join(map(str, admissible))
+            raise InputError(
+                f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {possible}"
+            )
+
+
+def _zeros(space: PlanSpace, held: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """What ranks divide beside pipelines of what is held; no pipelines where that is nothing."""
+    if space.pipelined_zeros is None or "zeros" not in held:
+        return {}
+    left = tuple(zero for zero in held["zeros"] if zero in space.pipelined_zeros)
+    return {"pipelined_zeros": left} if left else {"pipelined_zeros": None, "pipeline": (1,)}
+
+
+def _among(
+    sorts: Set[Shardable], asked: Sequence[frozenset[Shardable]], name: str
+) -> tuple[frozenset[Shardable], ...]:
+    """Of sets of layers that stay whole, those of layers that a model has; InputError where that is none."""
+    found = tuple(some for some in asked if some <= sorts)
+    if not found:
+        missing = ", ".join(sorted(frozenset().union(*asked) - sorts))
+        there = ", ".join(sorted(sorts)) or "none"
+        raise InputError(f"--whole: {name} has no layers of sort {missing} to keep whole; there are: {there}")
+    return found
+
+
+def _offloads(task: Task) -> tuple[frozenset[Offload], ...]:
+    """What hosts may keep. Raises InputError for one choice that the framework does not have."""
+    asked, framework = task.held.get("offloads", task.plans.offloads), task.framework
+    if found := tuple(one for one in asked if framework.can_offload(one)):
+        return found
+    ways = "; ".join(map(str, map(_word, framework.offloads or ()))) or "nothing"
+    raise InputError(
+        f"framework {framework.name} does not offload {_word(asked[0])}; it does offload: {ways}"
+    )
+
+
+def told(held: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Choices that are held, as documents spell them."""
+    return {name: [_word(value) for value in values] for name, values in held.items()}
+
+
+def _word(value: object) -> object:
+    """A choice as documents spell it."""
+    if isinstance(value, frozenset):
+        return "+".join(sorted(value)) or "none"
+    return getattr(value, "value", value)
