@@ -113,6 +113,8 @@ def sweep(
     objectives: str | Sequence[str] = ("throughput", "tdp"),
     devices: int = 1024,
     global_batch: int | None = None,
+    plans: str | Path | Plans | None = None,
+    framework: str | Path | Framework | None = None,
     space: str | Path | DesignSpace = "default",
     network: str | Path | Network = "default",
     node: str | None = None,
@@ -123,8 +125,8 @@ def sweep(
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",
-    attention: str = "flash",
-    fusion: str = "all",
+    attention: str | None = None,
+    fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
     storage: str | None = None,
@@ -140,7 +142,8 @@ def sweep(
 ) -> Swept:
     """Sample the design space with Optuna, as `dse sweep` does.
 
-    The study lasts where `out` names a run directory or `storage` a database; otherwise it is kept in memory.
+    `plans` and `framework` as in `explore`. The study lasts where `out` names a run directory or `storage` a
+    database; otherwise it is kept in memory.
     `workers` processes, or the Dask cluster at `executor`, evaluate; with `join` any number of hosts that ask the
     same share the database and the work. None of it changes an answer.
 

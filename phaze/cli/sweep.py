@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from phaze.cli import options as opt
+from phaze.cli import plan_options
 from phaze.cli import sweep_options as own
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def command(
     objectives: own.Objectives = "throughput,tdp",
     devices: opt.Devices = 1024,
     global_batch: opt.GlobalBatch = None,
+    plans: plan_options.SomePlans = None,
+    framework: plan_options.SomeFramework = None,
     space: opt.Space = "default",
     network: opt.Network = "default",
     node: opt.Node = None,
@@ -40,8 +43,8 @@ def command(
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
-    attention: opt.Attention = "flash",
-    fusion: opt.Fusion = "all",
+    attention: plan_options.Attention = None,
+    fusion: plan_options.Fusion = None,
     recipe: opt.Recipe = None,
     bind: opt.Bind = None,
     storage: own.Storage = None,

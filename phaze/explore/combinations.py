@@ -114,20 +114,14 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
 
 
 def _of_plans(request: ExploreRequest) -> Iterator[str]:
-    """Where plans are those of a space of plans, which one search knows so far."""
-    for given, what in (
-        (
-            request.strategy is not None and request.strategy.designs is Designs.PER_STAGE,
-            "--designs per-stage",
-        ),
-        (request.robust, "--robust"),
-    ):
-        if given:
-            yield f"--plans and --framework do not go together with {what} yet"
-    if request.task.plans.whole != (frozenset(),) or request.task.plans.offloads != (frozenset(),):
+    """Where plans are those of a space of plans."""
+    choice, plans = request.strategy, request.task.plans
+    if choice is not None and choice.designs is Designs.PER_STAGE:
+        yield "--designs per-stage knows 1F1B pipelines alone: leave out --plans and --framework"
+    if plans.whole != (frozenset(),) or plans.offloads != (frozenset(),):
         yield (
-            f"space of plans {request.task.plans.name} leaves it open what stays whole or lies with hosts, "
-            "which dse plan searches on one chip, dse run not yet"
+            f"space of plans {plans.name} leaves it open what stays whole or lies with hosts, which dse plan searches "
+            "on one chip and dse run does not"
         )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phaze.hardware.fields import FieldKind, field_table
 from phaze.runs.arrow import arrow_array
 
-DESIGNS_SCHEMA = "phaze-designs/1"
+DESIGNS_SCHEMA = "phaze-designs/2"
 
 
 class Content(StrEnum):

@@ -39,7 +39,7 @@ def plan(task: Task, architecture: Architecture) -> PlanDocument:
     answer = best_plans(estimator, space, capacity, 1 + _NEXT)
     if not answer.best:
         raise unfit(task, table, f"{task.devices} x {architecture.name}", space, answer)
-    peak = float(counted_flops_per_s(table, task.workload.recipe)[0]) * task.devices
+    peak = float(counted_flops_per_s(table, task.workload.recipe)[0])
     best, *others = (_result(found, task, peak, estimator) for found in answer.best)
     counts, recipe = answer.account, task.workload.recipe
     return PlanDocument(
@@ -77,7 +77,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
         iteration_time_s=i.iteration_s,
         throughput_samples_per_s=samples,
         throughput_tokens_per_s=samples * tokens if tokens else None,
-        mfu=i.model_flops / i.iteration_s / peak_flops_per_s,
+        mfu=i.model_flops / (i.iteration_s * task.devices * peak_flops_per_s),
         devices_used=found.strategy.devices,
         energy_per_iteration_j=planned.energy_j,
         memory_bytes=i.memory_bytes,

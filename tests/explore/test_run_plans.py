@@ -1,0 +1,245 @@
+"""Runs over architectures and plans of a space: every answer against the plan search of each single chip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+from small_cases import DECODER
+
+from phaze.errors import InputError
+from phaze.explore.api import evaluate_document, explore
+from phaze.explore.certifying.certify import certify
+from phaze.explore.evaluators import evaluator_of
+from phaze.explore.measures import spent
+from phaze.explore.planned import PlannedIteration, estimator_of, strategy_of
+from phaze.explore.planning.plan import plan
+from phaze.explore.request import (
+    Budgets,
+    ClusterBudget,
+    Designs,
+    ExploreRequest,
+    Objective,
+    StrategyChoice,
+    Task,
+)
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.hardware.power import tdp_w
+from phaze.hardware.space_file import load_space
+from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.framework import load_framework
+from phaze.placement.strategy.search.search import best_plans
+from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 6]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
+PLANS = """
+schema_version: 1
+name: some
+source: a test
+microbatches: [1, 2]
+chunks: [1, 2]
+schedules: [1f1b, interleaved, zb-h1]
+"""
+DEVICES, BATCH = 4, 8
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    path = tmp_path_factory.mktemp("spaces") / "few.yaml"
+    path.write_text(SPACE)
+    return load_space(path)
+
+
+@pytest.fixture(scope="module")
+def task(tiny, network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("plans") / "some.yaml"
+    path.write_text(PLANS)
+    software, plans = load_framework("ideal"), load_plans(path)
+    return Task(tiny, DEVICES, network, BATCH, framework=software, plans=plans, full=True)
+
+
+@pytest.fixture(scope="module")
+def chips(space):
+    return [space.architecture(number) for number in range(space.size)]
+
+
+@pytest.fixture(scope="module")
+def answer(task, space):
+    return explore(ExploreRequest(task, space)).document
+
+
+def throughput(task, chip):
+    """Samples per second of a chip under its best plan, by the search of single chips."""
+    table = to_table([chip])
+    usable = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+    found = best_plans(estimator_of(task, table), task.plan_space, usable).best
+    return task.cluster.global_batch / found[0].iteration.iteration_s if found else 0.0
+
+
+def power_w(chip):
+    return float(tdp_w(to_table([chip]), 1.0)[0])
+
+
+def nondominated(points):
+    """Points (more is better, less is better) that no other one equals or beats on both."""
+    return sorted(p for p in points if not any(q != p and q[0] >= p[0] and q[1] <= p[1] for q in points))
+
+
+@pytest.mark.parametrize(
+    ("software", "plans"), [("ideal", "full"), ("exposed", "phaze"), ("megatron-core-2024", "megatron")]
+)
+def test_winner_and_frontier_are_those_of_searching_every_chip_alone(task, space, chips, software, plans):
+    task = replace(task, framework=load_framework(software), plans=load_plans(plans))
+    document = explore(ExploreRequest(task, space)).document
+    each = [(throughput(task, chip), power_w(chip)) for chip in chips]
+    assert document.certificate.optimal
+    assert document.certificate.frontier_complete
+    assert document.certificate.objective_value == pytest.approx(max(each)[0], rel=1e-9)
+    found = sorted((p.throughput_samples_per_s, p.tdp_w) for p in document.frontier)
+    assert np.array(found) == pytest.approx(np.array(nondominated(each)), rel=1e-9)
+
+
+def test_points_and_plans_are_counted(task, space, answer):
+    certificate = answer.certificate
+    settings = evaluator_of(task, space.table()).settings
+    assert certificate.space_size == space.size * len(settings) == space.size * task.points_per_architecture
+    alone = plan(task, space.architecture(0)).certificate.space_size
+    assert certificate.plans_per_architecture == alone
+    assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
+
+
+def test_one_plan_has_one_answer_to_the_last_bit(task, answer):
+    """The winner of a run, evaluated by itself, planned by itself, and its plan worked out again from the document."""
+    told = answer.best.workloads[task.workload.name]
+    chip = Architecture(name=answer.best.id, fields=answer.best.architecture)
+    alone = evaluate_document(task, chip).best.workloads[task.workload.name]
+    planned = plan(task, chip).best
+    again = PlannedIteration.of(estimator_of(task, to_table([chip])), strategy_of(told.placement.plan))
+    assert told == alone
+    assert told.placement.plan == planned.strategy == again.record
+    assert told.iteration_time_s == planned.iteration_time_s == again.iteration.iteration_s
+    assert told.energy_per_iteration_j == planned.energy_per_iteration_j == again.energy_j
+    assert told.memory_bytes == planned.memory_bytes == again.iteration.memory_bytes
+    assert told.mfu == planned.mfu
+    assert told.breakdown.parts == planned.breakdown
+    assert told.memory == planned.memory
+    assert told.kinds == planned.kinds
+
+
+def test_parts_sum_to_the_iteration(task, answer):
+    for design in (answer.best, *answer.next_best):
+        result = design.workloads[task.workload.name]
+        assert sum(result.breakdown.spent.values()) == pytest.approx(result.iteration_time_s)
+        assert min(result.breakdown.spent.values()) >= 0
+        names = [name for stage in result.placement.stages for name in stage.layers]
+        assert sorted(names) == sorted(task.workload.chain(1, 1).names)
+        assert max(stage.memory_bytes for stage in result.placement.stages) == result.memory_bytes
+
+
+def test_fixing_a_choice_never_wins(task, space, answer):
+    for held in (
+        {"tensor": (1,)},
+        {"pipeline": (2,)},
+        {"sequence": (False,)},
+        {"zeros": task.plan_space.zeros[:1]},
+    ):
+        fixed = explore(ExploreRequest(replace(task, held=held), space)).document
+        assert fixed.certificate.objective_value <= answer.certificate.objective_value * (1 + 1e-12)
+
+
+def test_energy_beside_throughput_against_all_points(task, space, chips):
+    evaluator, rows = evaluator_of(task, to_table(chips)), np.arange(len(chips))
+    points = []
+    for setting in evaluator.settings:
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        plans = {row: one for row, one in enumerate(found) if one is not None}
+        points += [(BATCH / s, joules / BATCH) for s, joules, _ in spent(evaluator, setting, plans)]
+    document = explore(ExploreRequest(task, space, axes=("throughput", "energy_per_sample"))).document
+    found = sorted((p.throughput_samples_per_s, p.energy_per_sample_j) for p in document.frontier)
+    assert np.array(found) == pytest.approx(np.array(nondominated(points)), rel=1e-9)
+
+
+def test_the_least_energy_and_memory_are_those_of_some_point(task, space, chips):
+    evaluator, rows = evaluator_of(task, to_table(chips)), np.arange(len(chips))
+    points = []
+    for setting in evaluator.settings:
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        plans = {row: one for row, one in enumerate(found) if one is not None}
+        points += list(spent(evaluator, setting, plans))
+    for objective, least in (
+        (Objective.ENERGY_PER_SAMPLE, min(joules for _, joules, _ in points) / BATCH),
+        (Objective.MEMORY, min(size for *_, size in points)),
+    ):
+        document = explore(ExploreRequest(task, space, objective=objective)).document
+        assert 1 / document.certificate.objective_value == pytest.approx(least, rel=1e-9)
+
+
+def test_a_common_design_is_the_best_of_all_chips(task, space, chips, tmp_path):
+    path = tmp_path / "wider.yaml"
+    path.write_text(DECODER.replace("name: tiny", "name: wider").replace("hidden: 512", "hidden: 1024"))
+    other = replace(task, workload=load_workload(str(path)))
+    document = explore(ExploreRequest(task, space, others=(other,))).document
+    each = [(throughput(task, chip), throughput(other, chip)) for chip in chips]
+    most = [max(values) for values in zip(*each, strict=True)]
+    scores = [sqrt(a / most[0] * b / most[1]) for a, b in each]
+    assert document.certificate.objective_value == pytest.approx(max(scores), rel=1e-9)
+
+
+def test_a_budget_for_the_cluster_is_spent_best(task, space, chips):
+    budget = ClusterBudget(power_w=2000.0)
+    document = explore(ExploreRequest(task, space, cluster=budget)).document
+    counted = {choice.devices for choice in document.cluster.choices}
+    best = max(
+        throughput(replace(task, devices=devices), chip)
+        for devices in counted
+        for chip in chips
+        if devices * power_w(chip) <= budget.power_w
+    )
+    assert document.certificate.objective_value == pytest.approx(best, rel=1e-9)
+
+
+def test_a_strategy_that_looks_at_all_finds_the_optimum(task, space, answer):
+    choice = StrategyChoice("random", evaluations=space.size)
+    document = explore(ExploreRequest(task, space, strategy=choice)).document
+    assert document.certificate.objective_value == answer.certificate.objective_value
+    assert document.best.workloads == answer.best.workloads
+
+
+def test_a_power_budget_is_kept(task, space, chips):
+    limit = float(np.median([power_w(chip) for chip in chips]))
+    document = explore(ExploreRequest(task, space, Budgets(power_w=limit))).document
+    best = max(throughput(task, chip) for chip in chips if power_w(chip) <= limit)
+    assert document.certificate.objective_value == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("axes", [(), ("throughput", "energy_per_sample")])
+def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes):
+    request = ExploreRequest(task, space, axes=axes)
+    found = explore(request)
+    rows = [dict(zip(found.designs, row, strict=True)) for row in zip(*found.designs.values(), strict=True)]
+    assert certify("a run", request, found.document, rows, 3, 0).passed
+    name, told = task.workload.name, found.document.best.workloads[task.workload.name]
+    faster = told.model_copy(update={"throughput_samples_per_s": told.throughput_samples_per_s * 1.01})
+    best = found.document.best.model_copy(update={"workloads": {name: faster}})
+    assert not certify("a run", request, found.document.model_copy(update={"best": best}), rows, 3, 0).passed
+
+
+def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
+    per_stage = StrategyChoice("wham", designs=Designs.PER_STAGE)
+    with pytest.raises(InputError, match="--designs per-stage knows 1F1B pipelines alone"):
+        explore(ExploreRequest(task, space, strategy=per_stage))
+    file = tmp_path / "hosts.yaml"
+    file.write_text(PLANS + "offloads: [[], [optimizer]]\n")
+    with pytest.raises(InputError, match="leaves it open what stays whole or lies with hosts"):
+        explore(ExploreRequest(replace(task, plans=load_plans(file)), space))
