@@ -39,7 +39,8 @@ def command(
     """Write one iteration in time: stages as processes; passes, layers, links and cores as threads.
 
     Open the JSON file at ui.perfetto.dev or in chrome://tracing. Every microbatch is there pass by pass and layer by
-    layer, the first one operator by operator. A name that ends in .gz is compressed.
+    layer, the first one operator by operator; of plans of a space of plans (--plans) pass by pass. A name that ends in
+    .gz is compressed.
 
     Examples:
         dse trace results/gpt3-400W --out trace.json.gz
@@ -57,26 +58,52 @@ def command(
     document = load_run(run)
     target = out or beside(run, f"trace.{format.value}")
     check_writable(target)
-    plan = _per_stage(document, run) if per_stage else _winner(document, run, workload)
-    title = f"{run.resolve().name}: {plan.workload} on {document.best.id}"
-    text = trace(plan, title) if format is Format.JSON else draw(plan, title)
+    name = _workload(document, run, workload)
+    title = f"{run.resolve().name}: {name} on {document.best.id}"
+    if not per_stage and document.best.workloads[name].placement.plan is not None:
+        text = _planned(document, run, name, title, format)
+    else:
+        plan = _per_stage(document, run) if per_stage else _winner(document, run, name)
+        text = trace(plan, title) if format is Format.JSON else draw(plan, title)
     write_atomically(target, _packed(text, target))
     say(f"trace: {target}", quiet=quiet)
 
 
-def _winner(document: ResultDocument, run: Path, workload: str | None) -> Replay:
-    """The winner's placement of a workload. Raises InputError for one that the run does not have."""
-    from phaze.cli.rerun import request_of
+def _workload(document: ResultDocument, run: Path, workload: str | None) -> str:
+    """The workload that is asked for, or the first. Raises InputError for one that the run does not have."""
     from phaze.errors import InputError
     from phaze.inputs.choice import nearest
-    from phaze.report.replay.document import replays
 
     names = list(document.best.workloads)
     if workload is not None and workload not in names:
         raise InputError(
             f"{run} has no workload {workload!r}{nearest(workload, names)}; it has {', '.join(names)}"
         )
-    return replays(document, request_of(document, run))[workload or names[0]]
+    return workload or names[0]
+
+
+def _winner(document: ResultDocument, run: Path, workload: str) -> Replay:
+    """The winner's placement of a workload."""
+    from phaze.cli.rerun import request_of
+    from phaze.report.replay.document import replays
+
+    return replays(document, request_of(document, run))[workload]
+
+
+def _planned(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
+    """The winner's plan of a space of plans, pass by pass. Raises InputError for a picture."""
+    from phaze.cli.rerun import request_of
+    from phaze.errors import InputError
+    from phaze.report.replay.document import played_plans
+    from phaze.report.trace.plan import plan_trace
+
+    result = document.best.workloads[workload]
+    if form is not Format.JSON or result.placement.plan is None:
+        raise InputError(
+            "pictures of plans of a space of plans are in dse report; dse trace writes them as json"
+        )
+    played = played_plans(document, request_of(document, run))[workload]
+    return plan_trace(played, result.placement.plan, title, workload, result)
 
 
 def _per_stage(document: ResultDocument, run: Path) -> Replay:

@@ -1,0 +1,82 @@
+"""The trace of a plan holds every pass once, in order, and is as long as the iteration."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import pytest
+from small_cases import small_decoder
+
+from phaze.explore.api import evaluate_document
+from phaze.explore.planning.again import play_record
+from phaze.explore.request import Task
+from phaze.hardware.architecture import load_architecture
+from phaze.hardware.network import load_network
+from phaze.placement.pipelines.order import Kind
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.strategy import Zero
+from phaze.report.trace.plan import plan_trace
+
+
+@pytest.fixture(scope="module", params=["1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"])
+def played(request, tmp_path_factory):
+    schedule = Schedule(request.param)
+    held = {"pipeline": (2,), "schedules": (schedule,), "zeros": (Zero(0),), "microbatches": (1,)}
+    if schedule is Schedule.INTERLEAVED:
+        held["chunks"] = (2,)
+    tiny = small_decoder(tmp_path_factory.mktemp("workloads"))
+    task = Task(tiny, 4, load_network(), 16, full=True, held=held)
+    chip = load_architecture("a100")
+    result = evaluate_document(task, chip).best.workloads["tiny"]
+    return result, play_record(task, chip, result.placement.plan, result.iteration_time_s)
+
+
+def events(played):
+    result, again = played
+    document = json.loads(plan_trace(again, result.placement.plan, "<a>", "tiny", result))
+    assert document["otherData"]["title"] == "<a>"
+    return document["traceEvents"]
+
+
+def test_nothing_overlaps_and_the_last_event_ends_the_iteration(played):
+    lanes = defaultdict(list)
+    for event in (one for one in events(played) if one["ph"] == "X"):
+        start = round(event["ts"] * 1000)
+        lanes[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1000)))
+    for spans in lanes.values():
+        for before, after in pairwise(sorted(spans)):
+            assert after[0] >= before[1]
+    assert max(end for spans in lanes.values() for _, end in spans) / 1e9 == pytest.approx(
+        played[0].iteration_time_s, abs=2e-9
+    )
+
+
+def test_every_pass_of_every_microbatch_is_there(played):
+    result, again = played
+    plan, timeline = result.placement.plan, again.timeline
+    names = Counter(
+        name
+        for one in events(played)
+        if one["ph"] == "X"
+        for name in one["name"].split(" and ")
+        if name[-1].isdigit()
+    )
+    forward = sum(int((order.kind == Kind.FORWARD).sum()) for order in timeline.orders)
+    assert sum(count for name, count in names.items() if name.startswith("forward")) == forward
+    assert {int(name.split()[-1]) for name in names} == set(range(1, plan.microbatches + 1))
+
+
+def test_stages_are_called_by_their_layers(played):
+    told = [one["args"]["name"] for one in events(played) if one.get("name") == "process_name"]
+    assert len(told) == played[0].placement.pipeline_parallel
+    assert all(name.startswith(f"stage {at}: ") for at, name in enumerate(told, 1))
+
+
+def test_arrows_lead_from_one_pass_to_a_later_one(played):
+    flows = [one for one in events(played) if one["ph"] in "sf"]
+    starts = {one["id"]: one["ts"] for one in flows if one["ph"] == "s"}
+    ends = {one["id"]: one["ts"] for one in flows if one["ph"] == "f"}
+    assert starts.keys() == ends.keys() != set()
+    assert all(starts[one] <= ends[one] for one in starts)
