@@ -92,12 +92,13 @@ class ChainEnergy:
         """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
         chain = self.timed.chain
         width, d = chain.tensor_parallel, plans.data_parallel
+        replicas = d * chain.sharding.context  # ranks that share a sample hold the same parameters
         ways = 2 if any(layer.backward is not None for layer in chain.layers) else 1
         shares = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
         microbatches = self.cluster.global_batch / chain.microbatch
         sent = microbatches * ways * (plans.cut_bytes + shares)
-        reduced = self._among_replicas(Collective.ALL_REDUCE, self.numerics.gradient_bytes, d)
-        gathered = self._among_replicas(Collective.ALL_GATHER, self.numerics.weight_bytes, d)
+        reduced = self._among_replicas(Collective.ALL_REDUCE, self.numerics.gradient_bytes, replicas)
+        gathered = self._among_replicas(Collective.ALL_GATHER, self.numerics.weight_bytes, replicas)
         exchanged = Events(link_bytes=2 * (reduced + plans.gathers * gathered))
         step = optimizer_events(chain.parameters, self.numerics) + exchanged
         return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)

@@ -14,11 +14,12 @@ from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, 
 from phaze.cost.model import CostModel
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
-from phaze.placement.energy import ChainEnergy, drivers
+from phaze.placement.energy import ChainEnergy, Drivers, drivers
 from phaze.placement.least import least_drivers, least_peak_bytes
 from phaze.placement.plan import Plan, StagePlan
 from phaze.placement.planner import Planner
 from phaze.scheduling.layers import TimedChain
+from phaze.workload.degrees import Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload import Mode
 
@@ -122,3 +123,25 @@ def test_energy_of_many_plans_is_that_of_the_definition(tmp_path):
         )
         expected = [defined_j(timed, planner, plan, row) for row, plan in enumerate(plans)]
         np.testing.assert_allclose(energy, expected, rtol=1e-12)
+
+
+def test_ranks_that_share_a_sample_reduce_their_gradients(tmp_path):
+    """A context group of two holds the same parameters, so that d replicas of it are 2 d ranks of one reduction."""
+    workload, table, network = small_decoder(tmp_path), varied_architectures(), load_network()
+    chain = workload.chain(1, Sharding(1, context=2))
+    timed = TimedChain(chain, CostModel(table, network), table)
+    energy = ChainEnergy(timed, Cluster(DEVICES, 12, network), workload.numerics)
+    rows, nothing = np.arange(len(table)), np.zeros((1, len(chain.layers)))
+
+    def spent_j(replicas):
+        plan = Drivers(nothing, np.array([float(replicas)]), np.zeros(1), np.zeros(1))
+        return energy.energy_j(rows, plan)
+
+    def tail_j(replicas):
+        ranks, reduced = 2 * replicas, chain.parameters * workload.numerics.gradient_bytes
+        sent = 2 * wire_bytes(Collective.ALL_REDUCE, reduced, ranks)
+        step = optimizer_events(chain.parameters, workload.numerics) + Events(link_bytes=sent)
+        return dynamic_j(step * ranks, table)
+
+    assert spent_j(3) - spent_j(1) == pytest.approx(tail_j(3) - tail_j(1))
+    assert (tail_j(1) > dynamic_j(optimizer_events(chain.parameters, workload.numerics) * 2, table)).all()
