@@ -33,7 +33,7 @@ def evaluate(
     microbatch: int | None = None,
     recompute: str | None = None,
     plans: str | Path | Plans | None = None,
-    framework: str | Path | Framework | None = None,
+    framework: str | Path | Framework = "ideal",
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",
@@ -48,7 +48,8 @@ def evaluate(
 ) -> Evaluated:
     """Evaluate one architecture under its best placement, or one that is given, as `dse evaluate` does.
 
-    `plans`: the best plan of such a space, as a `framework` runs it; without either, 1F1B that hides nothing. Fixed
+    `plans`: the best plan of such a space, as a `framework` runs it (with another one than `ideal`: of space `full`);
+    without, 1F1B that hides nothing. Fixed
     schedules, ZeRO and further kinds of parallelism are for `phaze.plan`. `out`: keep the
     answer in this folder, here as in `compare` and `plan`.
 
@@ -59,7 +60,7 @@ def evaluate(
     from phaze.inputs.known import evaluated, evaluated_planned
 
     def answer() -> ResultDocument:
-        if plans is not None or framework is not None:
+        if plans is not None or framework != "ideal":
             return evaluated_planned(asked["arch"], asked["workload"], asked)
         usual = {"attention": attention or "flash", "fusion": fusion or "all"}
         return evaluated(**{n: v for n, v in asked.items() if n not in ("plans", "framework")} | usual)

@@ -21,7 +21,7 @@ from phaze.workload.load import load_workload
 
 PLAN_ONLY = {
     *("context_parallel", "expert_parallel", "sequence_parallel", "whole"),
-    *("schedule", "chunks", "zero", "order", "offload", "framework"),
+    *("schedule", "chunks", "zero", "order", "offload"),
 }
 NO_ARGUMENT = {
     "explore": {"json", "quiet", "no_cache"},

@@ -50,7 +50,7 @@ def check(name, chip, mode=Mode.TRAINING):
     table = to_table([architecture])
     rate = 2 * float(macs(table)[0]) * float(table["clock_hz"][0])
     model_flops = result.mfu * result.iteration_time_s * task.devices * float(peak_flops_per_s(table)[0])
-    parts = dict(result.breakdown)
+    parts = result.breakdown.spent
     average_w = result.energy_per_iteration_j / result.iteration_time_s / task.devices
     assert 0 < result.mfu < 1
     assert result.iteration_time_s >= model_flops / (task.devices * rate)

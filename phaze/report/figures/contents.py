@@ -25,10 +25,10 @@ class Contents:
     document: ResultDocument
     designs: Sequence[Row] = ()
     replays: Mapping[str, Replay] = field(default_factory=dict)
-    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
     per_stage: Replay | None = None
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""
+    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
 
 
 def by_workload(found: Iterable[tuple[str, Html]]) -> Html:
