@@ -30,6 +30,7 @@ from phaze.placement.strategy.search.pipeline import Times
 from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
+from phaze.workload.degrees import Parallel
 from phaze.workload.work import Link, Pass, Unit
 
 FloatArray = NDArray[np.float64]
@@ -215,28 +216,31 @@ class PlanEvaluator(Evaluator):
 
     def _exposed_s(self, setting: Setting, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """Seconds of collectives that nothing can hide in each unique layer, (A, U) forward and backward."""
-        layers = self.timed(setting).chain.layers
-        shape = len(rows), len(layers)
-        said = self.framework
-        if said.tensor_overlap is not TensorOverlap.NONE or said.merges_copies or not len(rows):
-            return np.zeros(shape), np.zeros(shape)
-        found = []
-        for side in (0, 1):
-            seconds = np.zeros(shape)
-            for u, both in enumerate(self._passes(setting)):
-                link = [w.unit is Unit.LINK for w in both[side].pass_.works]
-                if any(link):
-                    table = both[side].tables.link_s[:, np.array(link)]
-                    shares = np.array([self._shown(w.link) for w in both[side].pass_.works if w.link])
+        layers, found = self.timed(setting).chain.layers, []
+        for turned in (False, True):
+            seconds = np.zeros((len(rows), len(layers)))
+            for u, both in enumerate(self._passes(setting) if len(rows) else ()):
+                works = both[turned].pass_.works
+                link = [w.unit is Unit.LINK for w in works]
+                shares = np.array([self._shown(w.link, turned=turned) for w in works if w.link])
+                if shares.any():
+                    table = both[turned].tables.link_s[:, np.array(link)]
                     seconds[:, u] = (table * shares).sum(axis=1)[self.model.factors.memory_of[rows]]
             found.append(seconds)
         return found[0], found[1]
 
-    def _shown(self, link: Link) -> float:
-        """Share of a collective that computation does not hide."""
-        said = self.framework
-        hides = {"context": said.hides_context, "expert": said.hides_experts}
-        return 1.0 - hides.get(link.group.parallel.value, 0.0)
+    def _shown(self, link: Link, *, turned: bool) -> float:
+        """Share of a collective that computation does not hide at least; `turned`: in backward."""
+        said, group = self.framework, link.group
+        hides = {Parallel.CONTEXT: said.hides_context, Parallel.EXPERT: said.hides_experts}
+        if said.merges_copies and link.copies > 1:
+            return 0.0
+        if group.parallel in hides or said.tensor_overlap is TensorOverlap.NONE:
+            return 1.0 - hides.get(group.parallel, 0.0)
+        pieces = said.tensor_overlap in (TensorOverlap.CHUNKED, TensorOverlap.EITHER)
+        beside = said.tensor_overlap in (TensorOverlap.WEIGHT_GRADIENT, TensorOverlap.EITHER)
+        # Gradients of weights are not made in forward; of pieces the last one hides behind nothing.
+        return 0.0 if beside and turned else 1 / group.size if pieces else 1.0
 
     @property
     def plans_each(self) -> int:
@@ -281,29 +285,23 @@ class PlanEvaluator(Evaluator):
         return fastest_flops_per_s(self.table, self.task, setting.recipe)
 
     def work_bound(self, setting: Setting, work_s: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain."""
+        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
+
+        Memory does not count.
+        """
         share = self.options(setting).least_share
         seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
-        fits = np.zeros(len(seconds), dtype=bool)
-        for across, at in self._classes(setting, np.arange(len(self.table))):
-            fits[at] = across.fits_any
-        return np.where(fits & self.takes(setting), seconds, np.inf)
+        return np.where(self.takes(setting), seconds, np.inf)
 
     def quick_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray | None = None) -> FloatArray:
         """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
 
-        With `give_up_s` (A,) a tighter one, which need not be told where it is not below that.
+        It does not count memory where the point does not get below `give_up_s` (A,) without it.
         """
+        limit_s = np.full(len(rows), np.inf) if give_up_s is None else give_up_s
         times, found = self.least_times(setting, rows), np.full(len(rows), np.inf)
         for across, at in self._classes(setting, rows):
-            if not across.fits_any:
-                continue
-            some = times.take(at)
-            found[at] = across.least_s(some)
-            if give_up_s is not None:
-                limit = give_up_s[at]
-                left = np.flatnonzero(found[at] < limit)
-                found[at[left]] = across.bound_s(some.take(left), limit[left])
+            found[at] = across.bound_s(times.take(at), limit_s[at])
         return np.where(self.takes(setting)[rows], found, np.inf)
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:

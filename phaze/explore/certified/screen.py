@@ -76,10 +76,26 @@ class Screen:
             next_ = roof[:, 0] == level
             if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
                 break
-            for k in np.flatnonzero(next_).tolist():
-                give_up_s = self._batch / np.maximum(found.max(axis=0), 1e-300)
-                found[k] = self._optimistic(evaluator.quick_bound(evaluator.settings[k], rows, give_up_s))
+            for k, hope in self._hopes(evaluator, np.flatnonzero(next_)):
+                open_ = np.flatnonzero(hope > found.max(axis=0))
+                if len(open_):
+                    give_up_s = self._batch / np.maximum(found.max(axis=0)[open_], 1e-300)
+                    seconds = evaluator.quick_bound(evaluator.settings[k], rows[open_], give_up_s)
+                    found[k, open_] = self._optimistic(seconds)
         return found
+
+    def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, FloatArray]]:
+        """Settings with looser bounds on the throughput of all architectures, (A,).
+
+        Where bounds of plans are dear those that promise most with unlimited memory come first.
+        """
+        if not evaluator.task.full:
+            return [(k, np.full(len(evaluator.table), np.inf)) for k in some.tolist()]
+        rows, hopeless = np.arange(len(evaluator.table)), np.zeros(len(evaluator.table))
+        each = [evaluator.settings[k] for k in some.tolist()]
+        hopes = [self._optimistic(evaluator.quick_bound(s, rows, hopeless)) for s in each]
+        order = np.argsort([-float(hope.sum()) for hope in hopes], kind="stable")
+        return [(int(some[i]), hopes[i]) for i in order.tolist()]
 
     def _survivors(
         self, table: ArchitectureTable, alive: Rows, sieve: _Sieve

@@ -6,9 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.pipelines.order import IntArray, Kind, Order
-from phaze.placement.pipelines.orders import orders
+from phaze.placement.pipelines.order import IntArray, Kind, Sequence
+from phaze.placement.pipelines.orders import run_of
 from phaze.placement.pipelines.schedule import Schedule, require
 
 
@@ -49,24 +48,72 @@ def held_peak(
         one: IntArray = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
         return one
     telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
+    if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is Kind.WEIGHT_GRADIENT:
+        return _put_off(schedule, stages, microbatches)
+    if schedule is Schedule.INTERLEAVED:
+        return _interleaved(stages, telling, chunks_per_device)
     return _held_peak(schedule, stages, telling, chunks_per_device, until)
+
+
+def _put_off(schedule: Schedule, stages: int, microbatches: int) -> IntArray:
+    """Of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, and the pair that frees one."""
+    i, twice = np.arange(stages), 2 if schedule is Schedule.ZB_H2 else 1
+    ahead = np.minimum(twice * (stages - 1 - i), microbatches)
+    behind = np.minimum((twice * i), microbatches)
+    pairs = microbatches - ahead
+    peak: IntArray = ahead + np.minimum(pairs, behind) + (pairs > behind)
+    return peak.reshape(stages, 1, 1)
+
+
+@lru_cache(maxsize=1024)
+def _interleaved(stages: int, microbatches: int, each: int) -> IntArray:
+    """Forward passes ahead, then a backward after each one; slots take turns of as many microbatches as stages.
+
+    While backward n runs, `ahead` + n + 1 forward passes have begun and n have ended: what a slot holds grows or
+    shrinks evenly until one of them turns to another slot.
+    """
+    p, total = stages, microbatches * each
+    ahead = np.minimum(2 * np.arange(p)[::-1] + (each - 1) * p, total)
+    turns = np.arange(0, total + 1, p)
+    into = turns - ahead[:, None] - 1
+    number = np.concatenate([np.broadcast_to(turns, into.shape), into], axis=1)
+    number = np.clip(np.concatenate([number - 1, number, number + 1], axis=1), 0, total - 1)
+    begun = np.minimum(ahead[:, None] + number + 1, total)
+    slots = np.arange(each)
+    held = _in_turns(begun, p, each, slots) - _in_turns(number, p, each, each - 1 - slots)
+    return _packed([_greatest(rows) for rows in held])
+
+
+def _in_turns(passes: IntArray, stages: int, each: int, turn: IntArray) -> IntArray:
+    """Of the first so many passes of a device, (...), those of the slots that come at some turn, (..., v)."""
+    rounds, left = np.divmod(passes[..., None], stages * each)
+    found: IntArray = rounds * stages + np.clip(left - turn * stages, 0, stages)
+    return found
+
+
+def _packed(peaks: list[IntArray]) -> IntArray:
+    """Lists of combinations (n, slots) as one array, short ones filled up with their first entry."""
+    most = max(len(rows) for rows in peaks)
+    return np.stack([np.concatenate([rows, np.repeat(rows[:1], most - len(rows), axis=0)]) for rows in peaks])
 
 
 @lru_cache(maxsize=1024)
 def _held_peak(schedule: Schedule, stages: int, microbatches: int, each: int, until: Kind) -> IntArray:
     """Some microbatches tell all: after warming up, which takes at most twice the stages, devices repeat themselves."""
-    chunks = chunks_of(schedule, stages, each)
-    ordered = orders(schedule, stages, microbatches, each)
-    peaks = [_greatest(_counts(order, own, until)) for order, own in zip(ordered, chunks, strict=True)]
-    most = max(len(rows) for rows in peaks)
-    return np.stack([np.concatenate([rows, np.repeat(rows[:1], most - len(rows), axis=0)]) for rows in peaks])
+    half = (stages + 1) // 2 if schedule is Schedule.DUALPIPE else stages
+    runs = [run_of(schedule, device, stages, microbatches, each) for device in range(half)]
+    slots = each * schedule.weight_copies
+    peaks = [_greatest(_counts(run, slots, until)) for run in runs]
+    return _packed(peaks + peaks[: stages - half][::-1])  # DualPipe looks the same from both ends
 
 
-def _counts(order: Order, chunks: IntArray, until: Kind) -> IntArray:
+def _counts(run: Sequence, slots: int, until: Kind) -> IntArray:
     """Microbatches held (n, v) for each slot while one of n actions runs that free one: in between they only grow."""
-    frees = (order.kind == Kind.BACKWARD) | (order.kind == until)
-    mine = order.chunk[:, None] == chunks
-    begun = np.cumsum(mine & (order.kind == Kind.FORWARD)[:, None], axis=0)[frees]
+    slot = run.slot.copy()
+    slot[run.kind == Kind.WEIGHT_GRADIENT] = slot[run.kind == Kind.INPUT_GRADIENT]  # first in, first out
+    frees = (run.kind == Kind.BACKWARD) | (run.kind == until)
+    mine = slot[:, None] == np.arange(slots)
+    begun = np.cumsum(mine & (run.kind == Kind.FORWARD)[:, None], axis=0)[frees]
     held: IntArray = begun - np.cumsum(mine[frees], axis=0) + mine[frees]
     return held
 

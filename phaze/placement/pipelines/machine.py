@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ PLAIN_STEPS = 500_000
 class Machine:
     """Plain functions for the first steps of a process, machine code from then on: both answer the same."""
 
-    def __init__(self) -> None:
-        """Nothing is compiled before there is reason to."""
+    def __init__(self, module: ModuleType = kernel) -> None:
+        """Nothing of the module is compiled before there is reason to."""
+        self._module = module
         self._steps = 0
 
     def run(self, *arguments: object, end_s: FloatArray) -> FloatArray:
@@ -34,10 +36,13 @@ class Machine:
         return np.array(ends)
 
     def function(self, name: str, steps: int) -> Callable[..., Any]:
-        """A function of `kernel` for so many steps."""
+        """A function of the module for so many steps."""
+        return self.compiled(name, steps) or vars(self._module)[name]
+
+    def compiled(self, name: str, steps: int) -> Callable[..., Any] | None:
+        """The same as machine code; None as long as that does not pay."""
         self._steps += steps
-        found: Callable[..., Any] = (vars(kernel) if self._steps <= PLAIN_STEPS else _compiled())[name]
-        return found
+        return _compiled(self._module)[name] if self._steps > PLAIN_STEPS else None
 
 
 def _listed(value: object) -> object:
@@ -47,11 +52,11 @@ def _listed(value: object) -> object:
 
 
 @cache
-def machine() -> Machine:
-    """The one of this process."""
-    return Machine()
+def machine(module: ModuleType = kernel) -> Machine:
+    """The one of this process, of a module with such loops."""
+    return Machine(module)
 
 
 @cache
-def _compiled() -> dict[str, Any]:
-    return compiled(kernel)
+def _compiled(module: ModuleType) -> dict[str, Any]:
+    return compiled(module)

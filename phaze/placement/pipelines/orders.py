@@ -17,7 +17,7 @@ def orders(
     """What every device runs, first stage first. Raises ValueError with the sentence of `refusal`."""
     require(schedule, stages, microbatches, chunks_per_device)
     chunks = chunks_of(schedule, stages, chunks_per_device)
-    runs = [_run(schedule, device, stages, microbatches, chunks_per_device) for device in range(stages)]
+    runs = [run_of(schedule, device, stages, microbatches, chunks_per_device) for device in range(stages)]
     return tuple(
         order_of(run, chunks[device], _first(schedule, device, stages, microbatches, chunks.shape[1]))
         for device, run in enumerate(runs)
@@ -32,8 +32,8 @@ def _first(schedule: Schedule, device: int, stages: int, microbatches: int, slot
     return near_first if device < stages // 2 else near_first[::-1]
 
 
-def _run(schedule: Schedule, i: int, p: int, m: int, v: int) -> Sequence:
-    """`i`: device, `p`: devices, `m`: microbatches, `v`: chunks per device."""
+def run_of(schedule: Schedule, i: int, p: int, m: int, v: int) -> Sequence:
+    """Kinds and slots of what device `i` runs. `i`: device, `p`: devices, `m`: microbatches, `v`: chunks per device."""
     runs = {
         Schedule.GPIPE: lambda: _one_by_one(m, m),
         Schedule.ONE_F_ONE_B: lambda: _one_by_one(min(p - 1 - i, m), m),

@@ -31,6 +31,7 @@ class Exchanges:
     link_bytes_per_s: float
     strategies: tuple[Strategy, ...]
     known: dict[Hashable, Any] = field(default_factory=dict)
+    _columns: dict[str, Counts] = field(default_factory=dict)
 
     def gather_s(self, weight_bytes: float | Floats) -> Floats:
         """All-gather of weights over the ranks that divide them."""
@@ -117,7 +118,9 @@ class Exchanges:
 
     def _column(self, name: str) -> Counts:
         """A property of every strategy, (V, 1)."""
-        return np.array([[getattr(s, name)] for s in self.strategies])
+        if name not in self._columns:
+            self._columns[name] = np.array([[getattr(s, name)] for s in self.strategies])
+        return self._columns[name]
 
     def _over(self, kind: Collective, payload: float | Floats, size: Counts, stride: Counts) -> Floats:
         """Nothing to exchange, or nobody to exchange it with, takes no time; `size`, `stride` (V, 1) of groups."""

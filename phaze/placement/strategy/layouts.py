@@ -35,7 +35,7 @@ class Layouts:
         """The layers of the model as a device runs them, parameters of both ends counted at both."""
         selective = strategy.recompute is Recompute.SELECTIVE
         key = "chain", strategy.microbatch, strategy.sharding, selective
-        return self._once(
+        return self.once(
             key,
             lambda: self.workload.chain(
                 strategy.microbatch,
@@ -49,15 +49,15 @@ class Layouts:
         """The layers with tied parameters counted once where one device has both ends."""
         s = strategy
         key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
-        return self._once(key, lambda: LayerSizes(self.chain(s).joined if s.joins_ends else self.chain(s)))
+        return self.once(key, lambda: LayerSizes(self.chain(s).joined if s.joins_ends else self.chain(s)))
 
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
         chain = self.chain(strategy)
         parts, stages = strategy.parts, strategy.stages
         key = ("division", chain.index, parts, stages)
-        whole = self._once(("groups", chain.index), lambda: undivided(chain))
-        return self._once(key, lambda: cut(whole, parts, stages, chain.workload))
+        whole = self.once(("groups", chain.index), lambda: undivided(chain))
+        return self.once(key, lambda: cut(whole, parts, stages, chain.workload))
 
     def microbatches(self, strategy: Strategy) -> int:
         """Microbatches that each pipeline runs."""
@@ -67,7 +67,7 @@ class Layouts:
         """What every group of layers holds on a device."""
         s, sizes = strategy, self.sizes(strategy)
         key = ("needs", id(sizes), s.kept, s.offloaded)
-        return self._once(key, lambda: GroupNeeds.of(sizes.chain, self.division(s), s.kept, s.offloaded))
+        return self.once(key, lambda: GroupNeeds.of(sizes.chain, self.division(s), s.kept, s.offloaded))
 
     def memory_of(self, strategy: Strategy, needs: ChunkNeeds) -> StrategyMemory:
         """Memory of a strategy whose chunks need so much."""
@@ -91,7 +91,8 @@ class Layouts:
         reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
         return gathered, reduced
 
-    def _once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What is worked out the first time that it is asked for under a key."""
         if key not in self._kept:
             self._kept[key] = work_out()
         found: T = self._kept[key]

@@ -71,6 +71,10 @@ class GroupNeeds:
             scores_bytes=_sums(losses, "saved_bytes"),
         )
 
+    def take(self, groups: NDArray[np.intp]) -> GroupNeeds:
+        """Those of some groups."""
+        return GroupNeeds(*(getattr(self, f.name)[groups] for f in fields(self)))
+
     @property
     def parameters(self) -> Floats:
         """All of them, (G,)."""

@@ -15,6 +15,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.placement.pipelines.machine import machine
+from phaze.placement.strategy import prefetch_loops
+
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -40,6 +43,14 @@ class Groups:
 
     def forward_s(self) -> Floats:
         """Seconds until the last group of every chunk has computed, (V, C)."""
+        if loops := machine(prefetch_loops).compiled("forward", self.compute_s.size):
+            gathered, found = self.summed(self.gather_s * ~self.repeats), np.empty(self.first.shape)
+            rows = (self.compute_s, self.gather_s, self.repeats, self.first)
+            loops(*map(np.ascontiguousarray, rows), gathered, found)
+            return found
+        return self._plain_forward_s()
+
+    def _plain_forward_s(self) -> Floats:
         ends = np.empty(self.compute_s.T.shape)
         gathered = self._spread(self.summed(self.gather_s * ~self.repeats))
         time = wire = done = before = np.zeros(len(self.compute_s))
@@ -57,6 +68,14 @@ class Groups:
 
     def backward_s(self) -> Floats:
         """Seconds until the last gradient of every chunk is reduced, (V, C); its last group comes first."""
+        if loops := machine(prefetch_loops).compiled("backward", self.compute_s.size):
+            found = np.empty(self.first.shape)
+            rows = (self.compute_s, self.gather_s, self.reduce_s, self.repeats, self.first)
+            loops(*map(np.ascontiguousarray, rows), found)
+            return found + self.summed(self.reduce_s * ~self.repeats)
+        return self._plain_backward_s()
+
+    def _plain_backward_s(self) -> Floats:
         ends = np.empty((2, *self.compute_s.T.shape))
         entering, ahead, is_last = self._gathers_ahead()
         turns = np.roll(self._starts, -1, axis=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
+from operator import attrgetter
+from typing import Any
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
@@ -129,3 +131,15 @@ class Strategy:
     def pipeline_stride(self) -> int:
         """Device numbers between neighbours of a pipeline."""
         return self.width * (self.data_parallel if self.order is Order.DATA_INNER else 1)
+
+
+_PLACES = {one.name: place for place, one in enumerate(fields(Strategy))}
+_VALUES = attrgetter(*_PLACES)
+
+
+def changed(strategy: Strategy, **changes: Any) -> Strategy:  # noqa: ANN401 - of any field
+    """The strategy with other values of some fields: `dataclasses.replace` for those who do so 100 000 times."""
+    values = list(_VALUES(strategy))
+    for name, value in changes.items():
+        values[_PLACES[name]] = value
+    return Strategy(*values)

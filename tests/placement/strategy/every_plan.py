@@ -10,7 +10,7 @@ from math import inf
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.division import blocks
 from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.cuts import stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Strategy
 
@@ -30,7 +30,7 @@ def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
     yield deep
     if deep.chunks == 1:
         whole = replace(deep, pipeline_parallel=1)
-        for some in stage_cuts(e.chain(deep), e.division(whole), deep.pipeline_parallel):
+        for some in stage_cuts(block_flops(e.chain(deep), e.division(whole)), deep.pipeline_parallel):
             yield replace(deep, stages=some)
 
 

@@ -10,7 +10,7 @@ import pytest
 from strategy_cases import small_gpt
 
 from phaze.placement.strategy.division import divide
-from phaze.placement.strategy.search.cuts import stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
@@ -18,7 +18,7 @@ from phaze.workload.workload import Mode
 @pytest.mark.parametrize(("layers", "stages"), [(4, 2), (4, 3), (7, 2), (7, 3), (9, 4), (12, 5), (12, 11)])
 def test_every_cut_has_all_blocks_and_none_is_even(layers, stages):
     chain = small_gpt(layers).chain(1, 1)
-    found = stage_cuts(chain, divide(chain, 1), stages)
+    found = stage_cuts(block_flops(chain, divide(chain, 1)), stages)
     assert found
     for cut in found:
         assert sum(cut) == layers
@@ -31,7 +31,7 @@ def test_every_cut_has_all_blocks_and_none_is_even(layers, stages):
 def test_models_in_one_part_or_block_by_block_have_no_other_cut():
     chain = small_gpt(4).chain(1, 1)
     whole = divide(chain, 1)
-    assert stage_cuts(chain, whole, 1) == stage_cuts(chain, whole, 4) == ()
+    assert stage_cuts(block_flops(chain, whole), 1) == stage_cuts(block_flops(chain, whole), 4) == ()
 
 
 @pytest.mark.parametrize("head", [0.2, 0.7, 1.0, 1.6, 2.3])
@@ -65,11 +65,11 @@ def test_no_cut_at_all_has_a_shorter_longest_stage(layers, stages, head):
     even = tuple(divide(heavy, stages).blocks.tolist())
     every = [cut for cut in product(range(1, layers + 1), repeat=stages) if sum(cut) == layers]
     best = min(map(longest, every))
-    assert min(map(longest, [even, *stage_cuts(heavy, division, stages)])) <= best * (1 + 1e-9)
+    assert min(map(longest, [even, *stage_cuts(block_flops(heavy, division), stages)])) <= best * (1 + 1e-9)
 
 
 def test_blocks_that_differ_share_the_flops():
     chain = load_workload("deepseek-v3", Mode.TRAINING).chain(1, 1)
-    found = stage_cuts(chain, divide(chain, 1), 8)
+    found = stage_cuts(block_flops(chain, divide(chain, 1)), 8)
     assert any(len(set(cut)) > 1 for cut in found)
     assert all(sum(cut) == sum(divide(chain, 8).blocks.tolist()) for cut in found)

@@ -9,6 +9,7 @@ the model's FLOPs as evenly as can be are looked at as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -22,9 +23,8 @@ Floats = NDArray[np.float64]
 MOST = 4  # blocks that an end gives up
 
 
-def stage_cuts(chain: LayerChain, division: Division, stages: int) -> tuple[tuple[int, ...], ...]:
-    """Blocks of every stage in every way but the even one; `division`: of the whole model in one part."""
-    flops = _block_flops(chain, division)
+def stage_cuts(flops: Floats, stages: int) -> tuple[tuple[int, ...], ...]:
+    """Blocks of every stage in every way but the even one; `flops` (B,): as of `block_flops`."""
     count = len(flops)
     if not 1 < stages < count:
         return ()
@@ -35,8 +35,8 @@ def stage_cuts(chain: LayerChain, division: Division, stages: int) -> tuple[tupl
     return tuple(found)
 
 
-def _block_flops(chain: LayerChain, division: Division) -> Floats:
-    """Model FLOPs of every block, the ends with the nearest one, (B,)."""
+def block_flops(chain: LayerChain, division: Division) -> Floats:
+    """Model FLOPs of every block, the ends with the nearest one, (B,); `division`: of the whole model in one part."""
     each = np.array([chain.layers[unique].model_flops for unique in chain.index])
     first = np.flatnonzero(division.body)
     starts = [division.groups[group][0] for group in first]
@@ -52,7 +52,13 @@ def _blocks_worth(flops: Floats) -> int:
     return min(max(worth, 1), MOST)
 
 
-def _lighter_ends(count: int, stages: int, head: int) -> Iterator[tuple[int, ...]]:
+@cache
+def _lighter_ends(count: int, stages: int, head: int) -> tuple[tuple[int, ...], ...]:
+    """All of `_each_lighter_end`."""
+    return tuple(_each_lighter_end(count, stages, head))
+
+
+def _each_lighter_end(count: int, stages: int, head: int) -> Iterator[tuple[int, ...]]:
     """Cuts whose first stage has at most one block less than most have, and whose last has up to `head` less."""
     most = -(-count // stages)
     for first, last in product((most, most - 1), range(most, most - 1 - head, -1)):

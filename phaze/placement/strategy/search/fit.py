@@ -73,7 +73,7 @@ class Room:
         if _frugal(s):
             most = int(blocks[own].sum(axis=1).max())
             counts = np.broadcast_to(np.arange(most + 1)[:, None], (most + 1, len(own)))
-            choices = _spread(counts, own, blocks)
+            choices = spread(counts, own, blocks)
         return cls(s, tuple(zeros), own, blocks, *_needs(layouts, s, zeros, choices))
 
     def fits(self, capacity_bytes: float, host_bytes: float = inf) -> list[Fit]:
@@ -86,8 +86,10 @@ class Room:
         least = float(need.min(axis=0).max())
         if not fitting.any(axis=0).all():
             return Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf)
-        counts = _spread(fitting.argmax(axis=0), self.own, self.blocks)
-        return Fit(_with(replace(self.strategy, zero=self.zeros[z]), counts, _frugal(self.strategy)), least)
+        counts = spread(fitting.argmax(axis=0), self.own, self.blocks)
+        return Fit(
+            with_blocks(replace(self.strategy, zero=self.zeros[z]), counts, _frugal(self.strategy)), least
+        )
 
 
 def _frugal(strategy: Strategy) -> bool:
@@ -114,7 +116,8 @@ def _needs(
     return fixed[:, None] + (kept + working), host
 
 
-def _with(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
+def with_blocks(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
+    """The strategy that recomputes so many blocks of every chunk, (C,); as it is where it is not `frugal`."""
     if not frugal:
         return strategy
     if not counts.any():
@@ -122,7 +125,7 @@ def _with(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
     return replace(strategy, recomputed=tuple(counts.tolist()))
 
 
-def _spread(counts: Counts, own: Counts, blocks: Counts) -> Counts:
+def spread(counts: Counts, own: Counts, blocks: Counts) -> Counts:
     """Blocks of every chunk (..., C) from those of every device (..., p), its first chunks first.
 
     Of the copies of a chunk, the larger number.

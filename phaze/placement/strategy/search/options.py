@@ -11,20 +11,19 @@ than the average.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.needs import recomputed
-from phaze.placement.strategy.search.cuts import stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Strategy
+from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.workload.work import LayerChain
 
 Floats = NDArray[np.float64]
@@ -108,11 +107,15 @@ class ShapeOptions:
         return found
 
     def _strategies(self, depth: Depth) -> Iterator[Strategy]:
-        cuts = stage_cuts(self.chain, self.division, depth.stages) if self.space.balances else ()
+        cuts = stage_cuts(self._flops, depth.stages) if self.space.balances else ()
         for deep in depth.pipelines:
             for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
                 yield one
-                yield from (replace(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
+                yield from (changed(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
+
+    @cached_property
+    def _flops(self) -> Floats:
+        return block_flops(self.chain, self.division)
 
     @cached_property
     def size(self) -> int:
@@ -154,43 +157,6 @@ class ShapeOptions:
         forms, first = self._loose
         return longest_s(forms, first, passes_s.T) * (1 - ROUNDING)
 
-    def devices(self, strategy: Strategy) -> tuple[Floats, Floats, int]:
-        """Groups of every kind that each device runs in an iteration, (p, K), and those ahead of its first chunk.
-
-        Last, microbatches of each copy of the model.
-        """
-        s, (first, which) = strategy, self.kinds
-        counts = np.eye(len(first))[which]
-        chunks = np.add.reduceat(counts, self.layouts.division(s).first_groups, axis=0)
-        own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-        ahead = (np.cumsum(chunks, axis=0) - chunks)[own.min(axis=1)]
-        each = self.layouts.microbatches(s) // s.schedule.weight_copies
-        return each * chunks[own].sum(axis=1), ahead, each
-
-    def forms(self, strategy: Strategy) -> Floats:
-        """Linear forms that the time of a strategy is at least whatever fits, terms as of `Times`, (3 K + 2, f)."""
-        each = self.layouts.microbatches(strategy) // strategy.schedule.weight_copies
-        work, ahead = self._paces(strategy)
-        first = each * work + ahead
-        turned = each * work if strategy.schedule.splits_backward else first
-        none = np.zeros((len(work), 2))
-        return np.concatenate([first, turned * self.again, turned, none], axis=1).T
-
-    def _paces(self, strategy: Strategy) -> tuple[Floats, Floats]:
-        """Groups of every kind on a device, and ahead of its first chunk, (f, K), of devices that may end last.
-
-        They depend on where chunks lie alone, and are kept.
-        """
-        s = strategy
-        own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-        key = "paces", s.pipeline_parallel, s.chunks, s.stages, own.tobytes()
-        if key not in self.kept:
-            work, ahead, each = self.devices(s)
-            rows = undominated(np.concatenate([work / each, ahead], axis=1))
-            self.kept[key] = rows[:, : work.shape[1]], rows[:, work.shape[1] :]
-        found: tuple[Floats, Floats] = self.kept[key]
-        return found
-
 
 def longest_s(forms: Floats, first: Counts, terms: Floats) -> Floats:
     """The longest of some linear forms (n, f) of terms (n, A), from each `first` one to the next: (A, len(first))."""
@@ -205,13 +171,4 @@ def longest_s(forms: Floats, first: Counts, terms: Floats) -> Floats:
             if coefficients.any():
                 seconds += value[:, None] * coefficients
         np.maximum.reduceat(seconds, first, axis=1, out=found[rows])
-    return found
-
-
-def undominated(forms: Floats) -> Floats:
-    """Forms (f, n) without those that are nowhere larger than another; of equal ones the first."""
-    forms = np.unique(forms, axis=0)[::-1]
-    less = np.asarray((forms[:, None] <= forms).all(axis=2))
-    np.fill_diagonal(less, val=False)
-    found: Floats = forms[~less.any(axis=1)]
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.pipelines.chunks import Chunks
-from phaze.placement.pipelines.layout import chunks_of, device_of
+from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.simulation import pipelines_s
 from phaze.placement.strategy.division import Division
@@ -19,8 +19,7 @@ from phaze.placement.strategy.load import Wire, Wires, boundary_bytes, wires
 from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.passes import ChunkPasses
 from phaze.placement.strategy.prefetch import Groups
-from phaze.placement.strategy.search.fit import Room
-from phaze.placement.strategy.search.options import ROUNDING, ShapeOptions, undominated
+from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import TailWork
 
@@ -110,23 +109,6 @@ class Exchanged:
         return found
 
     @cached_property
-    def amounts(self) -> Floats:
-        """All exchanges of each choice, and the parameters that a device steps, (V, n)."""
-        tail = self.tail
-        return np.concatenate(
-            [tail.reduce_s, tail.gather_s, tail.stepped, self.transfer_s, *self.moved], axis=1
-        )
-
-    @cached_property
-    def least_s(self) -> float:
-        """Seconds that follow the last microbatch at least, whatever the choice and whatever hides."""
-        said, tail = self.options.layouts.framework, self.tail
-        pieces = np.maximum(tail.pieces, 1)
-        shown = tail.reduce_s / (pieces if said.hides_reduction else 1)
-        shown = shown + tail.gather_s / (pieces if said.hides_gathers else 1) + tail.tie_s
-        return float(shown.max(axis=1).min()) + said.iteration_s
-
-    @cached_property
     def counts(self) -> Floats:
         """Groups of each kind in every chunk, (C, K)."""
         return self.counted(np.ones(len(self.division.groups)))
@@ -160,12 +142,6 @@ class Pipeline:
         return cls(options, s, options.kept[key])
 
     @cached_property
-    def room(self) -> Room:
-        """What each choice needs of memory."""
-        zeros, _ = self.options.space.choices(self.strategy)
-        return Room.of(self.options.layouts, self.strategy, zeros)
-
-    @cached_property
     def microbatches(self) -> int:
         """Of one pipeline."""
         return self.options.layouts.microbatches(self.strategy)
@@ -176,31 +152,19 @@ class Pipeline:
         s = self.strategy
         return chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
 
-    def fitted(self, capacity_bytes: float) -> list[Fitted]:
-        """The choices as they fit, without those that exchange, step and recompute no less than another anywhere."""
-        fits, choices = self.room.fits(capacity_bytes), self.exchanged.choices
-        found = []
-        for v, choice in enumerate(choices):
-            fit = fits[v * len(fits) // len(choices)]
-            if fit.strategy is not None:
-                found.append(Fitted(self, v, replace(fit.strategy, order=choice.order)))
-        if len(found) < 2:
-            return found
-        amounts = self.exchanged.amounts[[f.choice for f in found]]
-        again = np.array([f.again for f in found])
-        less = np.asarray((amounts[:, None] <= amounts).all(axis=2) & (again[:, None] <= again).all(axis=2))
-        first = np.arange(len(found))
-        beaten = np.asarray((less & ~(less.T & (first[:, None] >= first))).any(axis=0))
-        return [one for one, worse in zip(found, beaten.tolist(), strict=True) if not worse]
-
 
 @dataclass(frozen=True)
 class Fitted:
-    """A strategy that fits: the choice `choice` of a pipeline, with what it recomputes."""
+    """A strategy that fits: a choice of a pipeline, with what it recomputes."""
 
     pipeline: Pipeline
-    choice: int
     strategy: Strategy
+
+    @cached_property
+    def choice(self) -> int:
+        """The number of what ranks divide and of neighbours among the choices of its pipeline."""
+        each = self.pipeline.exchanged.choices
+        return [(one.zero, one.order) for one in each].index((self.strategy.zero, self.strategy.order))
 
     @property
     def rank(self) -> tuple[object, ...]:
@@ -222,60 +186,6 @@ class Fitted:
     def _moves(self) -> bool:
         """Whether ZeRO exchanges anything in the passes of microbatches."""
         return bool(self.pipeline.exchanged.moved[:, self.choice].any())
-
-    @cached_property
-    def forms(self) -> Floats:
-        """Linear forms that the time is at least, (3 K + 2, f), terms as of `Times`: one for every distinct device."""
-        p, s, said = self.pipeline, self.strategy, self.pipeline.options.layouts.framework
-        work, ahead, each = p.options.devices(s)
-        again = p.exchanged.counted(self.again)
-        redone = each * again[p.own].sum(axis=1)
-        turned = 0.0 if s.schedule.splits_backward else 1.0
-        ahead_again = turned * (np.cumsum(again, axis=0) - again)[p.own.min(axis=1)]
-        passes = [work + ahead, redone + ahead_again, work + turned * ahead]
-        pace = np.full((len(work), 1), said.iteration_s) + self._last[1]
-        pace += each * self._exchanged_s[p.own].sum(axis=1)[:, None] + self._received_s[:, None]
-        step = np.full((len(work), 1), self._last[0])
-        return undominated(np.concatenate([*passes, step, pace], axis=1)).T
-
-    @cached_property
-    def _last(self) -> tuple[float, float]:
-        """Parameters that the device with most to exchange steps, and seconds of its exchanges that nothing hides."""
-        said, tail = self.pipeline.options.layouts.framework, self.tail
-        pieces = np.maximum(tail.pieces, 1)
-        shown = tail.reduce_s / (pieces if said.hides_reduction else 1)
-        shown = shown + tail.gather_s / (pieces if said.hides_gathers else 1) + tail.tie_s
-        at = int(np.argmax(shown[0]))
-        return float(tail.stepped[0, at] * said.optimizer_stretch), float(shown[0, at])
-
-    @cached_property
-    def _exchanged_s(self) -> Floats:
-        """Exchanges of ZeRO in the passes of a microbatch that nothing hides, of every chunk, (C,)."""
-        p = self.pipeline
-        if p.options.layouts.framework.hides_gathers or not self._moves:
-            return np.zeros(len(p.exchanged.division.chunks))
-        total = p.exchanged.moved[:, self.choice].sum(axis=0)
-        return np.add.reduceat(total, p.exchanged.division.first_groups)
-
-    @cached_property
-    def _received_s(self) -> Floats:
-        """Seconds that every device does nothing but receive after its first action has started, (p,)."""
-        p, s = self.pipeline, self.strategy
-        none = np.zeros(len(p.own))
-        if p.options.layouts.framework.hides_transfers or s.pipeline_parallel == 1:
-            return none
-        device = device_of(s.schedule, s.pipeline_parallel, s.chunks)[0]
-        way = np.zeros(len(device))
-        way[1:] = np.where(device[1:] != device[:-1], p.exchanged.transfer_s[self.choice], 0.0)
-        into = way + np.roll(way, -1)
-        each = p.microbatches // s.schedule.weight_copies
-        received: Floats = each * into[p.own].sum(axis=1) - way[p.own].max(axis=1)
-        return np.maximum(received, 0.0)
-
-    def bound_s(self, times: Times) -> Floats:
-        """At most the seconds of an iteration, (A,)."""
-        seconds = (times.terms[:, :, None] * self.forms[:, None]).sum(axis=0)
-        return np.asarray(seconds.max(axis=1) * (1 - ROUNDING))
 
     def iteration_s(self, times: Times) -> Floats:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""

@@ -15,7 +15,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.bound import busy_bound_s
-from phaze.placement.strategy.search.cuts import stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
 
@@ -70,7 +70,11 @@ class _Alike:
 
     def _cuts(self, stages: int) -> tuple[tuple[int, ...], ...]:
         """Uneven stages that are looked at."""
-        return stage_cuts(self.estimator.chain(self.shapes[0]), self._division, stages)
+        return stage_cuts(self._flops, stages)
+
+    @cached_property
+    def _flops(self) -> Floats:
+        return block_flops(self.estimator.chain(self.shapes[0]), self._division)
 
     def _bounded(
         self, pipelines: Sequence[tuple[int, Strategy]], cuts: Sequence[tuple[int, ...]]

@@ -12,7 +12,7 @@ from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule, refusal
 from phaze.placement.strategy.choices import Again, Cut, Dimension, Plans
 from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
+from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero, changed
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.workload import Attention, Workload
 
@@ -81,7 +81,7 @@ class PlanSpace:
                 continue
             for replicas in self._replicas(shape, stages, cluster):
                 if replicas * shape.sharding.context % shape.sharding.expert == 0:
-                    yield replace(shape, pipeline_parallel=stages, chunks=chunks, data_parallel=replicas)
+                    yield changed(shape, pipeline_parallel=stages, chunks=chunks, data_parallel=replicas)
 
     def _replicas(self, shape: Strategy, stages: int, cluster: Cluster) -> tuple[int, ...]:
         total = cluster.global_batch // shape.microbatch
@@ -103,7 +103,7 @@ class PlanSpace:
     def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
         """The strategy under each of them."""
         for schedule in self.runs(deep, microbatches):
-            yield replace(deep, schedule=schedule)
+            yield changed(deep, schedule=schedule)
 
     def choices(self, strategy: Strategy) -> tuple[tuple[Zero, ...], tuple[Order, ...]]:
         """What ranks divide and which are neighbours, where there is more than one to do so."""
@@ -116,7 +116,7 @@ class PlanSpace:
     def variants(self, strategy: Strategy) -> Iterator[Strategy]:
         """The strategy with each of these choices, and of what hosts keep."""
         for zero, order in product(*self.choices(strategy)):
-            yield from self.offloaded(replace(strategy, zero=zero, order=order))
+            yield from self.offloaded(changed(strategy, zero=zero, order=order))
 
     def offloaded(self, strategy: Strategy) -> Iterator[Strategy]:
         """The strategy with each choice of what hosts keep; with activations there, as few blocks may not be best."""

@@ -1,0 +1,174 @@
+"""Strategies of one shape as they fit into a memory, and bounds of their times for many architectures at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.search.fit import spread, with_blocks
+from phaze.placement.strategy.search.options import ROUNDING
+from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
+from phaze.placement.strategy.strategy import Strategy, changed
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
+STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The strategies of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
+
+    `row`, `choice` (n,): of the sheet. `level` (S p, Z): the level of recompute of all devices that fits first, a
+    position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `Times`.
+    """
+
+    sheet: Sheet
+    row: Rows
+    choice: Rows
+    level: Rows
+    forms: Floats
+
+    @classmethod
+    def of(cls, sheet: Sheet, capacity_bytes: float) -> Columns:
+        """As they fit into a memory."""
+        level, able = _fitting(sheet, capacity_bytes)
+        zero = sheet.zeros[1]
+        there = sheet.choices[1][sheet.alike[1]] & able[:, zero]
+        row, choice = np.nonzero(there & ~_beaten(sheet, there, level))
+        return cls(sheet, row, choice, level, _forms(sheet, row, choice, level))
+
+    def __len__(self) -> int:
+        """Strategies that fit."""
+        return len(self.row)
+
+    def bounds_s(self, terms: Floats) -> Floats:
+        """At most the seconds of an iteration of each strategy, (n, A), for terms (3 K + 2, A)."""
+        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms])
+        return found * (1 - ROUNDING)
+
+    @cached_property
+    def best(self) -> Columns:
+        """Those whose bounds may be the least of all: of the others every form is nowhere less than that of another."""
+        forms = np.concatenate(self.forms, axis=1)
+        order = np.argsort(forms.sum(axis=1), kind="stable")
+        kept = []
+        while len(order):
+            kept.append(order[0])
+            order = order[1:][(forms[order[1:]] < forms[order[0]]).any(axis=1)]
+        at = np.array(kept, dtype=np.intp)
+        return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
+
+    def strategy(self, at: int) -> Strategy:
+        """One of them, with the blocks that it recomputes."""
+        sheet, row = self.sheet, int(self.row[at])
+        zero, order = sheet.choices[0][int(self.choice[at])]
+        chosen = changed(sheet.strategies[row], zero=zero, order=order)
+        if not sheet.frugal:
+            return chosen
+        place = sheet.place(row)
+        mine = sheet.devices.start[row] + np.arange(len(place))
+        counts = sheet.levels.within[self.level[mine, sheet.zeros[1][int(self.choice[at])]]]
+        return with_blocks(chosen, spread(counts, place.own, place.division.blocks), frugal=True)
+
+
+def _fitting(sheet: Sheet, capacity_bytes: float) -> tuple[Rows, Flags]:
+    """The first level of every device of strategies that fits, (S p, Z), and whether all have one, (S, Z)."""
+    levels, count = sheet.levels, len(sheet.level)
+    if capacity_bytes == np.inf and sheet.frugal:
+        zeros = len(sheet.zeros[0])
+        return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.strategies), zeros), dtype=np.bool_)
+    room = (capacity_bytes - sheet.fixed_bytes)[sheet.device]
+    numbers = np.arange(count)
+    if not sheet.frugal:  # all blocks, or none
+        full = sheet.options.shape.recompute is Recompute.FULL
+        last = np.append(levels.start[1:], count) - 1
+        only = last if full else levels.start
+        fits = sheet.level_bytes[only, None] <= room
+        return np.repeat(only[:, None], fits.shape[1], axis=1), _all(fits, sheet.devices)
+    first = []
+    for z in range(room.shape[1]):
+        fits = sheet.level_bytes <= room[levels.owner, z]
+        first.append(np.minimum.reduceat(np.where(fits, numbers, count), levels.start))
+    level = np.array(first).T
+    able = _all(level < count, sheet.devices)
+    return np.where(level < count, level, levels.start[:, None]), able
+
+
+def _all(flags: Flags, ragged: Ragged) -> Flags:
+    """Whether all entries of every owner are set, (O, m), of flags (n, m)."""
+    found: Flags = np.logical_and.reduceat(flags, ragged.start, axis=0)
+    return found
+
+
+def _beaten(sheet: Sheet, there: Flags, level: Rows) -> Flags:
+    """Whether another choice of the same strategy exchanges, steps and recomputes nowhere more, (S, V).
+
+    `there` (S, V): choices that fit. Of equal ones the first is left.
+    """
+    z, zero = level.shape[1], sheet.zeros[1]
+    fewer = np.empty((len(there), z, z), dtype=np.bool_)
+    for one in range(z):
+        fewer[:, one] = _all(level[:, [one]] <= level, sheet.devices)
+    less = sheet.no_less[sheet.alike[1]] & fewer[:, zero[:, None], zero] & there[:, :, None]
+    later = np.tri(len(zero), dtype=np.bool_)
+    equal = less.transpose(0, 2, 1) & there[:, None] & later
+    return np.asarray((less & ~equal).any(axis=1))
+
+
+def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
+    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes.
+
+    A device works for all microbatches; before it, the first one comes through the chunks ahead of its own, and after
+    it, unless backward is split, gradients of the last one go back through them.
+    """
+    if not len(row):
+        return np.zeros((len(PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
+    zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
+    telling = sheet.telling
+    mine = Ragged.of(np.diff(telling.start, append=len(telling.owner))[e])
+    within = sheet.joined("telling")[telling.start[e][mine.owner] + mine.within]
+    device, at = sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
+    again, before = _again(sheet, level, device, zero[mine.owner])
+    (work, ahead), (pace, less) = sheet.work, sheet.pace_s
+    each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
+    stepped, last = (some[e, choice] for some in sheet.last)
+    waits = np.maximum(each[:, 0] * pace[at, choice[mine.owner]] - less[e, choice][mine.owner], 0.0)
+    waits += last[mine.owner] + sheet.options.layouts.framework.iteration_s
+    passes = [
+        each * work[at] + ahead[at],
+        each * again + turned * before,
+        each * work[at] + turned * ahead[at],
+    ]
+    forms = np.concatenate([*passes, stepped[mine.owner, None], waits[:, None]], axis=1)
+    slowest = mine.largest(product_of(forms, _probes(sheet)))
+    return forms[slowest.T]
+
+
+def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:
+    """Groups that run again on some devices of strategies, and ahead of their first chunks, (n, K) each.
+
+    `device` (n,): of all devices; `zero` (n,): what ranks divide there.
+    """
+    devices = sheet.devices
+    begun = sheet.joined("again_first")[sheet.level[level]]
+    total = np.zeros((len(begun) + 1, *begun.shape[1:]))
+    np.cumsum(begun, axis=0, out=total[1:])
+    # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.
+    start = devices.start[devices.owner[device]]
+    before: Floats = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
+    return sheet.joined("again_device")[sheet.level[level[device, zero]]], before
+
+
+def _probes(sheet: Sheet) -> Floats:
+    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
+    chain, (first, _) = sheet.options.chain, sheet.options.kinds
+    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
+    forward = np.array(flops)[:, None] / 3 / PROBES
+    return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])
