@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -52,8 +53,12 @@ def small(folder):
     return [file for file in sorted(folder.glob("*.json")) if file.stat().st_size < 3_500]
 
 
+@cache
 def kinds(run):
-    """Every kind by name; `run`: a folder with a workload, a space and finished runs."""
+    """Every kind by name; `run`: a folder with a workload, a space and finished runs.
+
+    The documents of all kinds are read once, not once a case: that would be most of what a case takes.
+    """
     schedules, placements = instances()
     tiny = yaml.safe_load(DECODER)
     answers = tuple(json.loads(file.read_text()) for file in sorted((DATA / "documents").glob("*.json")))
