@@ -272,8 +272,8 @@ LIKELY = (
         "RUN",
     ),
 )
-# As many devices or samples as these take their time, and that is no fault of the command line.
-LARGE = frozenset({"--devices", "--global-batch", "--trials", "--samples"})
+# As many trials or samples as these take their time, and that is no fault of the command line.
+LARGE = frozenset({"--trials", "--samples"})
 
 
 def line(random, run, options):

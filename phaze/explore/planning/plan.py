@@ -25,6 +25,7 @@ from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.placement.pipelines.schedule import MOST_PASSES
 from phaze.placement.strategy.checker import check_plan
 from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.estimate import Estimator
@@ -167,6 +168,7 @@ _RAGGED = "ragged degrees, too: replicas may have unequal numbers of microbatche
 
 def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
     activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
+    long = request.task.cluster.global_batch * len(request.task.workload.chain(1, 1).index) > MOST_PASSES
     return [
         f"rung {request.task.rung.value}",
         f"framework {request.framework.name}",
@@ -185,6 +187,7 @@ def _scope(request: PlanRequest, space: PlanSpace) -> list[str]:
         ),
         *([f"recipe {recipe.value}"] if (recipe := request.task.workload.recipe) else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
+        *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
     ]
 
 
@@ -244,7 +247,10 @@ def _narrow(task: Task, space: PlanSpace) -> str:
         else [f"data x microbatch dividing the global batch of {task.cluster.global_batch:,}"]
     )
     asked += ["equally many blocks in every stage"] if space.equal else []
-    return f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
+    told = f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
+    if task.cluster.global_batch > MOST_PASSES:
+        told += f"; microbatches times parts of a pipeline are at most {MOST_PASSES:,}"
+    return told
 
 
 def _result(
