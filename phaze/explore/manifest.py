@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from dataclasses import asdict
@@ -29,6 +31,13 @@ def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
         started_utc=started.isoformat(timespec="seconds"),
         wall_time_s=wall_time_s,
     )
+
+
+def question_sha256(told: Manifest) -> str:
+    """SHA-256 of what a manifest says was asked, of which files."""
+    names = {"asked", "command", "seed", "inputs_sha256"}
+    content = json.dumps(told.model_dump(mode="json", include=names), sort_keys=True)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def machine() -> Machine:
