@@ -35,7 +35,7 @@ def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
 
 def question_sha256(told: Manifest) -> str:
     """SHA-256 of what a manifest says was asked, of which files."""
-    names = {"asked", "command", "seed", "inputs_sha256"}
+    names = {"asked", "seed", "inputs_sha256"}
     content = json.dumps(told.model_dump(mode="json", include=names), sort_keys=True)
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -27,7 +27,7 @@ axes:
   - {fields: [vector_core_alus], values: [64, 1024]}
 """
 UNCHECKED = {
-    *("manifest.started_utc", "manifest.wall_time_s"),
+    *("manifest.command[]", "manifest.started_utc", "manifest.wall_time_s"),
     *(f"manifest.machine.{name}" for name in ("cores", "memory_bytes", "platform")),
 }
 NOT_ASKED = {"cluster", "portfolio", "robustness", "strategy", "wham"}

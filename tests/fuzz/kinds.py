@@ -70,9 +70,8 @@ def kinds(run):
             (
                 tiny,
                 tiny,
-                *documents(
-                    WORKLOADS, "gpt3", "deepseek-v2", "bert-base", "resnet50", "dlrm", "gnmt4", "vgg16"
-                ),
+                *documents(WORKLOADS, "gpt3", "deepseek-v2", "bert-base", "resnet50", "dlrm", "vgg16"),
+                *({**recurrent, "sequence_length": 10} for recurrent in documents(WORKLOADS, "gnmt4")),
             ),
             (
                 (5, "workloads show FILE"),
@@ -131,6 +130,15 @@ def kinds(run):
                 "maxtext-2024",
             ),
             ((3, "frameworks show FILE"), (1, f"{evaluated} --framework FILE")),
+        ),
+        "plans": Kind(
+            ".yaml",
+            documents(TEMPLATES / "plans", "any", "full", "megatron", "phaze"),
+            (
+                (3, "plans show FILE"),
+                (1, f"plan -a a100 -w {run}/tiny.yaml --devices 4 --json --plans FILE"),
+                (1, f"whatif -a a100 -w {run}/tiny.yaml --devices 4 --vary zero=0,1 --json --plans FILE"),
+            ),
         ),
         "calibration": Kind(
             ".yaml",

@@ -18,7 +18,7 @@ from player import LONGEST_S, Player
 from small_cases import DECODER
 
 KINDS = (
-    *("workload", "architecture", "space", "network", "framework", "calibration"),
+    *("workload", "architecture", "space", "network", "framework", "plans", "calibration"),
     *("schedule", "placement", "document", "command line"),
 )
 BATCH, BATCHES, SOAKED = 27, 5, 25

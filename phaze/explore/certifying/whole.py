@@ -106,7 +106,7 @@ class Whole:
         manifest, request = self.document.manifest, self.request
         yield question_unchanged(self.document)
         if manifest.question_sha256 is not None:
-            names = ("command", "asked", "seed", "inputs_sha256", "question_sha256")
+            names = ("asked", "seed", "inputs_sha256", "question_sha256")
             self.leaves.hold(*[("manifest", name) for name in names])
         yield self.leaves.compare("seed", ("manifest", "seed"), request.seed)
         claimed = self.document.request
