@@ -22,7 +22,9 @@ def command(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Re-check a run: its winner, its counts, and designs that it pruned; exit code 5 if anything is wrong.
+    """Work a run's whole document out again, and designs that it pruned; exit code 5 if anything is wrong.
+
+    What nothing could work out again is listed.
 
     Examples:
         dse certify results/gpt3-400W --samples 50
@@ -34,14 +36,16 @@ def command(
     """
     from phaze.cli.output import console, print_json, progress
     from phaze.cli.rerun import request_of
-    from phaze.explore.certifying.certify import certify
+    from phaze.explore.certifying.certify import certify, question_changed
     from phaze.report.certify import print_report
     from phaze.runs.directory import load_designs, load_run
 
     document = load_run(run)
-    request = request_of(document, run)
-    with progress(quiet=quiet) as report:
-        result = certify(run.resolve().name, request, document, load_designs(run), samples, seed, report)
+    name = run.resolve().name
+    if (result := question_changed(name, document, seed)) is None:
+        request = request_of(document, run)
+        with progress(quiet=quiet) as report:
+            result = certify(name, request, document, load_designs(run), samples, seed, report)
     if json:
         print_json(result)
     else:

@@ -211,6 +211,9 @@ class Manifest(Record):
     asked: Asked | None = Field(default=None, description="none in runs of phaze-result/1")
     seed: int
     inputs_sha256: dict[str, str] = Field(description="of every file that was read, by what it is")
+    question_sha256: str | None = Field(
+        default=None, description="of asked, seed and inputs_sha256; none in older runs"
+    )
     machine: Machine | None = Field(default=None, description="none in runs of phaze-result/1")
     started_utc: str
     wall_time_s: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from dataclasses import asdict
@@ -11,6 +13,7 @@ from typing import Any
 
 from phaze.explore.document import Machine, Manifest
 from phaze.explore.request import ExploreRequest, Task
+from phaze.placement.pipelines.schedule import MOST_PASSES
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.fusion_rules import describe_fusion
 from phaze.workload.workload import Mode
@@ -30,6 +33,13 @@ def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
         started_utc=started.isoformat(timespec="seconds"),
         wall_time_s=wall_time_s,
     )
+
+
+def question_sha256(told: Manifest) -> str:
+    """SHA-256 of what a manifest says was asked, of which files."""
+    names = {"asked", "seed", "inputs_sha256"}
+    content = json.dumps(told.model_dump(mode="json", include=names), sort_keys=True)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def machine() -> Machine:
@@ -134,6 +144,7 @@ def plans_scope(task: Task) -> list[str]:
     """What a certificate says of the plans that it speaks about."""
     space, framework = task.plan_space, task.framework
     activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
+    long = task.cluster.global_batch * len(task.workload.chain(1, 1).index) > MOST_PASSES
     return [
         f"framework {framework.name}",
         f"plans {task.plans.name}",
@@ -143,6 +154,7 @@ def plans_scope(task: Task) -> list[str]:
         _EQUAL if space.equal else _WHOLE,
         *([_FRUGAL] if space.frugal else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
+        *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
     ]
 
 

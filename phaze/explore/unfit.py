@@ -11,6 +11,7 @@ from phaze.explore.planned import estimator_of
 from phaze.explore.request import Task
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.pipelines.schedule import MOST_PASSES
 from phaze.placement.strategy.search.search import PlanAnswer, best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 
@@ -75,4 +76,7 @@ def _narrow(task: Task, space: PlanSpace) -> str:
         else [f"data x microbatch dividing the global batch of {task.cluster.global_batch:,}"]
     )
     asked += ["equally many blocks in every stage"] if space.equal else []
-    return f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
+    told = f", with {' and '.join(asked)} (ragged degrees: --plans any)" if asked else ""
+    if task.cluster.global_batch > MOST_PASSES:
+        told += f"; microbatches times parts of a pipeline are at most {MOST_PASSES:,}"
+    return told

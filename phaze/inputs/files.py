@@ -53,6 +53,7 @@ def recorded(
 
     `command`: as typed, empty in Python.
     """
+    from phaze.explore.manifest import question_sha256
     from phaze.inputs.asked import asked
     from phaze.runs.hashes import hashes
 
@@ -61,8 +62,11 @@ def recorded(
         "asked": asked(verb, options),
         "inputs_sha256": hashes(input_files(options)),
     }
-    before = document.manifest
-    return document.model_copy(update={"manifest": before and before.model_copy(update=told)})
+    if (before := document.manifest) is None:
+        return document
+    manifest = before.model_copy(update=told)
+    hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
+    return document.model_copy(update={"manifest": hashed})
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:

@@ -27,3 +27,5 @@ def print_report(report: CertifyReport, console: Console) -> None:
     picked = Counter(sample.stratum for sample in report.samples)
     if picked:
         console.print("Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items()))
+    if report.unchecked:
+        console.print(f"Not checked: {escape(', '.join(report.unchecked))}")

@@ -16,5 +16,8 @@ if TYPE_CHECKING:
 def write_sweep(path: Path, document: SweepDocument, result: SweepResult) -> None:
     """Write the designs, the frontier, the manifest, and last the document: where it exists, the sweep is complete."""
     if result.designs:
-        write_tables(path, columns(result.designs), list(result.frontier))
+        # A storage gives back what a trial told in another order than it was told in.
+        names = list(columns(result.frontier))
+        frontier = [{name: row[name] for name in names if name in row} for row in result.frontier]
+        write_tables(path, columns(result.designs), frontier)
     write_answer(path, document)

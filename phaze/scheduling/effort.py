@@ -13,3 +13,7 @@ class Effort:
 
     left_s: Callable[[], float]
     states: float = math.inf
+
+    def at_most(self, states: float) -> Effort:
+        """The same for no more states."""
+        return Effort(self.left_s, min(self.states, states))

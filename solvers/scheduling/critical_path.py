@@ -62,11 +62,15 @@ def _conflicts(ix: IndexedProblem, early: Sequence[float], unit: int) -> int:
     return found
 
 
+MOST_PLACED = 2**16
+"""Operators that list schedules place before modes stay as they are: rounds of small graphs, part of one of large."""
+
+
 def incumbent(ix: IndexedProblem, enough_s: float, deadline: float) -> tuple[Plan, int]:
     """Best of a few list schedules, improved by changing modes; and the number of schedules tried.
 
-    Least slack first is longest tail first. Stops at a makespan of `enough_s` or at the deadline
-    (`monotonic`).
+    Least slack first is longest tail first. Stops at a makespan of `enough_s`, at the deadline
+    (`monotonic`), or after `MOST_PLACED` operators.
     """
     tails = ix.tails(ix.shortest)
     priority = [tails[i] + ix.shortest[i] for i in range(ix.size)]
@@ -81,9 +85,11 @@ def incumbent(ix: IndexedProblem, enough_s: float, deadline: float) -> tuple[Pla
             )
             tried += 1
     improved = True
-    while improved and best.makespan_s > enough_s and monotonic() < deadline:
+    while improved and best.makespan_s > enough_s:
         improved = False
         for i, m in [(i, m) for i, row in enumerate(ix.modes) for m in range(len(row))]:
+            if tried * ix.size > MOST_PLACED or monotonic() >= deadline:
+                return best, tried
             if m != best.modes[i]:
                 plan = _changed(ix, best, i, m, priority)
                 tried += 2

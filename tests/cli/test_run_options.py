@@ -258,7 +258,7 @@ def test_runs_are_checked_and_explained_again(dse, tmp_path):
         == 0
     )
     code, out, _ = dse("certify", run, "--samples", 3, "-q", "--json")
-    assert code == 0
+    assert code == 0, [c for c in json.loads(out)["checks"] if not c["passed"]]
     assert json.loads(out)["passed"]
     code, out, _ = dse("explain", run, "-q", "--json")
     assert code == 0

@@ -32,7 +32,12 @@ def only_the_proof(request):
         if not getattr(request.module, "WHOLE_ANSWERS", False):
             patch.setattr("phaze.explore.exploration.NEXT_BEST", 0)
             patch.setattr("phaze.explore.portfolio.answer.NEXT_BEST", 0)
-            for name in ("exploration.chips_beside", "exploration.plan_beside", "any_axes.comparisons"):
+            for name in (
+                "exploration.chips_beside",
+                "exploration.plan_beside",
+                "any_axes.comparisons",
+                "certifying.whole.comparisons",
+            ):
                 patch.setattr(f"phaze.explore.{name}", lambda *_: [])
         yield
 

@@ -139,7 +139,7 @@ def test_a_point_missing_from_the_frontier_is_found(run):
 def test_a_frontier_outside_the_space_is_found(run):
     points = list(run[1].document.frontier)
     points[0] = points[0].model_copy(update={"architecture": points[0].architecture | {"tensor_cores": 5}})
-    assert "the frontier is in the space and within budget" in failed(checked(run, frontier=points))
+    assert "all designs are in the space and within budget" in failed(checked(run, frontier=points))
 
 
 def test_wrong_counts_are_found(run):

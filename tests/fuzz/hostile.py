@@ -209,7 +209,11 @@ def odd(random, tree):
 
 def scaled(random, value):
     """A number like the one that was there, but too small, too large, or of the other sign."""
-    number = value * random.choice(FACTORS)
+    factor = random.choice(FACTORS)
+    try:
+        number = value * factor
+    except OverflowError:  # a whole number beyond those that have a fraction
+        return -value
     return int(number) if isinstance(value, int) and random.random() < 0.7 and abs(number) < 1e300 else number
 
 

@@ -9,6 +9,7 @@ import math
 import re
 import struct
 import zipfile
+from functools import cache
 from pathlib import Path
 
 from hostile import BYTES, NUMBERS, WORDS, broken, content, mutated
@@ -193,6 +194,7 @@ CELLS = (
 """What cells of a table hardly ever hold."""
 
 
+@cache
 def tables():
     """Two rows of every set under their header, in the form of the measurements."""
     return json.loads((HERE / "measured.json").read_text())

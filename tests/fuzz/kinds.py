@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -52,8 +53,12 @@ def small(folder):
     return [file for file in sorted(folder.glob("*.json")) if file.stat().st_size < 3_500]
 
 
+@cache
 def kinds(run):
-    """Every kind by name; `run`: a folder with a workload, a space and finished runs."""
+    """Every kind by name; `run`: a folder with a workload, a space and finished runs.
+
+    The documents of all kinds are read once, not once a case: that would be most of what a case takes.
+    """
     schedules, placements = instances()
     tiny = yaml.safe_load(DECODER)
     answers = tuple(json.loads(file.read_text()) for file in sorted((DATA / "documents").glob("*.json")))
@@ -65,9 +70,8 @@ def kinds(run):
             (
                 tiny,
                 tiny,
-                *documents(
-                    WORKLOADS, "gpt3", "deepseek-v2", "bert-base", "resnet50", "dlrm", "gnmt4", "vgg16"
-                ),
+                *documents(WORKLOADS, "gpt3", "deepseek-v2", "bert-base", "resnet50", "dlrm", "vgg16"),
+                *({**recurrent, "sequence_length": 10} for recurrent in documents(WORKLOADS, "gnmt4")),
             ),
             (
                 (5, "workloads show FILE"),
@@ -126,6 +130,15 @@ def kinds(run):
                 "maxtext-2024",
             ),
             ((3, "frameworks show FILE"), (1, f"{evaluated} --framework FILE")),
+        ),
+        "plans": Kind(
+            ".yaml",
+            documents(TEMPLATES / "plans", "any", "full", "megatron", "phaze"),
+            (
+                (3, "plans show FILE"),
+                (1, f"plan -a a100 -w {run}/tiny.yaml --devices 4 --json --plans FILE"),
+                (1, f"whatif -a a100 -w {run}/tiny.yaml --devices 4 --vary zero=0,1 --json --plans FILE"),
+            ),
         ),
         "calibration": Kind(
             ".yaml",
@@ -267,8 +280,8 @@ LIKELY = (
         "RUN",
     ),
 )
-# As many devices or samples as these take their time, and that is no fault of the command line.
-LARGE = frozenset({"--devices", "--global-batch", "--trials", "--samples"})
+# As many trials or samples as these take their time, and that is no fault of the command line.
+LARGE = frozenset({"--trials", "--samples"})
 
 
 def line(random, run, options):

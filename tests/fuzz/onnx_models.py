@@ -195,7 +195,14 @@ def written(random, tree):
             _resize(random, changed)
         try:
             return json_format.ParseDict(json.loads(json.dumps(changed)), ModelProto()).SerializeToString()
-        except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError):
+        except (
+            json_format.ParseError,
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):
             continue
     return json_format.ParseDict(tree, ModelProto()).SerializeToString()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from functools import cache
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from player import LONGEST_S, Player
 from small_cases import DECODER
 
 KINDS = (
-    *("workload", "architecture", "space", "network", "framework", "calibration"),
+    *("workload", "architecture", "space", "network", "framework", "plans", "calibration"),
     *("schedule", "placement", "document", "command line"),
 )
 BATCH, BATCHES, SOAKED = 27, 5, 25
@@ -59,13 +60,19 @@ def player(tmp_path_factory):
     found.stop()
 
 
-def options_of(words):
-    """Options of the command that words begin with, each with whether it takes a value."""
+@cache
+def command_line():
+    """Every command with its options, which take a while to build."""
     from typer.main import get_command
 
     from phaze.cli.main import app
 
-    command = get_command(app)
+    return get_command(app)
+
+
+def options_of(words):
+    """Options of the command that words begin with, each with whether it takes a value."""
+    command = command_line()
     for word in words:
         if word not in getattr(command, "commands", {}):
             break

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from phaze.cli import main as cli
@@ -33,7 +34,19 @@ COMMANDS = (
     f"run {MANY} --time-limit 1h",
     f"sweep {SMALL} --trials 16 --sampler random",
     f"sweep {SMALL} --trials 20 --sampler tpe",
+    f"sweep -w bert-base --mode prefill --devices 2 --global-batch 2 {CHIP} --trials 12 --storage STORE",
 )
+
+
+PLAN = "-w bert-base -a a100 --devices 4 --global-batch 64"
+REPLACING = (
+    ("plan {words} --out {folder}/plan", "plan/result.json"),
+    ("whatif {words} --vary zero=0,1 --plot {folder}/plot.svg", "plot.svg"),
+    ("whatif {words} --vary zero=0,1 --out {folder}/whatif", "whatif/result.json"),
+    ("report {run} --out {folder}/page.html --quiet", "page.html"),
+)
+"""Commands that write one file, over an old one where they may."""
+OLD = b"what was there before"
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
@@ -49,11 +62,47 @@ def main(folder: Path, kills: int, seed: int) -> None:
         killed = ended(folder / "killed", COMMANDS[k], needed_s[COMMANDS[k]], chosen, cached=cached)
         compare(folder / f"reference-{k}", folder / "killed")
         shutil.rmtree(folder / "killed")
+        (folder / "killed.db").unlink(missing_ok=True)
         shutil.rmtree(folder / "cache", ignore_errors=True)
         done, finished = done + killed, finished + 1
+    replaced = sum(replacing(folder, kills // 5, chosen))
     used = os.times()
     processor_s = used.user + used.system + used.children_user + used.children_system
-    sys.stdout.write(json.dumps({"kills": done, "runs": finished, "processor_s": processor_s}))
+    sys.stdout.write(json.dumps({"kills": done + replaced, "runs": finished, "processor_s": processor_s}))
+
+
+def replacing(folder: Path, kills: int, chosen: random.Random) -> Iterator[int]:
+    """Kill commands that write one file, and find the old one, the new one, or, in a folder of its own, none."""
+    run = folder / "reference-0"
+    for k in range(kills):
+        command, name = REPLACING[k % len(REPLACING)]
+        place = folder / "replaced"
+        words = command.format(words=PLAN, folder=place, run=run).split()
+        place.mkdir()
+        first = os.wait4(started(words), 0)
+        assert first[1] == 0, command
+        new, own = content(place / name), "/" in name
+        shutil.rmtree(place)
+        place.mkdir()
+        if not own:
+            (place / name).write_bytes(OLD)
+        process = started(words)
+        kill_after(process, chosen.uniform(0.0, first[2].ru_utime + first[2].ru_stime))
+        _, status = os.waitpid(process, 0)
+        if (place / name).exists() or not own:
+            assert content(place / name) in {new, OLD}, command
+        shutil.rmtree(place)
+        yield int(os.WIFSIGNALED(status))
+
+
+def content(file: Path) -> bytes:
+    """The bytes of a file; of a document without times."""
+    if file.suffix != ".json":
+        return file.read_bytes()
+    document = json.loads(file.read_text())
+    for name in TIMES:
+        document["manifest"].pop(name, None)
+    return json.dumps(document, sort_keys=True).encode()
 
 
 def cost_s(folder: Path, command: str) -> float:
@@ -90,7 +139,8 @@ def started(words: list[str]) -> int:
 
 def called(words: list[str]) -> int:
     """The exit code of a command in this process, which prints nothing."""
-    sys.argv, stdout = ["dse", *words], os.dup(1)
+    store = f"sqlite:///{words[words.index('--out') + 1]}.db" if "STORE" in words else ""
+    sys.argv, stdout = ["dse", *(word if word != "STORE" else store for word in words)], os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         cli.main()

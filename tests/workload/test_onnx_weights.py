@@ -1,5 +1,6 @@
 """Weights are not loaded, wherever they are: huge files import in the memory of their nodes."""
 
+import os
 import tracemalloc
 
 import numpy as np
@@ -124,6 +125,13 @@ def test_a_mask_is_known_by_its_numbers_wherever_they_are(tmp_path, where):
         mask = external("mask", [1, 64, 64], "mask.bin", offset=4, length=lowest.nbytes)
     path = save(tmp_path, [node("Add", ["x", "mask"], ["y"])], [tensor("x", 1, 64, 64)], [mask])
     assert load_onnx(path).graph(1).parameters() == ()
+
+
+def test_a_pipe_beside_the_model_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "mask.bin")
+    mask = external("mask", [1, 64, 64], "mask.bin", length=64 * 64 * 4)
+    path = save(tmp_path, [node("Add", ["x", "mask"], ["y"])], [tensor("x", 1, 64, 64)], [mask])
+    assert load_onnx(path).graph(1).tensors["mask"].shape == (1, 64, 64)
 
 
 @pytest.mark.parametrize(

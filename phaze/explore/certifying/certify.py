@@ -7,10 +7,21 @@ from typing import Any
 
 from phaze.explore.certifying.any_axes import AxesCertification
 from phaze.explore.certifying.document import CertifyReport
+from phaze.explore.certifying.leaves import Leaves, told
 from phaze.explore.certifying.throughput_power import Certification
+from phaze.explore.certifying.whole import question_unchanged
 from phaze.explore.document import ResultDocument
 from phaze.explore.progress import Progress, Silent
 from phaze.explore.request import ExploreRequest
+
+
+def question_changed(name: str, document: ResultDocument, seed: int) -> CertifyReport | None:
+    """The report on a run whose manifest asks another question than its hash says: nothing else can be judged."""
+    check = question_unchanged(document)
+    if check.passed:
+        return None
+    rest = sorted({told(path) for path in Leaves.of(document).claimed})
+    return CertifyReport(run=name, passed=False, checks=[check], samples=[], seed=seed, unchecked=rest)
 
 
 def certify(

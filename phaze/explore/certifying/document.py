@@ -35,3 +35,6 @@ class CertifyReport(Record):
     checks: list[Check]
     samples: list[Sample]
     seed: int
+    unchecked: list[str] = Field(
+        default_factory=list, description="places of the document that no check speaks of"
+    )

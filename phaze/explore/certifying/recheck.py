@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from phaze.explore.certifying.document import CertifyReport, Check, Sample
+from phaze.explore.certifying.leaves import Leaves
+from phaze.explore.certifying.whole import Whole
+from phaze.explore.cluster_choice import with_devices
 from phaze.explore.document import ResultDocument
 from phaze.explore.progress import Progress
 from phaze.explore.request import ExploreRequest
@@ -32,13 +35,26 @@ class Recheck(ABC):
     def checks(self) -> Iterator[Check]:
         """Every claim worked out again; those of samples add to what was found."""
 
+    @property
+    def part(self) -> ExploreRequest:
+        """The request at the winner's number of devices."""
+        if self.request.cluster is None:
+            return self.request
+        devices = next(iter(self.document.best.workloads.values())).devices
+        return with_devices(self.request, self.request.cluster, devices)
+
     def report(self) -> CertifyReport:
-        """All checks, whether they pass or not."""
-        checks = list(self.checks())
+        """All checks, whether they pass or not, and what none of them speaks of."""
+        leaves = Leaves.of(self.document)
+        whole = Whole(self.part, self.document, self.designs, leaves)
+        checks = [whole.hardware()]
+        if checks[0].passed:
+            checks += [*self.checks(), *whole.checks()]
         return CertifyReport(
             run=self.name,
             passed=all(check.passed for check in checks),
             checks=checks,
             samples=self._found,
             seed=self.seed,
+            unchecked=leaves.unchecked,
         )

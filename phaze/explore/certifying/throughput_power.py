@@ -54,14 +54,6 @@ class Certification(Recheck):
         return _Judge.of(self.request, self.document)
 
     @cached_property
-    def _part(self) -> ExploreRequest:
-        """The request at the winner's number of devices."""
-        if self.request.cluster is None:
-            return self.request
-        devices = next(iter(self.document.best.workloads.values())).devices
-        return with_devices(self.request, self.request.cluster, devices)
-
-    @cached_property
     def _steps(self) -> list[tuple[float, float, dict[str, Any]]]:
         """The frontier as (TDP in W, throughput or score, hardware fields)."""
         if self.document.portfolio is not None:
@@ -88,7 +80,7 @@ class Certification(Recheck):
         table, margin = to_table([chip]), self.request.budgets.tdp_margin
         yield same("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
         yield same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
-        for task in self._part.tasks:
+        for task in self.part.tasks:
             name = task.workload.name
             claimed = best.workloads[name].throughput_samples_per_s
             try:
@@ -116,7 +108,7 @@ class Certification(Recheck):
 
     def _samples(self) -> Iterator[Check]:
         """Architectures that were not evaluated, evaluated."""
-        part = self._part
+        part = self.part
         candidates = Candidates(part.space, part.budgets)
         known = {candidates.number(a) for a in self._evaluated(candidates)}
         population = Population(candidates, part.tasks)
@@ -146,7 +138,7 @@ class Certification(Recheck):
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
         evaluator, rows = evaluator_of(task, table), np.arange(len(table))
         effort = Effort(lambda: np.inf, STATES)
-        self.progress.update("evaluating", which, len(self._part.tasks), f"{len(table)} architectures")
+        self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
         best = best_points(evaluator, rows, effort).upper_s
         random = np.random.default_rng([self.seed, which])
         for _ in range(BLIND):

@@ -43,13 +43,21 @@ class Schedule(StrEnum):
         return self in {Schedule.ZB_V, Schedule.DUALPIPE}
 
 
+MOST_PASSES = 2**19
+"""Microbatches times parts of a pipeline: all of them are played, in half a gigabyte at most."""
+
+
 def refusal(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> str | None:
     """Why the schedule does not run on so many devices (`stages`) and microbatches, in a sentence; None if it does."""
     counts = {"stages": stages, "microbatches": microbatches, "chunks per device": chunks_per_device}
     for name, count in counts.items():
         if count < 1:
             return f"a pipeline needs at least one of each, not {count} {name}"
-    return _chunks_refusal(schedule, chunks_per_device) or _size_refusal(schedule, stages, microbatches)
+    return (
+        _chunks_refusal(schedule, chunks_per_device)
+        or _size_refusal(schedule, stages, microbatches)
+        or _length_refusal(stages * chunks_per_device, microbatches)
+    )
 
 
 def require(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int) -> None:
@@ -65,6 +73,13 @@ def _chunks_refusal(schedule: Schedule, chunks: int) -> str | None:
         return None if chunks > 1 else f"{schedule} needs at least 2 chunks per device, not {chunks}"
     many = "chunks" if needed > 1 else "chunk"
     return None if chunks == needed else f"{schedule} takes {needed} {many} per device, not {chunks}"
+
+
+def _length_refusal(chunks: int, m: int) -> str | None:
+    if chunks * m <= MOST_PASSES:
+        return None
+    few = "take larger ones, more replicas or a smaller batch"
+    return f"{m:,} microbatches are too many to play through {chunks} parts: {few}"
 
 
 def _size_refusal(schedule: Schedule, p: int, m: int) -> str | None:

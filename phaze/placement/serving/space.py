@@ -16,6 +16,7 @@ from phaze.cost.rung import Rung
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import Network
+from phaze.placement.cluster import MOST_DEVICES, check_count
 from phaze.placement.serving.candidates import Limits
 from phaze.placement.serving.grid import LEAST_CHUNK, PROMPTS, LayerGrid, Served
 from phaze.placement.serving.interpolation import doublings
@@ -43,6 +44,10 @@ class ServingSpace:
     traffic: Traffic
     targets: Targets
     options: ServingOptions
+
+    def __post_init__(self) -> None:
+        """Raises InputError for more devices than anybody has."""
+        check_count(self.devices, MOST_DEVICES, "devices")
 
     @cached_property
     def chip(self) -> Chip:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
+from phaze.placement.cluster import check_count
 from phaze.placement.serving.plan import Policy, Pool, Role, ServingPlan
 from phaze.placement.serving.simulate import Engine, Simulated, poisson, simulate
 from phaze.placement.serving.space import ServingSpace
@@ -38,14 +39,19 @@ class Trial:
     tpot: Percentiles
 
 
+MOST_REQUESTS = 10**6
+"""Of a simulation, which takes minutes for them."""
+
+
 def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) -> Trial:
     """Run one replica of every pool under its share of the arrival rate.
 
     A decode pool is fed a Poisson stream of its own, as the mixed output of several prefill replicas nearly is.
-    Raises InputError without an arrival rate.
+    Raises InputError without an arrival rate, or for more than a million requests.
     """
     if space.traffic.rate_per_s is None:
         raise InputError("a simulation needs an arrival rate")
+    check_count(requests, MOST_REQUESTS, "requests to simulate")
     runs = [_run(pool, plan, space, requests, seed + i) for i, pool in enumerate(plan.pools)]
     tokens = runs[-1].tpot_s + plan.transfer_s / space.traffic.passes
     return Trial(requests, Percentiles.of(runs[0].ttft_s), Percentiles.of(tokens))

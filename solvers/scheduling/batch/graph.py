@@ -76,7 +76,11 @@ class BatchGraph:
     @cached_property
     def above(self) -> tuple[list[int], ...]:
         """Everything that precedes each operator, directly or not."""
-        return tuple([i for i in range(self.size) if j in self.below[i]] for j in range(self.size))
+        found: tuple[list[int], ...] = tuple([] for _ in range(self.size))
+        for i, row in enumerate(self.below):
+            for j in row:
+                found[j].append(i)
+        return found
 
     @cached_property
     def core(self) -> NDArray[np.bool_]:

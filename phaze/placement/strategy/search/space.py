@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from math import isqrt
 from typing import Any
 
 from phaze.placement.cluster import Cluster, Recompute
@@ -95,10 +96,9 @@ class PlanSpace:
 
     def runs(self, deep: Strategy, microbatches: int) -> tuple[Schedule, ...]:
         """Schedules that run on so many stages, chunks and microbatches; one for a single stage."""
-        if deep.pipeline_parallel == 1:
-            return (Schedule.ONE_F_ONE_B,)
         shape = deep.pipeline_parallel, microbatches, deep.chunks
-        return tuple(schedule for schedule in self.schedules if refusal(schedule, *shape) is None)
+        all_ = self.schedules if deep.pipeline_parallel > 1 else (Schedule.ONE_F_ONE_B,)
+        return tuple(schedule for schedule in all_ if refusal(schedule, *shape) is None)
 
     def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
         """The strategy under each of them."""
@@ -132,7 +132,8 @@ class PlanSpace:
 @cache
 def _divisors(number: int) -> tuple[int, ...]:
     """All of them, ascending."""
-    return tuple(d for d in range(1, number + 1) if number % d == 0)
+    low = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*low, *(number // d for d in low)}))
 
 
 EXPERT_GROUPS = 64  # at most
