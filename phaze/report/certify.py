@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -28,4 +29,10 @@ def print_report(report: CertifyReport, console: Console) -> None:
     if picked:
         console.print("Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items()))
     if report.unchecked:
-        console.print(f"Not checked: {escape(', '.join(report.unchecked))}")
+        console.print(f"Not checked: {escape(', '.join(_places(report.unchecked)))}")
+
+
+def _places(paths: Sequence[str]) -> list[str]:
+    """Paths by their first two names, with how many are below them; the document has each by itself."""
+    found = Counter(".".join(path.replace("[]", "").split(".")[:2]) for path in paths)
+    return [place if count == 1 else f"{place} ({count} fields)" for place, count in found.items()]
