@@ -109,7 +109,8 @@ def fault(outcome, arguments):
         return f"took {outcome.seconds:.1f} s"
     if outcome.code in {2, 3} and not (outcome.code == 3 and arguments[0] == "solve" and not outcome.err):
         return unclear(outcome)
-    return impossible(outcome.out) if "--json" in arguments else None
+    told = "--json" in arguments and outcome.code != 4  # which is an answer only where there was time for one
+    return impossible(outcome.out) if told else None
 
 
 def unclear(outcome):
