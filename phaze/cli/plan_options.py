@@ -90,7 +90,8 @@ SomeFramework = Annotated[
 Attention = Annotated[
     str | None,
     typer.Option(
-        help="flash or unfused (default: the framework's).", autocompletion=known.one_of("flash", "unfused")
+        help="flash, unfused or eager (default: the framework's; without one flash).",
+        autocompletion=known.one_of("flash", "unfused", "eager"),
     ),
 ]
 Fusion = Annotated[
