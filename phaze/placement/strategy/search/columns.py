@@ -205,14 +205,16 @@ def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats,
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """
-    devices = sheet.devices
-    begun = sheet.joined("again_first")[sheet.level[level]]
+    devices, again = sheet.devices, sheet.joined("again_device")
+    kinds = np.flatnonzero(again.any(axis=0))
+    begun = sheet.joined("again_first")[:, kinds][sheet.level[level]]
     total = np.zeros((len(begun) + 1, *begun.shape[1:]))
     np.cumsum(begun, axis=0, out=total[1:])
     # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.
     start = devices.start[devices.owner[device]]
-    before: Floats = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
-    return sheet.joined("again_device")[sheet.level[level[device, zero]]], before
+    before = np.zeros((len(device), again.shape[1]))
+    before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
+    return again[sheet.level[level[device, zero]]], before
 
 
 def _probes(sheet: Sheet) -> Floats:
