@@ -63,6 +63,10 @@ class Evaluator(Costed):
         )
         return np.where(self.takes(setting)[rows], seconds, np.inf)
 
+    def path_bound(self, setting: Setting, rows: Rows) -> FloatArray:
+        """What all points are screened by, (A,) seconds: at most `quick_bound`, where that is dear; else the same."""
+        return self.quick_bound(setting, rows)
+
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
 

@@ -304,6 +304,13 @@ class PlanEvaluator(Evaluator):
             found[at] = across.bound_s(times.take(at), limit_s[at])
         return np.where(self.takes(setting)[rows], found, np.inf)
 
+    def path_bound(self, setting: Setting, rows: Rows) -> FloatArray:
+        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone.
+
+        Neither memory nor exchanges count, so that no strategy has to be fitted.
+        """
+        return self.quick_bound(setting, rows, np.zeros(len(rows)))
+
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
         return self.quick_bound(setting, rows, give_up_s) < give_up_s
 

@@ -13,6 +13,7 @@ from small_cases import varied_architectures
 from phaze.explore.plan_evaluator import PlanEvaluator
 from phaze.explore.request import Task
 from phaze.hardware.network import two_tiers
+from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.fit import Room
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline
@@ -34,7 +35,7 @@ def shapes(tiny, software, **changes):
 
 def every(across):
     """All strategies of the sheet that fit, worked out one by one: {(row, choice): strategy}."""
-    options, sheet, found = across.options, across.roomy.sheet, {}
+    options, sheet, found = across.options, across.columns.sheet, {}
     for row, s in enumerate(sheet.strategies):
         zeros, orders = options.space.choices(s)
         fits = Room.of(options.layouts, s, zeros).fits(across.capacity_bytes)
@@ -80,8 +81,34 @@ def test_bounds_and_what_is_left_out(tiny, software, capacity):
         few = columns.best.bounds_s(times.terms).min(axis=0)
         assert few == pytest.approx(bounds.min(axis=0), rel=1e-12)
         assert len(columns.best) <= len(columns)
-        roomy = across.roomy.bounds_s(times.terms).min(axis=0)
-        assert (roomy <= least * (1 + 1e-9)).all()
+        assert (across.outline.least_s(times.terms) <= least * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("software", ["exposed", "ideal", "megatron-core-2024"])
+@pytest.mark.parametrize("plans", ["any", "full"])
+def test_work_alone_never_exceeds_an_iteration_and_is_much_of_it(tiny, software, plans):
+    """Where exchanges take little and memory is roomy, the work of devices is the larger part of what columns tell."""
+    ratios = []
+    for evaluator, setting, _, times in shapes(tiny, load_framework(software), plans=load_plans(plans)):
+        across = evaluator.across(setting, inf, 1e18)
+        if not across.fits_any:
+            continue
+        outline, told = across.outline.least_s(times.terms), across.columns.least_s(times.terms)
+        assert (outline <= told * (1 + 1e-9)).all()
+        _, choice = across.best(times, np.full(len(times), inf))
+        assert (outline <= across.value(times, choice) * (1 + 1e-9)).all()
+        ratios.append(outline / told)
+    assert np.median(ratios) > 0.5
+
+
+def test_screening_points_builds_no_columns(tiny):
+    """Work is counted: points that their work alone rules out have no strategy fitted."""
+    for evaluator, setting, link, times in shapes(tiny, load_framework("exposed")):
+        across = evaluator.across(setting, 1e9, link)
+        if across.options.depths:
+            bound = across.bound_s(times, np.zeros(len(times)))
+            assert (bound == across.outline.least_s(times.terms)).all()
+            assert "columns" not in vars(across)
 
 
 def test_few_strategies_are_made_and_simulated(tiny):

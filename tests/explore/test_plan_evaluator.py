@@ -94,14 +94,15 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, evaluator.work_s(setting)),
+            evaluator.path_bound(setting, rows),
             evaluator.quick_bound(setting, rows),
             evaluator.quick_bound(setting, rows, never),
             evaluator.bounds(setting, rows, never).lower_s,
         ]
         for bound in ladder:
             assert (bound[fits] <= exact[fits] * (1 + 1e-9)).all()
-        assert (ladder[3] >= ladder[2] * (1 - 1e-9))[fits].all()
-        assert np.isinf(ladder[3][~fits]).all()
+        assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
+        assert np.isinf(ladder[4][~fits]).all()
 
 
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):

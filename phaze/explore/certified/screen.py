@@ -19,6 +19,7 @@ from phaze.explore.formats import fastest_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 
 Rows = NDArray[np.intp]
+WORTH = 1.05  # times what one setting promises, another one has to promise where a few good points are enough
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Screen:
     def promising(self, table: ArchitectureTable, classes: Sequence[Rows], most: int) -> FloatArray:
         """Path bounds of points of some architectures, throughput (settings, A).
 
-        Of every class of rows at least the `most` highest are told; points that cannot be among them may be left at 0.
+        Of every class of rows at least the `most` highest are told, or others that are nearly as high; points that are
+        not needed for that may be left at 0.
         """
         evaluator, rows = self._evaluator.on(table), np.arange(len(table))
         roof = np.stack([self._optimistic(evaluator.roofline_s(s)) for s in evaluator.settings])
@@ -77,7 +79,7 @@ class Screen:
             if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
                 break
             for k, hope in self._hopes(evaluator, np.flatnonzero(next_)):
-                open_ = np.flatnonzero(hope > found.max(axis=0))
+                open_ = np.flatnonzero(hope > WORTH * found.max(axis=0))
                 if len(open_):
                     give_up_s = self._batch / np.maximum(found.max(axis=0)[open_], 1e-300)
                     seconds = evaluator.quick_bound(evaluator.settings[k], rows[open_], give_up_s)
@@ -87,13 +89,12 @@ class Screen:
     def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, FloatArray]]:
         """Settings with looser bounds on the throughput of all architectures, (A,).
 
-        Where bounds of plans are dear those that promise most with unlimited memory come first.
+        Where bounds of plans are dear those whose work alone promises most come first.
         """
         if not evaluator.task.full:
             return [(k, np.full(len(evaluator.table), np.inf)) for k in some.tolist()]
-        rows, hopeless = np.arange(len(evaluator.table)), np.zeros(len(evaluator.table))
-        each = [evaluator.settings[k] for k in some.tolist()]
-        hopes = [self._optimistic(evaluator.quick_bound(s, rows, hopeless)) for s in each]
+        rows = np.arange(len(evaluator.table))
+        hopes = [self._optimistic(evaluator.path_bound(evaluator.settings[k], rows)) for k in some.tolist()]
         order = np.argsort([-float(hope.sum()) for hope in hopes], kind="stable")
         return [(int(some[i]), hopes[i]) for i in order.tolist()]
 
@@ -117,8 +118,7 @@ class Screen:
                 work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
                 kept = sieve.keep("work", work, alive[under])
                 rows, work = under[kept], work[kept]
-                give_up_s = sieve.give_up_s(self._batch, alive[rows])
-                path = np.minimum(self._optimistic(evaluator.quick_bound(setting, rows, give_up_s)), work)
+                path = np.minimum(self._optimistic(evaluator.path_bound(setting, rows)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
 
@@ -167,11 +167,6 @@ class _Sieve:
         """Positions in `rows` whose arrays take the formats of a setting; the rest is counted."""
         self.fallen["format"] += int((~takes[rows]).sum())
         return rows[takes[rows]]
-
-    def give_up_s(self, batch: float, rows: Rows) -> FloatArray:
-        """Seconds of an iteration above which a point of the candidates at `rows` cannot matter, (A,)."""
-        least = self._least[rows]
-        return np.where(least > 0, batch / np.where(least > 0, least, 1.0) * (1 + 2 * ROUNDING), np.inf)
 
     def keep(self, stage: str, bound: FloatArray, rows: Rows) -> Rows:
         """Positions in `bound` that can matter, of the candidates at `rows`; the rest is counted."""

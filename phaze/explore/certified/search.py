@@ -108,11 +108,11 @@ class CertifiedSearch:
     def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
         """Numbers of the blocks, a wave at a time; every block is spread evenly over the space.
 
-        Where bounds are dear, each wave is as large as all before, and what it leaves is looked at first.
+        Where bounds are dear, each wave is thrice as large as all before, and what it leaves is looked at first.
         """
         size, done = self._candidates.size, 0
         blocks = (np.arange(i, size, self._blocks, dtype=np.int64) for i in range(self._blocks))
-        while wave := list(islice(blocks, min(max(done, 1), WAVE) if self._learns else WAVE)):
+        while wave := list(islice(blocks, min(max(3 * done, 1), WAVE * SMALLER) if self._learns else WAVE)):
             yield wave
             done += len(wave)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.options import NEVER_S
-from phaze.placement.strategy.search.columns import Columns
+from phaze.placement.strategy.search.columns import Columns, Outline
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline, Times
 from phaze.placement.strategy.search.sheet import Sheet
@@ -70,22 +70,14 @@ class Across:
     def bound_s(self, times: Times, give_up_s: Floats) -> Floats:
         """At most the least seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 
-        Where even unlimited memory does not get below `give_up_s` (A,), bounds without it.
+        Where even the work alone does not get below `give_up_s` (A,), bounds of that.
         """
         if not self.options.depths:
             return np.full(len(times), inf)
-        found = self._least_s(self.roomy, times)
+        found = _least_s(self.outline, times)
         left = np.flatnonzero(found < give_up_s)
         if len(left):
-            found[left] = self._least_s(self.columns, times.take(left))
-        return found
-
-    def _least_s(self, columns: Columns, times: Times) -> Floats:
-        """The least bound of some strategies, (A,); infinite where there are none."""
-        found = np.full(len(times), inf)
-        for start in range(0, len(times) if len(columns) else 0, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            found[part] = columns.best.bounds_s(times.terms[:, part]).min(axis=0)
+            found[left] = np.maximum(found[left], _least_s(self.columns, times.take(left)))
         return found
 
     def value(self, times: Times, choice: Counts) -> Floats:
@@ -107,9 +99,9 @@ class Across:
         return Columns.of(self._sheet, self.capacity_bytes)
 
     @property
-    def roomy(self) -> Columns:
-        """All strategies where memory does not count."""
-        return self._for_all("roomy", lambda: Columns.of(self._sheet, inf))
+    def outline(self) -> Outline:
+        """All strategies by the work of their devices alone."""
+        return self._for_all("outline", lambda: Outline.of(self._sheet))
 
     @property
     def _sheet(self) -> Sheet:
@@ -152,6 +144,15 @@ class Across:
             self._kept[key] = Fitted(pipeline, strategy)
         found: Fitted = self._kept[key]
         return found
+
+
+def _least_s(known: Outline | Columns, times: Times) -> Floats:
+    """The least bound of all strategies that are known, (A,); infinite where there are none."""
+    found = np.full(len(times), inf)
+    for start in range(0, len(times) if len(known) else 0, _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found[part] = known.least_s(times.terms[:, part])
+    return found
 
 
 class _Queue:

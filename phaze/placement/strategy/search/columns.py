@@ -53,16 +53,15 @@ class Columns:
         found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms])
         return found * (1 - ROUNDING)
 
+    def least_s(self, terms: Floats) -> Floats:
+        """The least of them, (A,)."""
+        found: Floats = self.best.bounds_s(terms).min(axis=0)
+        return found
+
     @cached_property
     def best(self) -> Columns:
         """Those whose bounds may be the least of all: of the others every form is nowhere less than that of another."""
-        forms = np.concatenate(self.forms, axis=1)
-        order = np.argsort(forms.sum(axis=1), kind="stable")
-        kept = []
-        while len(order):
-            kept.append(order[0])
-            order = order[1:][(forms[order[1:]] < forms[order[0]]).any(axis=1)]
-        at = np.array(kept, dtype=np.intp)
+        at = _least(self.forms)
         return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
 
     def strategy(self, at: int) -> Strategy:
@@ -76,6 +75,59 @@ class Columns:
         mine = sheet.devices.start[row] + np.arange(len(place))
         counts = sheet.levels.within[self.level[mine, sheet.zeros[1][int(self.choice[at])]]]
         return with_blocks(chosen, spread(counts, place.own, place.division.blocks), frugal=True)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The strategies of a shape by the work of their devices alone: nothing is exchanged, and memory does not count.
+
+    `forms` (P, n, 3 K + 2): as of `Columns`, of those strategies that may take least. It is worked out in a fraction
+    of the time of columns.
+    """
+
+    forms: Floats
+
+    @classmethod
+    def of(cls, sheet: Sheet) -> Outline:
+        """Of all strategies of a shape."""
+        mine, device, at = _telling(sheet, np.arange(len(sheet.strategies)))
+        (work, ahead), again = sheet.work, sheet.options.again
+        each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
+        back = each * work[at] + turned * ahead[at]
+        last = np.zeros((len(device), 2))
+        last[:, 1] = sheet.options.layouts.framework.iteration_s
+        forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
+        slowest = forms[mine.largest(product_of(forms, _probes(sheet))).T]
+        return cls(slowest[:, _least(slowest)])
+
+    def __len__(self) -> int:
+        """Strategies that may take least."""
+        count: int = self.forms.shape[1]
+        return count
+
+    def least_s(self, terms: Floats) -> Floats:
+        """At most the seconds of an iteration of any strategy, (A,), for terms (3 K + 2, A)."""
+        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
+        return found * (1 - ROUNDING)
+
+
+def _least(forms: Floats) -> Rows:
+    """Those of strategies that may take least: of the others every form (P, n, f) is nowhere less than another's."""
+    every = np.concatenate(forms, axis=1)
+    order = np.argsort(every.sum(axis=1), kind="stable")
+    kept = []
+    while len(order):
+        kept.append(order[0])
+        order = order[1:][(every[order[1:]] < every[order[0]]).any(axis=1)]
+    return np.array(kept, dtype=np.intp)
+
+
+def _telling(sheet: Sheet, row: Rows) -> tuple[Ragged, Rows, Rows]:
+    """Telling devices of some strategies: of which of them each is, its number among all devices, and in its place."""
+    e, telling = sheet.placed[1][row], sheet.telling
+    mine = Ragged.of(np.diff(telling.start, append=len(telling.owner))[e])
+    within = sheet.joined("telling")[telling.start[e][mine.owner] + mine.within]
+    return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
 
 
 def _fitting(sheet: Sheet, capacity_bytes: float) -> tuple[Rows, Flags]:
@@ -131,10 +183,7 @@ def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
     if not len(row):
         return np.zeros((len(PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
     zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
-    telling = sheet.telling
-    mine = Ragged.of(np.diff(telling.start, append=len(telling.owner))[e])
-    within = sheet.joined("telling")[telling.start[e][mine.owner] + mine.within]
-    device, at = sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
+    mine, device, at = _telling(sheet, row)
     again, before = _again(sheet, level, device, zero[mine.owner])
     (work, ahead), (pace, less) = sheet.work, sheet.pace_s
     each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
@@ -156,14 +205,16 @@ def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats,
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """
-    devices = sheet.devices
-    begun = sheet.joined("again_first")[sheet.level[level]]
+    devices, again = sheet.devices, sheet.joined("again_device")
+    kinds = np.flatnonzero(again.any(axis=0))
+    begun = sheet.joined("again_first")[:, kinds][sheet.level[level]]
     total = np.zeros((len(begun) + 1, *begun.shape[1:]))
     np.cumsum(begun, axis=0, out=total[1:])
     # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.
     start = devices.start[devices.owner[device]]
-    before: Floats = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
-    return sheet.joined("again_device")[sheet.level[level[device, zero]]], before
+    before = np.zeros((len(device), again.shape[1]))
+    before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
+    return again[sheet.level[level[device, zero]]], before
 
 
 def _probes(sheet: Sheet) -> Floats:

@@ -366,17 +366,18 @@ class Sheet:
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
         owner = self.devices.owner[self.levels.owner]
         found = np.empty(len(owner))
-        again, device = self.joined("again_device")[self.level], self.work[0][self.device][self.levels.owner]
-        both = joined[which][owner]
+        again, device = self.joined("again_device"), self.work[0]
+        at, both = self.device[self.levels.owner], joined[which][owner]
         for ends in np.unique(both).tolist():
             n, mine = self._needs(joined=ends), both == ends
             kept = np.maximum.reduceat(
                 product_of(rows, np.concatenate([n.saved_bytes, n.spared_bytes])[:, None])[:, 0],
                 per_level.start,
             )
-            working = _widest(device[mine], n.working_bytes)
-            redoing = _widest(again[mine], n.working_bytes + n.saved_bytes)
-            scores = said.score_copies * (device[mine] @ n.scores_bytes)
+            # Schedules share places: what depends on these alone is worked out once for each.
+            working = _widest(device, n.working_bytes)[at[mine]]
+            redoing = _widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
+            scores = said.score_copies * (device @ n.scores_bytes)[at[mine]]
             found[mine] = kept[mine] + np.maximum(working, redoing) + scores
         return (1 + said.fragmentation) * found
 
