@@ -14,7 +14,7 @@ from phaze.explore.api import evaluate_document, explore
 from phaze.explore.certifying.certify import certify
 from phaze.explore.evaluators import evaluator_of
 from phaze.explore.measures import spent
-from phaze.explore.planned import PlannedIteration, estimator_of, strategy_of
+from phaze.explore.planned import PlannedIteration, estimator_of, strategy_of, worked_out
 from phaze.explore.planning.plan import plan
 from phaze.explore.request import (
     Budgets,
@@ -29,6 +29,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import load_space
+from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.search import best_plans
@@ -243,3 +244,15 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
     file.write_text(PLANS + "offloads: [[], [optimizer]]\n")
     with pytest.raises(InputError, match="leaves it open what stays whole or lies with hosts"):
         explore(ExploreRequest(replace(task, plans=load_plans(file)), space))
+
+
+def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
+    table, setting = to_table(chips[:1]), evaluator_of(task, to_table(chips[:1])).settings[0]
+    rows, none = np.arange(1), np.full(1, inf)
+    (found,) = evaluator_of(task, table).plans(setting, rows, none, Effort(lambda: inf))
+    unproven = replace(found, iteration_s=found.iteration_s * 1.005)
+    assert worked_out(task, table, setting, unproven).iteration.iteration_s == pytest.approx(
+        found.iteration_s
+    )
+    with pytest.raises(PlanError, match="as the search says"):
+        worked_out(task, table, setting, replace(found, iteration_s=found.iteration_s * 1.05))
