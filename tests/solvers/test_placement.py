@@ -7,40 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import PLACEMENT
 from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, plan_time, read_problem
 from phaze.solvers.placement.chain import dp
 from placement_oracle import exhaustive, instances
 
 INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
-WORKED_EXAMPLE = {
-    "format": "dse-placement/1",
-    "num_devices": 4,
-    "device_memory_bytes": 300,
-    "link_bandwidth_bytes_per_s": 40,
-    "microbatches_per_batch": 7,
-    "activation_recomputation": False,
-    "optimizer": "SGD",
-    "models": [
-        {
-            "tensor_parallel_width": 1,
-            "layers": [
-                {
-                    "id": i,
-                    "forward_latency_s": f,
-                    "backward_latency_s": b,
-                    "parameter_bytes": p,
-                    "activation_bytes": a,
-                    "is_tensor_parallel": False,
-                }
-                for i, (f, b, p, a) in enumerate([(1, 2, 40, 30), (2, 4, 60, 50), (1.5, 2.5, 20, 40)])
-            ],
-            "edges": [
-                {"source": 0, "target": 1, "boundary_bytes": 10},
-                {"source": 1, "target": 2, "boundary_bytes": 20},
-            ],
-        }
-    ],
-}
 
 
 def test_the_forty_public_instances_are_here():
@@ -76,23 +48,23 @@ def test_the_checker_reads_the_reference_plan_as_the_reference_does(path):
 
 
 def test_worked_example():
-    result = place(read_problem(WORKED_EXAMPLE))
+    result = place(read_problem(PLACEMENT))
     assert result.time_per_batch_s == 53.25
     assert result.stages == (Stage((0,), 1), Stage((1, 2), 1))
     assert (result.data_parallel, result.num_stages) == (2, 2)
 
 
 def test_worked_example_with_half_the_memory_does_not_fit():
-    result = place(read_problem({**WORKED_EXAMPLE, "device_memory_bytes": 150}))
+    result = place(read_problem({**PLACEMENT, "device_memory_bytes": 150}))
     assert result.status is PlacementStatus.INFEASIBLE
     assert result.stages == ()
 
 
 def test_equal_times_take_fewest_devices_then_fewest_stages():
     free = {"forward_latency_s": 0, "backward_latency_s": 0, "parameter_bytes": 0}
-    layers = [{**layer, **free} for layer in WORKED_EXAMPLE["models"][0]["layers"]]
-    model = {**WORKED_EXAMPLE["models"][0], "layers": layers}
-    result = place(read_problem({**WORKED_EXAMPLE, "device_memory_bytes": 1000, "models": [model]}))
+    layers = [{**layer, **free} for layer in PLACEMENT["models"][0]["layers"]]
+    model = {**PLACEMENT["models"][0], "layers": layers}
+    result = place(read_problem({**PLACEMENT, "device_memory_bytes": 1000, "models": [model]}))
     assert (result.time_per_batch_s, result.num_stages, result.data_parallel) == (0.0, 1, 1)
 
 
@@ -110,7 +82,7 @@ def test_equal_times_take_fewest_devices_then_fewest_stages():
 def test_the_checker_refutes(width, degree, stages, message):
     plan = [Stage(layers, devices) for layers, devices in stages]
     with pytest.raises(PlanError, match=message):
-        plan_time(read_problem(WORKED_EXAMPLE), width, degree, plan)
+        plan_time(read_problem(PLACEMENT), width, degree, plan)
 
 
 @settings(max_examples=200, deadline=None)
