@@ -16,7 +16,7 @@ from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
-from phaze.explore.formats import counted_flops_per_s, takes
+from phaze.explore.formats import counted_flops_per_s, takes, utilisation
 from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.planned import PlannedIteration, estimator_of, worked_out
 from phaze.explore.request import Task
@@ -172,7 +172,7 @@ class DesignBuilder:
             rung=self.task.rung,
             throughput_samples_per_s=cluster.global_batch / iteration_s,
             throughput_tokens_per_s=cluster.global_batch * tokens / iteration_s if tokens else None,
-            mfu=model_flops / (iteration_s * cluster.devices * peak_flops_per_s),
+            mfu=utilisation(model_flops, iteration_s, cluster.devices, peak_flops_per_s),
             devices=cluster.devices,
             global_batch=cluster.global_batch,
             **figures,

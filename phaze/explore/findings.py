@@ -13,6 +13,7 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.formats import utilisation
 from phaze.explore.measures import spent
 from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.setting import Setting, setting_columns
@@ -130,7 +131,7 @@ def frontier_points(
             area_mm2=area,
             energy_per_sample_j=joules / task.cluster.global_batch,
             memory_bytes=memory,
-            mfu=evaluator.model_flops / (seconds * task.devices * peak),
+            mfu=utilisation(evaluator.model_flops, seconds, task.devices, peak),
             architecture=dict(architecture.fields),
         )
         for (seconds, joules, memory), architecture, tdp, area, peak in figures

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.workload.low_precision import Recipe
 
 FloatArray = NDArray[np.float64]
+_Value = TypeVar("_Value", float, FloatArray)
 
 
 def takes(table: ArchitectureTable, recipe: Recipe | None) -> NDArray[np.bool_]:
@@ -28,6 +31,15 @@ def takes(table: ArchitectureTable, recipe: Recipe | None) -> NDArray[np.bool_]:
 def counted_flops_per_s(table: ArchitectureTable, recipe: Recipe | None) -> FloatArray:
     """Peak that MFU counts against, (A,): that in the recipe's format, without one in the chip's own."""
     return peak_flops_per_s(table) if recipe is None else product_flops_per_s(table, recipe.operands)
+
+
+def utilisation(model_flops: float, seconds: _Value, devices: int, peak_flops_per_s: _Value) -> _Value:
+    """Model FLOPs utilisation of iterations that take some seconds on `devices` of such a peak each, numbers or (A,).
+
+    Model FLOPs (no recompute) over those of all devices at their peak (PaLM, arXiv 2204.02311, appendix B).
+    """
+    found: _Value = model_flops / (seconds * devices * peak_flops_per_s)
+    return found
 
 
 def fastest_flops_per_s(table: ArchitectureTable, task: Task, recipe: Recipe | None) -> FloatArray:

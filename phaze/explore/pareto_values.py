@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
+from phaze.explore.formats import utilisation
 from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric, Needs
 from phaze.explore.setting import Setting
@@ -57,11 +58,11 @@ class PointValues:
         """Design columns of points of a setting from iteration times, joules per sample and peak bytes, (A,) each."""
         evaluator = self.measures.evaluator
         cluster = evaluator.task.cluster
-        peak = cluster.devices * evaluator.peak_flops_per_s(setting)[rows]
+        peak = evaluator.peak_flops_per_s(setting)[rows]
         return {
             **{name: column[rows] for name, column in self.architectures.items()},
             "throughput_samples_per_s": cluster.global_batch / seconds,
-            "mfu": evaluator.model_flops / (seconds * peak),
+            "mfu": utilisation(evaluator.model_flops, seconds, cluster.devices, peak),
             "energy_per_sample_j": energy,
             "memory_bytes": memory,
         }

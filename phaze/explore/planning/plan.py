@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from phaze.errors import InputError
 from phaze.explore.api import measured_links
-from phaze.explore.formats import counted_flops_per_s
+from phaze.explore.formats import counted_flops_per_s, utilisation
 from phaze.explore.held import told
 from phaze.explore.manifest import describe_task, manifest, plans_scope
 from phaze.explore.planned import PlannedIteration, estimator_of
@@ -77,7 +77,7 @@ def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estima
         iteration_time_s=i.iteration_s,
         throughput_samples_per_s=samples,
         throughput_tokens_per_s=samples * tokens if tokens else None,
-        mfu=i.model_flops / (i.iteration_s * task.devices * peak_flops_per_s),
+        mfu=utilisation(i.model_flops, i.iteration_s, task.devices, peak_flops_per_s),
         devices_used=found.strategy.devices,
         energy_per_iteration_j=planned.energy_j,
         memory_bytes=i.memory_bytes,

@@ -13,6 +13,7 @@ from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
+from phaze.explore.formats import utilisation
 from phaze.explore.measures import spent
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting, setting_of, setting_row
@@ -90,7 +91,7 @@ class Assessor:
             "throughput_samples_per_s": task.cluster.global_batch / seconds,
             "energy_per_sample_j": joules / task.cluster.global_batch,
             "memory_bytes": float(memory_bytes),
-            "mfu": evaluator.model_flops / (seconds * task.cluster.devices * peak),
+            "mfu": utilisation(evaluator.model_flops, seconds, task.cluster.devices, peak),
             **setting_row(task, setting),
             "memory_missed": float(memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
