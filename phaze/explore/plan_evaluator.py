@@ -312,7 +312,13 @@ class PlanEvaluator(Evaluator):
         return self.quick_bound(setting, rows, np.zeros(len(rows)))
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
-        return self.quick_bound(setting, rows, give_up_s) < give_up_s
+        hopeful = self.quick_bound(setting, rows, give_up_s) < give_up_s
+        at = np.flatnonzero(hopeful)
+        if len(at):
+            hopeful[at] = (
+                self._bound_s(setting, rows[at], self.timed(setting).rough(rows[at])) < give_up_s[at]
+            )
+        return hopeful
 
     def _least_s(self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray) -> FloatArray:
         return self._search(setting, rows, times, give_up_s)[0]

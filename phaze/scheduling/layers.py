@@ -106,6 +106,14 @@ class TimedChain:
         found = lower_s(self.model.factors, self._lower_work, rows)
         return found[:, 0], found[:, 1]
 
+    def rough(self, rows: Rows) -> LayerTimes:
+        """Lower bounds on layer times for the architectures at `rows` from one list schedule of each pass."""
+        each = [
+            [p.band(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
+        ]
+        forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
+        return LayerTimes(forward, backward)
+
     def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""
         found = self._known.get(self.model.factors.shown(rows), lambda new: self._bands(rows[new]))

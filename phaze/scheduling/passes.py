@@ -92,12 +92,13 @@ class TimedPass:
             "LINK": np.ones(len(rows), dtype=np.int64),
         }
 
-    def band(self, rows: Rows) -> Band:
-        """Bounds on the time of the pass for the architectures at `rows`."""
+    def band(self, rows: Rows, *, rough: bool = False) -> Band:
+        """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""
         if not self.work.works:
             return Band(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies = self.costs.latencies(rows)
-        bounds = batch_bounds(self.graph, latencies.single_s, latencies.parallel_s, self.capacity(rows))
+        found = latencies.single_s, latencies.parallel_s
+        bounds = batch_bounds(self.graph, *found, self.capacity(rows), rough=rough)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 

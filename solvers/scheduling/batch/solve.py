@@ -8,7 +8,7 @@ to (O, A), so that every loop is over operators and every step over contiguous a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,12 +48,18 @@ def batch_critical_path(graph: BatchGraph, latency_s: FloatArray) -> FloatArray:
 
 
 def batch_bounds(
-    graph: BatchGraph, single_s: FloatArray, parallel_s: FloatArray, capacity: Mapping[str, IntArray]
+    graph: BatchGraph,
+    single_s: FloatArray,
+    parallel_s: FloatArray,
+    capacity: Mapping[str, IntArray],
+    *,
+    rough: bool = False,
 ) -> BatchBounds:
     """Bounds of the optimal makespan on every architecture.
 
     `single_s`, `parallel_s`: (A, O), inf where a mode is impossible; `capacity`: cores (A,) of every unit.
-    Counts cores, so pairing is not modelled. Raises ValueError where `capacity` lacks a unit.
+    `rough`: of the first list schedule alone, in a fraction of the time. Counts cores, so pairing is not
+    modelled. Raises ValueError where `capacity` lacks a unit.
     """
     if missing := {unit for row in graph.units for unit in row} - set(capacity):
         raise ValueError(f"capacity: no cores given for {', '.join(sorted(missing))}")
@@ -65,12 +71,17 @@ def batch_bounds(
         rows = slice(begin, begin + BLOCK)
         cores = {unit: np.asarray(capacity[unit], dtype=np.int64)[rows] for unit in capacity}
         single = np.ascontiguousarray(single_s[rows].T)
-        lower[rows], upper[rows] = _block(graph, single, np.ascontiguousarray(parallel_s[rows].T), cores)
+        parallel = np.ascontiguousarray(parallel_s[rows].T)
+        lower[rows], upper[rows] = _block(graph, single, parallel, cores, _steps(graph, rough=rough))
     return BatchBounds(lower, upper)
 
 
 def _block(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+    graph: BatchGraph,
+    single: FloatArray,
+    parallel: FloatArray,
+    cores: Mapping[str, IntArray],
+    steps: Sequence[_Step],
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds of one block; architectures leave it as soon as both meet, and equal ones share an answer."""
     shortest = np.minimum(single, parallel)
@@ -79,26 +90,16 @@ def _block(
     upper = np.where(np.isfinite(lower), lower_bounds.add_rows(shortest[list(graph.order)]), np.inf)
     lower, open_rows = _met(lower, upper, np.flatnonzero(np.isfinite(lower)))
     first, alike = _distinct(single[:, open_rows], parallel[:, open_rows], cores, open_rows)
-    some = _bounds(graph, single, parallel, cores, open_rows[first], lower, upper)
+    at = open_rows[first]
+    chosen = _Rows(graph, single[:, at], parallel[:, at], {unit: count[at] for unit, count in cores.items()})
+    some = _bounds(chosen, steps, lower[at], upper[at])
     lower[open_rows], upper[open_rows] = some[0][alike], some[1][alike]
     return lower, upper
 
 
-def _bounds(
-    graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-    at: IntArray,
-    lower: FloatArray,
-    upper: FloatArray,
-) -> _Pair:
-    """The bounds of the architectures `at`, tighter than those given of all."""
-    chosen = _Rows(graph, single[:, at], parallel[:, at], {unit: count[at] for unit, count in cores.items()})
-    lower, upper, open_rows = lower[at], upper[at], np.arange(len(at))
-    # Small graphs are searched at once; for others, list schedules have to do.
-    small = graph.size <= MOST_OPERATORS
-    steps = (_first_rule, _searched) if small else (_first_rule, _in_phases, _other_rules)
+def _bounds(chosen: _Rows, steps: Sequence[_Step], lower: FloatArray, upper: FloatArray) -> _Pair:
+    """The bounds of some architectures, tighter than those given."""
+    open_rows = np.arange(len(lower))
     for step in steps:
         if not open_rows.size:
             break
@@ -142,6 +143,15 @@ class _Rows:
 
 
 _Pair = tuple[FloatArray, FloatArray]
+_Step = Callable[[_Rows, FloatArray, FloatArray], _Pair]
+
+
+def _steps(graph: BatchGraph, *, rough: bool) -> Sequence[_Step]:
+    """What tightens bounds: small graphs are searched at once, for others list schedules have to do."""
+    if rough:
+        return (_first_rule,)
+    small = graph.size <= MOST_OPERATORS
+    return (_first_rule, _searched) if small else (_first_rule, _in_phases, _other_rules)
 
 
 def _first_rule(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import inf
 from typing import Any, TypeVar
 
@@ -17,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.options import NEVER_S
-from phaze.placement.strategy.search.columns import Columns, Outline
+from phaze.placement.strategy.search.columns import Columns
 from phaze.placement.strategy.search.options import ShapeOptions
+from phaze.placement.strategy.search.outline import Outline, Tier, tiers
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline, Times
 from phaze.placement.strategy.search.sheet import Sheet
 from phaze.placement.strategy.strategy import Strategy
@@ -60,11 +60,10 @@ class Across:
         the first one.
         """
         best, choice = give_up_s.copy(), np.full(len(times), -1, dtype=np.int64)
-        if not self.fits_any:
-            return np.full(len(times), inf), choice
-        queue = _Queue(self.columns.bounds_s(times.terms), best)
-        while (wanted := queue.wanted(best)) is not None:
-            self._try(self._fitted(wanted[0]), times, wanted[1], best, choice)
+        for number, tier in enumerate(self._tiers):
+            open_ = np.flatnonzero(_least_s(tier.outline, times) < best)
+            if len(open_):
+                self._improve(number, times, open_, best, choice)
         return np.where(choice != -1, best, inf), choice
 
     def bound_s(self, times: Times, give_up_s: Floats) -> Floats:
@@ -72,12 +71,13 @@ class Across:
 
         Where even the work alone does not get below `give_up_s` (A,), bounds of that.
         """
-        if not self.options.depths:
-            return np.full(len(times), inf)
-        found = _least_s(self.outline, times)
-        left = np.flatnonzero(found < give_up_s)
-        if len(left):
-            found[left] = np.maximum(found[left], _least_s(self.columns, times.take(left)))
+        found = np.full(len(times), inf)
+        for number, tier in enumerate(self._tiers):
+            bound = _least_s(tier.outline, times)
+            left = np.flatnonzero(bound < np.minimum(found, give_up_s))
+            if len(left):
+                bound[left] = np.maximum(bound[left], _least_s(self._columns(number), times.take(left)))
+            np.minimum(found, bound, out=found)
         return found
 
     def value(self, times: Times, choice: Counts) -> Floats:
@@ -88,24 +88,20 @@ class Across:
             seconds[rows] = self.found[number].iteration_s(times.take(rows))
         return seconds
 
-    @property
-    def fits_any(self) -> bool:
-        """Whether some strategy fits into the memory."""
-        return bool(self.options.depths) and len(self.columns) > 0
-
-    @cached_property
-    def columns(self) -> Columns:
-        """All strategies that fit."""
-        return Columns.of(self._sheet, self.capacity_bytes)
+    # -- strategies ------------------------------------------------------------------------------------------
 
     @property
-    def outline(self) -> Outline:
-        """All strategies by the work of their devices alone."""
-        return self._for_all("outline", lambda: Outline.of(self._sheet))
+    def _tiers(self) -> tuple[Tier, ...]:
+        """All strategies, those first that promise most."""
+        return self._for_all("tiers", lambda: tiers(Sheet.of(self.options, self.link_bytes_per_s)))
 
-    @property
-    def _sheet(self) -> Sheet:
-        return self._for_all("sheet", lambda: Sheet(self.options, self.link_bytes_per_s))
+    def _columns(self, tier: int) -> Columns:
+        """Those of a tier that fit."""
+        key = "columns", tier
+        if key not in self._kept:
+            self._kept[key] = Columns.of(self._tiers[tier].sheet, self.capacity_bytes)
+        found: Columns = self._kept[key]
+        return found
 
     def _for_all(self, name: str, work_out: Callable[[], T]) -> T:
         """What is kept for all capacities."""
@@ -116,6 +112,13 @@ class Across:
         return found
 
     # -- steps -----------------------------------------------------------------------------------------------
+
+    def _improve(self, tier: int, times: Times, at: Rows, best: Floats, choice: Counts) -> None:
+        """The strategies of a tier on the architectures at some rows; what is better takes its place."""
+        queue = _Queue(self._columns(tier).bounds_s(times.terms[:, at]), best[at])
+        while (wanted := queue.wanted(best[at])) is not None:
+            column, rows = wanted
+            self._try(self._fitted(tier, column), times, at[rows], best, choice)
 
     def _try(self, one: Fitted, times: Times, at: Rows, best: Floats, choice: Counts) -> None:
         """One strategy on the architectures at some rows; where it is better than the best it takes its place."""
@@ -135,11 +138,11 @@ class Across:
             self.found.append(one)
         return known[one.strategy]
 
-    def _fitted(self, at: int) -> Fitted:
+    def _fitted(self, tier: int, at: int) -> Fitted:
         """A strategy that fits, by its column, to be simulated."""
-        key = "fitted", at
+        key = "fitted", tier, at
         if key not in self._kept:
-            strategy = self.columns.strategy(at)
+            strategy = self._columns(tier).strategy(at)
             pipeline = Pipeline.of(self.options, strategy, self.link_bytes_per_s)
             self._kept[key] = Fitted(pipeline, strategy)
         found: Fitted = self._kept[key]

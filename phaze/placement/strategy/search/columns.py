@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.search import outline
 from phaze.placement.strategy.search.fit import spread, with_blocks
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
@@ -17,8 +18,6 @@ from phaze.placement.strategy.strategy import Strategy, changed
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
-PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
-STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Columns:
     @cached_property
     def best(self) -> Columns:
         """Those whose bounds may be the least of all: of the others every form is nowhere less than that of another."""
-        at = _least(self.forms)
+        at = outline.least(self.forms)
         return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
 
     def strategy(self, at: int) -> Strategy:
@@ -75,59 +74,6 @@ class Columns:
         mine = sheet.devices.start[row] + np.arange(len(place))
         counts = sheet.levels.within[self.level[mine, sheet.zeros[1][int(self.choice[at])]]]
         return with_blocks(chosen, spread(counts, place.own, place.division.blocks), frugal=True)
-
-
-@dataclass(frozen=True)
-class Outline:
-    """The strategies of a shape by the work of their devices alone: nothing is exchanged, and memory does not count.
-
-    `forms` (P, n, 3 K + 2): as of `Columns`, of those strategies that may take least. It is worked out in a fraction
-    of the time of columns.
-    """
-
-    forms: Floats
-
-    @classmethod
-    def of(cls, sheet: Sheet) -> Outline:
-        """Of all strategies of a shape."""
-        mine, device, at = _telling(sheet, np.arange(len(sheet.strategies)))
-        (work, ahead), again = sheet.work, sheet.options.again
-        each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
-        back = each * work[at] + turned * ahead[at]
-        last = np.zeros((len(device), 2))
-        last[:, 1] = sheet.options.layouts.framework.iteration_s
-        forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
-        slowest = forms[mine.largest(product_of(forms, _probes(sheet))).T]
-        return cls(slowest[:, _least(slowest)])
-
-    def __len__(self) -> int:
-        """Strategies that may take least."""
-        count: int = self.forms.shape[1]
-        return count
-
-    def least_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of any strategy, (A,), for terms (3 K + 2, A)."""
-        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
-        return found * (1 - ROUNDING)
-
-
-def _least(forms: Floats) -> Rows:
-    """Those of strategies that may take least: of the others every form (P, n, f) is nowhere less than another's."""
-    every = np.concatenate(forms, axis=1)
-    order = np.argsort(every.sum(axis=1), kind="stable")
-    kept = []
-    while len(order):
-        kept.append(order[0])
-        order = order[1:][(every[order[1:]] < every[order[0]]).any(axis=1)]
-    return np.array(kept, dtype=np.intp)
-
-
-def _telling(sheet: Sheet, row: Rows) -> tuple[Ragged, Rows, Rows]:
-    """Telling devices of some strategies: of which of them each is, its number among all devices, and in its place."""
-    e, telling = sheet.placed[1][row], sheet.telling
-    mine = Ragged.of(np.diff(telling.start, append=len(telling.owner))[e])
-    within = sheet.joined("telling")[telling.start[e][mine.owner] + mine.within]
-    return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
 
 
 def _fitting(sheet: Sheet, capacity_bytes: float) -> tuple[Rows, Flags]:
@@ -181,9 +127,9 @@ def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
     it, unless backward is split, gradients of the last one go back through them.
     """
     if not len(row):
-        return np.zeros((len(PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
+        return np.zeros((len(outline.PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
     zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
-    mine, device, at = _telling(sheet, row)
+    mine, device, at = outline.telling(sheet, row)
     again, before = _again(sheet, level, device, zero[mine.owner])
     (work, ahead), (pace, less) = sheet.work, sheet.pace_s
     each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
@@ -196,7 +142,7 @@ def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
         each * work[at] + turned * ahead[at],
     ]
     forms = np.concatenate([*passes, stepped[mine.owner, None], waits[:, None]], axis=1)
-    slowest = mine.largest(product_of(forms, _probes(sheet)))
+    slowest = mine.largest(product_of(forms, outline.probed(sheet)))
     return forms[slowest.T]
 
 
@@ -215,11 +161,3 @@ def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats,
     before = np.zeros((len(device), again.shape[1]))
     before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
     return again[sheet.level[level[device, zero]]], before
-
-
-def _probes(sheet: Sheet) -> Floats:
-    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
-    chain, (first, _) = sheet.options.chain, sheet.options.kinds
-    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
-    forward = np.array(flops)[:, None] / 3 / PROBES
-    return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])

@@ -1,4 +1,4 @@
-"""All strategies of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
+"""Strategies of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
 
 Arrays have one entry for every strategy, or for every device of every strategy in turn. Devices that hold the same
 layers are looked at once.
@@ -36,7 +36,7 @@ _AT_ONCE = 200_000  # multiplications
 
 @dataclass(frozen=True)
 class Sheet:
-    """The strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
+    """Strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
 
     Each is to choose what ranks divide and which of them are neighbours (V). Of those with equally many stages and
     replicas (Q) exchanges are the same but for the layers of a device.
@@ -44,12 +44,19 @@ class Sheet:
 
     options: ShapeOptions
     link_bytes_per_s: float
+    strategies: tuple[Strategy, ...]
     _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
 
-    @cached_property
-    def strategies(self) -> tuple[Strategy, ...]:
-        """All of them, (S,), by depth."""
-        return tuple(s for depth in self.options.depths for s in self.options.strategies(depth))
+    @classmethod
+    def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> Sheet:
+        """All that the plan space allows for a shape, by depth."""
+        every = (s for depth in options.depths for s in options.strategies(depth))
+        return cls(options, link_bytes_per_s, tuple(every))
+
+    def take(self, rows: Rows) -> Sheet:
+        """Some of the strategies."""
+        some = tuple(self.strategies[row] for row in rows.tolist())
+        return Sheet(self.options, self.link_bytes_per_s, some)
 
     @cached_property
     def frugal(self) -> bool:

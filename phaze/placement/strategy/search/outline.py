@@ -1,0 +1,117 @@
+"""Strategies of one shape by the work of their devices alone, and which of them are worth to be looked at together.
+
+Nothing is exchanged, and memory does not count: that takes a fraction of the time of fitting strategies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.strategy.search.options import ROUNDING
+from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
+STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
+TIERS = (1.1, 1.3, 1.7)  # times the work of the strategy that takes least
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What strategies take at least: the longest of some linear forms (P, n, 3 K + 2) of `Times.terms`.
+
+    Of those only that may take least.
+    """
+
+    forms: Floats
+
+    @classmethod
+    def of(cls, forms: Floats) -> Outline:
+        """Of strategies with some forms."""
+        return cls(forms[:, least(forms)])
+
+    def __len__(self) -> int:
+        """Strategies that may take least."""
+        count: int = self.forms.shape[1]
+        return count
+
+    def least_s(self, terms: Floats) -> Floats:
+        """At most the seconds of an iteration of any strategy, (A,), for terms (3 K + 2, A)."""
+        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
+        return found * (1 - ROUNDING)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Strategies of a shape whose devices have about equally much to do."""
+
+    sheet: Sheet
+    outline: Outline
+
+
+def tiers(sheet: Sheet) -> tuple[Tier, ...]:
+    """All strategies, those first that promise most: the others have to be fitted only where none of these does."""
+    if not sheet.strategies:
+        return ()
+    rows, outlines = _divided(sheet)
+    return tuple(Tier(sheet.take(mine), outline) for mine, outline in zip(rows, outlines, strict=True))
+
+
+def _divided(sheet: Sheet) -> tuple[list[Rows], list[Outline]]:
+    """Rows of the strategies of each tier, and their outlines; shared by all shapes with these layers."""
+    options, probes = sheet.options, probed(sheet)
+    key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.strategies]
+    key += [options.chain.index, sheet.each.tobytes(), options.again.tobytes(), probes.tobytes()]
+
+    def divide() -> tuple[list[Rows], list[Outline]]:
+        forms = _forms(sheet)
+        value = np.maximum.reduce([product_of(some, probes[:, :1])[:, 0] for some in forms])
+        tier = np.digitize(value / value.min(), TIERS, right=True)
+        rows = [np.flatnonzero(tier == t) for t in np.unique(tier).tolist()]
+        return rows, [Outline.of(forms[:, mine]) for mine in rows]
+
+    return options.layouts.once(("tiers", *key), divide)
+
+
+def _forms(sheet: Sheet) -> Floats:
+    """Forms of the devices of all strategies that end last in probes, (P, S, 3 K + 2)."""
+    mine, device, at = telling(sheet, np.arange(len(sheet.strategies)))
+    (work, ahead), again = sheet.work, sheet.options.again
+    each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
+    back = each * work[at] + turned * ahead[at]
+    last = np.zeros((len(device), 2))
+    last[:, 1] = sheet.options.layouts.framework.iteration_s
+    forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
+    return forms[mine.largest(product_of(forms, probed(sheet))).T]
+
+
+def least(forms: Floats) -> Rows:
+    """Those of strategies that may take least: of the others every form (P, n, f) is nowhere less than another's."""
+    every = np.concatenate(forms, axis=1)
+    order = np.argsort(every.sum(axis=1), kind="stable")
+    kept = []
+    while len(order):
+        kept.append(order[0])
+        order = order[1:][(every[order[1:]] < every[order[0]]).any(axis=1)]
+    return np.array(kept, dtype=np.intp)
+
+
+def telling(sheet: Sheet, row: Rows) -> tuple[Ragged, Rows, Rows]:
+    """Telling devices of some strategies: of which of them each is, its number among all devices, and in its place."""
+    e, some = sheet.placed[1][row], sheet.telling
+    mine = Ragged.of(np.diff(some.start, append=len(some.owner))[e])
+    within = sheet.joined("telling")[some.start[e][mine.owner] + mine.within]
+    return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
+
+
+def probed(sheet: Sheet) -> Floats:
+    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
+    chain, (first, _) = sheet.options.chain, sheet.options.kinds
+    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
+    forward = np.array(flops)[:, None] / 3 / PROBES
+    return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])
