@@ -26,6 +26,7 @@ from phaze.placement.strategy.operators import Operators, measured, operators
 from phaze.placement.strategy.passes import passes_of
 from phaze.placement.strategy.search.across import Across
 from phaze.placement.strategy.search.options import ShapeOptions
+from phaze.placement.strategy.search.outline import least_flops
 from phaze.placement.strategy.search.pipeline import Times
 from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.layers import LayerTimes, TimedChain
@@ -275,9 +276,16 @@ class PlanEvaluator(Evaluator):
         return found
 
     def roofline_s(self, setting: Setting) -> FloatArray:
-        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is built or costed."""
-        cluster, flops = self.task.cluster, self.model_flops
-        return np.asarray(flops / (self._peak(setting) * cluster.devices))
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is costed.
+
+        Of the devices that end last, in the strategy where they do so first.
+        """
+        key = "least FLOPs", setting
+        if key not in self.shared:
+            link = float(self.rates.link_bytes_per_s[0]) if len(self.table) else np.inf
+            self.shared[key] = least_flops(self.across(setting, np.inf, link).tiers)
+        flops: float = self.shared[key]
+        return np.asarray(flops * self.framework.stretch / self._peak(setting))
 
     def _peak(self, setting: Setting) -> FloatArray:
         from phaze.explore.formats import fastest_flops_per_s

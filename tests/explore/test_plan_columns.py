@@ -18,6 +18,7 @@ from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.fit import Room
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline
 from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
 
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
 EFFORT = Effort(lambda: inf, states=1e5)
@@ -33,9 +34,9 @@ def shapes(tiny, software, **changes):
         yield evaluator, setting, link, times
 
 
-def every(across):
-    """All strategies of the sheet that fit, worked out one by one: {(row, choice): strategy}."""
-    options, sheet, found = across.options, across.columns.sheet, {}
+def every(across, columns):
+    """All strategies of a tier that fit, worked out one by one: {(row, choice): strategy}."""
+    options, sheet, found = across.options, columns.sheet, {}
     for row, s in enumerate(sheet.strategies):
         zeros, orders = options.space.choices(s)
         fits = Room.of(options.layouts, s, zeros).fits(across.capacity_bytes)
@@ -46,17 +47,23 @@ def every(across):
     return found
 
 
+def tiers_of(across):
+    """Strategies that fit, tier by tier."""
+    return [across.columns(tier) for tier in range(len(across.tiers))]
+
+
 @pytest.mark.parametrize("software", ["exposed", "ideal"])
 @pytest.mark.parametrize("capacity", [1e9, 0.1e9, 0.03e9])
 def test_what_fits_recomputes_as_little_as_one_alone(tiny, software, capacity):
     seen = 0
     for evaluator, setting, link, _ in shapes(tiny, load_framework(software)):
         across = evaluator.across(setting, capacity, link)
-        alone, columns = every(across), across.columns
-        for at, key in enumerate(zip(columns.row.tolist(), columns.choice.tolist(), strict=True)):
-            assert columns.strategy(at) == alone[key]
-            seen += 1
-        assert bool(alone) == across.fits_any
+        for columns in tiers_of(across):
+            alone = every(across, columns)
+            for at, key in enumerate(zip(columns.row.tolist(), columns.choice.tolist(), strict=True)):
+                assert columns.strategy(at) == alone[key]
+                seen += 1
+            assert bool(alone) == (len(columns) > 0)
     assert seen or capacity < 0.05e9
 
 
@@ -66,22 +73,37 @@ def test_bounds_and_what_is_left_out(tiny, software, capacity):
     """No iteration is faster than its bound, and none that is left out is faster than all that are not."""
     for evaluator, setting, link, times in shapes(tiny, load_framework(software)):
         across = evaluator.across(setting, capacity, link)
-        if not across.fits_any:
-            continue
-        columns, exact = across.columns, {}
-        for key, strategy in every(across).items():
-            one = Fitted(Pipeline.of(across.options, strategy, link), strategy)
-            exact[key] = one.iteration_s(times)
-        kept = list(zip(columns.row.tolist(), columns.choice.tolist(), strict=True))
-        bounds = columns.bounds_s(times.terms)
-        for key, bound in zip(kept, bounds, strict=True):
-            assert (bound <= exact[key] * (1 + 1e-9)).all()
-        least = np.min([exact[key] for key in kept], axis=0)
-        assert least == pytest.approx(np.min(list(exact.values()), axis=0), rel=1e-12)
-        few = columns.best.bounds_s(times.terms).min(axis=0)
-        assert few == pytest.approx(bounds.min(axis=0), rel=1e-12)
-        assert len(columns.best) <= len(columns)
-        assert (across.outline.least_s(times.terms) <= least * (1 + 1e-9)).all()
+        for columns in tiers_of(across):
+            exact = {}
+            for key, strategy in every(across, columns).items():
+                one = Fitted(Pipeline.of(across.options, strategy, link), strategy)
+                exact[key] = one.iteration_s(times)
+            if not exact:
+                continue
+            kept = list(zip(columns.row.tolist(), columns.choice.tolist(), strict=True))
+            bounds = columns.bounds_s(times.terms)
+            for key, bound in zip(kept, bounds, strict=True):
+                assert (bound <= exact[key] * (1 + 1e-9)).all()
+            least = np.min([exact[key] for key in kept], axis=0)
+            assert least == pytest.approx(np.min(list(exact.values()), axis=0), rel=1e-12)
+            few = columns.best.bounds_s(times.terms).min(axis=0)
+            assert few == pytest.approx(bounds.min(axis=0), rel=1e-12)
+            assert len(columns.best) <= len(columns)
+
+
+@pytest.mark.parametrize("software", ["exposed", "ideal"])
+def test_every_strategy_is_of_one_tier(tiny, software):
+    for evaluator, setting, link, _ in shapes(tiny, load_framework(software)):
+        across = evaluator.across(setting, 1e9, link)
+        every_one = [s for depth in across.options.depths for s in across.options.strategies(depth)]
+        assert sorted(map(str, every_one)) == sorted(str(s) for t in across.tiers for s in t.sheet.strategies)
+
+
+def least_of_all(across, times):
+    """What outlines of all tiers tell, and what columns do."""
+    outlines = [tier.outline.least_s(times.terms) for tier in across.tiers]
+    told = [columns.least_s(times.terms) for columns in tiers_of(across) if len(columns)]
+    return np.min(outlines, axis=0), np.min(told, axis=0)
 
 
 @pytest.mark.parametrize("software", ["exposed", "ideal", "megatron-core-2024"])
@@ -91,9 +113,9 @@ def test_work_alone_never_exceeds_an_iteration_and_is_much_of_it(tiny, software,
     ratios = []
     for evaluator, setting, _, times in shapes(tiny, load_framework(software), plans=load_plans(plans)):
         across = evaluator.across(setting, inf, 1e18)
-        if not across.fits_any:
+        if not across.tiers:
             continue
-        outline, told = across.outline.least_s(times.terms), across.columns.least_s(times.terms)
+        outline, told = least_of_all(across, times)
         assert (outline <= told * (1 + 1e-9)).all()
         _, choice = across.best(times, np.full(len(times), inf))
         assert (outline <= across.value(times, choice) * (1 + 1e-9)).all()
@@ -107,8 +129,30 @@ def test_screening_points_builds_no_columns(tiny):
         across = evaluator.across(setting, 1e9, link)
         if across.options.depths:
             bound = across.bound_s(times, np.zeros(len(times)))
-            assert (bound == across.outline.least_s(times.terms)).all()
-            assert "columns" not in vars(across)
+            outlines = [tier.outline.least_s(times.terms) for tier in across.tiers]
+            assert (bound == np.min(outlines, axis=0)).all()
+            assert not fitted_tiers(across)
+
+
+def test_strategies_that_promise_less_are_fitted_only_where_the_others_do_not():
+    """Work is counted: with roomy memory and fast links the first tiers have the best strategies of a deep model."""
+    task = Task(load_workload("gpt3-small"), 32, NETWORK, full=True)
+    evaluator, rows = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 11))), np.arange(5)
+    across = evaluator.across(evaluator.settings[0], 1e12, 1e18)
+    times = evaluator.least_times(evaluator.settings[0], rows)
+    best, _ = across.best(times, np.full(5, inf))
+    assert len(fitted_tiers(across)) < len(across.tiers)
+    left = [
+        t.outline.least_s(times.terms)
+        for n, t in enumerate(across.tiers)
+        if ("columns", n) not in across._kept
+    ]
+    assert (np.min(left, axis=0) >= best * (1 - 1e-9)).all()
+
+
+def fitted_tiers(across):
+    """Tiers whose strategies were fitted."""
+    return [key for key in across._kept if isinstance(key, tuple) and key[0] == "columns"]
 
 
 def test_few_strategies_are_made_and_simulated(tiny):

@@ -12,6 +12,7 @@ from small_cases import varied_architectures
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certified.search import CertifiedSearch
+from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.plan_evaluator import PlanEvaluator
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, Task
@@ -23,6 +24,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
 
 EFFORT = Effort(lambda: inf, states=1e5)
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
@@ -175,3 +177,19 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
     assert {round(best[number][0], 6) for _, number in outcome.frontier.keys} == steps
     counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
     assert counted == outcome.in_budget * outcome.settings
+
+
+@pytest.mark.parametrize("name", ["resnet18", "bert-base", "mixtral-8x7b", "dlrm", "gnmt4"])
+def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
+    """Forward a third of them, as the bound of a whole pipeline assumes of what lies ahead of a device."""
+    task = Task(load_workload(name), 64, NETWORK, global_batch=64, full=True)
+    table = varied_architectures().take(np.arange(0, 48, 17))
+    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    for setting in evaluator.settings[:: max(1, len(evaluator.settings) // 6)]:
+        options = evaluator.options(setting)
+        chain, width = options.chain, options.shape.width
+        times, peak = evaluator.least_times(setting, rows).rows, fastest_flops_per_s(table, task, None)
+        for k, (first, last) in enumerate(options.kinds[0]):
+            flops = sum(chain.layers[u].model_flops for u in chain.index[first : last + 1]) / width
+            assert (times[:, 0, k] >= flops / 3 / peak * (1 - 1e-9)).all()
+            assert (times[:, 0, k] + times[:, 2, k] >= flops / peak * (1 - 1e-9)).all()

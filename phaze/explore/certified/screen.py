@@ -106,10 +106,11 @@ class Screen:
         numbered = enumerate(evaluator.settings)
         for _, group in groupby(numbered, key=lambda item: item[1].chain):
             same_chain = list(group)
-            roof = self._optimistic(evaluator.roofline_s(same_chain[0][1]))
+            roofs = [self._optimistic(evaluator.roofline_s(setting)) for _, setting in same_chain]
             able = evaluator.takes(same_chain[0][1])
             hopeful = [
-                self._under(roof, sieve, alive, sieve.able(sieve.free(alive, k), able)) for k, _ in same_chain
+                self._under(roof, sieve, alive, sieve.able(sieve.free(alive, k), able))
+                for roof, (k, _) in zip(roofs, same_chain, strict=True)
             ]
             if not any(map(len, hopeful)):
                 continue  # the chain need not be built

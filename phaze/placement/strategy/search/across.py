@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.search.columns import Columns
 from phaze.placement.strategy.search.options import ShapeOptions
-from phaze.placement.strategy.search.outline import Outline, Tier, tiers
+from phaze.placement.strategy.search.outline import Outline, Tier, tiers_of
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline, Times
 from phaze.placement.strategy.search.sheet import Sheet
 from phaze.placement.strategy.strategy import Strategy
@@ -60,7 +60,7 @@ class Across:
         the first one.
         """
         best, choice = give_up_s.copy(), np.full(len(times), -1, dtype=np.int64)
-        for number, tier in enumerate(self._tiers):
+        for number, tier in enumerate(self.tiers):
             open_ = np.flatnonzero(_least_s(tier.outline, times) < best)
             if len(open_):
                 self._improve(number, times, open_, best, choice)
@@ -72,11 +72,11 @@ class Across:
         Where even the work alone does not get below `give_up_s` (A,), bounds of that.
         """
         found = np.full(len(times), inf)
-        for number, tier in enumerate(self._tiers):
+        for number, tier in enumerate(self.tiers):
             bound = _least_s(tier.outline, times)
             left = np.flatnonzero(bound < np.minimum(found, give_up_s))
             if len(left):
-                bound[left] = np.maximum(bound[left], _least_s(self._columns(number), times.take(left)))
+                bound[left] = np.maximum(bound[left], _least_s(self.columns(number), times.take(left)))
             np.minimum(found, bound, out=found)
         return found
 
@@ -91,15 +91,15 @@ class Across:
     # -- strategies ------------------------------------------------------------------------------------------
 
     @property
-    def _tiers(self) -> tuple[Tier, ...]:
+    def tiers(self) -> tuple[Tier, ...]:
         """All strategies, those first that promise most."""
-        return self._for_all("tiers", lambda: tiers(Sheet.of(self.options, self.link_bytes_per_s)))
+        return self._for_all("tiers", lambda: tiers_of(Sheet.of(self.options, self.link_bytes_per_s)))
 
-    def _columns(self, tier: int) -> Columns:
+    def columns(self, tier: int) -> Columns:
         """Those of a tier that fit."""
         key = "columns", tier
         if key not in self._kept:
-            self._kept[key] = Columns.of(self._tiers[tier].sheet, self.capacity_bytes)
+            self._kept[key] = Columns.of(self.tiers[tier].sheet, self.capacity_bytes)
         found: Columns = self._kept[key]
         return found
 
@@ -115,7 +115,7 @@ class Across:
 
     def _improve(self, tier: int, times: Times, at: Rows, best: Floats, choice: Counts) -> None:
         """The strategies of a tier on the architectures at some rows; what is better takes its place."""
-        queue = _Queue(self._columns(tier).bounds_s(times.terms[:, at]), best[at])
+        queue = _Queue(self.columns(tier).bounds_s(times.terms[:, at]), best[at])
         while (wanted := queue.wanted(best[at])) is not None:
             column, rows = wanted
             self._try(self._fitted(tier, column), times, at[rows], best, choice)
@@ -142,7 +142,7 @@ class Across:
         """A strategy that fits, by its column, to be simulated."""
         key = "fitted", tier, at
         if key not in self._kept:
-            strategy = self._columns(tier).strategy(at)
+            strategy = self.columns(tier).strategy(at)
             pipeline = Pipeline.of(self.options, strategy, self.link_bytes_per_s)
             self._kept[key] = Fitted(pipeline, strategy)
         found: Fitted = self._kept[key]

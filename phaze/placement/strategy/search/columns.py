@@ -124,17 +124,19 @@ def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
     """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes.
 
     A device works for all microbatches; before it, the first one comes through the chunks ahead of its own, and after
-    it, unless backward is split, gradients of the last one go back through them.
+    it, unless backward is split, gradients of the last one go back through them. Where exchanges of ZeRO take longer
+    than what hides them, forward, backward or both are as long as these.
     """
     if not len(row):
-        return np.zeros((len(outline.PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
+        return np.zeros((1, 0, 3 * len(sheet.options.kinds[0]) + 2))
     zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
     mine, device, at = outline.telling(sheet, row)
+    of_device = choice[mine.owner]
     again, before = _again(sheet, level, device, zero[mine.owner])
     (work, ahead), (pace, less) = sheet.work, sheet.pace_s
     each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
     stepped, last = (some[e, choice] for some in sheet.last)
-    waits = np.maximum(each[:, 0] * pace[at, choice[mine.owner]] - less[e, choice][mine.owner], 0.0)
+    waits = np.maximum(each[:, 0] * pace[at, of_device] - less[e, choice][mine.owner], 0.0)
     waits += last[mine.owner] + sheet.options.layouts.framework.iteration_s
     passes = [
         each * work[at] + ahead[at],
@@ -142,8 +144,24 @@ def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
         each * work[at] + turned * ahead[at],
     ]
     forms = np.concatenate([*passes, stepped[mine.owner, None], waits[:, None]], axis=1)
+    found = [_slowest(sheet, forms, mine)]
+    if sheet.options.layouts.framework.hides_gathers and sheet.moving_s.any():
+        kinds = work.shape[1]
+        more = each[:, 0] * (sheet.moving_s - sheet.exposed_s)[:, at, of_device]
+        for sides in ((0,), (1,), (0, 1)):
+            some = forms.copy()
+            for side in sides:
+                some[:, (slice(0, kinds), slice(kinds, 3 * kinds))[side]] = 0.0
+                some[:, -1] += more[side]
+            found.append(_slowest(sheet, some, mine)[:1])
+    return np.concatenate(found)
+
+
+def _slowest(sheet: Sheet, forms: Floats, mine: Ragged) -> Floats:
+    """Of the forms of all devices (m, f) those of each strategy whose devices end last in probes, (P, n, f)."""
     slowest = mine.largest(product_of(forms, outline.probed(sheet)))
-    return forms[slowest.T]
+    found: Floats = forms[slowest.T]
+    return found
 
 
 def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:

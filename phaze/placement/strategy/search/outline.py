@@ -5,6 +5,7 @@ Nothing is exchanged, and memory does not count: that takes a fraction of the ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,21 @@ class Tier:
     outline: Outline
 
 
-def tiers(sheet: Sheet) -> tuple[Tier, ...]:
+def tiers_of(sheet: Sheet) -> tuple[Tier, ...]:
     """All strategies, those first that promise most: the others have to be fitted only where none of these does."""
     if not sheet.strategies:
         return ()
     rows, outlines = _divided(sheet)
     return tuple(Tier(sheet.take(mine), outline) for mine, outline in zip(rows, outlines, strict=True))
+
+
+def least_flops(tiers: Sequence[Tier]) -> float:
+    """Model FLOPs for whose time at peak the strategy that takes least keeps the cluster; infinite without strategies.
+
+    Those of its device that ends last, and of what lies ahead of it.
+    """
+    each = [float(tier.outline.least_s(_at_peak(tier.sheet))[0]) for tier in tiers]
+    return min(each, default=np.inf)
 
 
 def _divided(sheet: Sheet) -> tuple[list[Rows], list[Outline]]:
@@ -111,7 +121,17 @@ def telling(sheet: Sheet, row: Rows) -> tuple[Ragged, Rows, Rows]:
 
 def probed(sheet: Sheet) -> Floats:
     """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
-    chain, (first, _) = sheet.options.chain, sheet.options.kinds
-    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
-    forward = np.array(flops)[:, None] / 3 / PROBES
+    forward = _forward_flops(sheet)[:, None] / PROBES
     return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])
+
+
+def _at_peak(sheet: Sheet) -> Floats:
+    """Terms, (3 K + 2, 1), of a device of one FLOP/s that spends time on nothing else."""
+    forward = _forward_flops(sheet)[:, None] / sheet.options.shape.width
+    return np.concatenate([forward, np.zeros_like(forward), 2 * forward, np.zeros((2, 1))])
+
+
+def _forward_flops(sheet: Sheet) -> Floats:
+    """Model FLOPs of a microbatch forward in a group of every kind, (K,): a third of all."""
+    chain, (first, _) = sheet.options.chain, sheet.options.kinds
+    return np.array([sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]) / 3

@@ -77,6 +77,28 @@ class Place:
         np.maximum.at(latest, which, at)
         return np.unique(np.concatenate([first, latest, deepest]))
 
+    @cached_property
+    def edges(self) -> tuple[Floats, Floats]:
+        """Of every kind, blocks that begin and that end the chunks of every device, (p, K) each.
+
+        An end of a chunk that is no block does not count.
+        """
+        body, first = np.array(self.division.body, dtype=np.float64), self.division.first_groups
+        last = np.append(first[1:], len(body)) - 1
+        one = np.eye(self.counts.shape[1])[self.kinds] * body[:, None]
+        begin, end = (one[some][self.own].sum(axis=1) for some in (first, last))
+        return begin, end
+
+    @property
+    def begin(self) -> Floats:
+        """Blocks that begin the chunks of every device, (p, K)."""
+        return self.edges[0]
+
+    @property
+    def end(self) -> Floats:
+        """Blocks that end them, (p, K)."""
+        return self.edges[1]
+
     # -- recompute -------------------------------------------------------------------------------------------
 
     @cached_property

@@ -295,18 +295,49 @@ class Sheet:
 
         Last, what of it may come before a device starts, (E, V).
         """
-        said, (_, _, joined, alike) = self.options.layouts.framework, self.placed
-        owner = self._placed_devices.owner
-        found = np.zeros((len(owner), len(self.choices[0])))
+        said, (_, _, _, alike) = self.options.layouts.framework, self.placed
+        found = self.exposed_s.sum(axis=0)
         less = np.zeros((len(alike), len(self.choices[0])))
-        if not said.hides_gathers:
-            moved = self._moved.sum(axis=1)[joined.astype(np.intp), alike]
-            found += np.einsum("dk,dvk->dv", self.work[0], moved[owner])
         if not said.hides_transfers:
             seconds, received, sent = self._transfers
-            found += np.einsum("dt,dvt->dv", received, seconds[alike][owner])
+            found += np.einsum("dt,dvt->dv", received, seconds[alike][self._placed_devices.owner])
             less = (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)
         return found, less
+
+    @cached_property
+    def exposed_s(self) -> Floats:
+        """Exchanges of ZeRO that are never hidden in the passes of a microbatch on all devices of places, (2, D, V).
+
+        Where computation hides them (see `prefetch`), those of what is no block, the gather of the block that a pass
+        begins with, and the reduction of that which backward ends with.
+        """
+        if not self.options.layouts.framework.hides_gathers:
+            return self.moving_s
+        blocks = np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
+        rest, begin, end = self.work[0] * (1 - blocks), self.joined("begin"), self.joined("end")
+        gather, _, turned, reduce = self._moved_at
+        forward = _each_device(rest + begin, gather)
+        return np.stack([forward, _each_device(end, turned) + _each_device(rest + begin, reduce)])
+
+    @cached_property
+    def moving_s(self) -> Floats:
+        """All exchanges of ZeRO in the passes of a microbatch on all devices of places, forward and backward (2, D, V).
+
+        They run one after the other, so that no pass takes less.
+        """
+        gather, before, turned, reduce = self._moved_at
+        work = self.work[0]
+        blocks = np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
+        again = work * blocks if self.options.layouts.framework.hides_gathers else work
+        forward = _each_device(work, gather + before)
+        return np.stack([forward, _each_device(again, turned) + _each_device(work, reduce)])
+
+    @property
+    def _moved_at(self) -> Floats:
+        """As of `_moved`, of all devices of places, (4, D, V, K)."""
+        (_, _, joined, alike), owner = self.placed, self._placed_devices.owner
+        found: Floats = self._moved[joined.astype(np.intp), :, alike].swapaxes(0, 1)[:, owner]
+        return found
 
     @cached_property
     def no_less(self) -> Flags:
@@ -420,6 +451,12 @@ def product_of(rows: Floats, columns: Floats) -> Floats:
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         np.matmul(rows[part], columns, out=found[part])
+    return found
+
+
+def _each_device(groups: Floats, seconds: Floats) -> Floats:
+    """Of groups of every kind on devices (D, K) the seconds of choices, (D, V), of (D, V, K) of one group."""
+    found: Floats = np.einsum("dk,dvk->dv", groups, seconds)
     return found
 
 
