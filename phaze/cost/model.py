@@ -26,11 +26,12 @@ from phaze.cost.simt import SimtTimes
 from phaze.cost.tables import GemmTables, OperatorTables, operator_tables
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.work import Pass, Work
+from phaze.workload.work import Link, Pass, Work
 
 _BLOCK = (
     1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
 )
+_KEPT = 32  # passes whose bounds are kept: those of a few chains, of which layers may be the same
 
 
 class Bottleneck(StrEnum):
@@ -98,6 +99,8 @@ class CostModel:
         self.rung, self.own = rung, own
         self.factors = factor_table(table, rung)
         self._gemms = GemmTables(self.factors)
+        self._tables: dict[tuple[Work, ...], OperatorTables] = {}
+        self._lower: dict[Pass, LowerTables] = {}
         self._simt = SimtTimes(self.factors.simt, network, rung, own)
 
     def on(self, table: ArchitectureTable) -> CostModel | None:
@@ -110,9 +113,27 @@ class CostModel:
         return other
 
     def costs(self, pass_: Pass) -> PassCosts:
-        """Cost all operators of a pass on all distinct hardware combinations."""
-        tables = operator_tables(pass_.works, self.factors, self._gemms, self.network)
-        return PassCosts(pass_, self.factors, tables, self._simt)
+        """Cost all operators of a pass on all distinct hardware combinations; equal passes share their tables."""
+        works = tuple(pass_.works)
+        if works not in self._tables:
+            self._tables[works] = operator_tables(works, self.factors, self._gemms, self.network)
+        return PassCosts(pass_, self.factors, self._tables[works], self._simt)
+
+    def lower_tables(self, pass_: Pass) -> LowerTables:
+        """Bounds of a pass per distinct hardware combination, for `phaze.cost.bound.lower_s`; some are kept."""
+        if pass_ not in self._lower:
+            if len(self._lower) >= _KEPT:
+                self._lower.clear()
+            self._lower[pass_] = self.costs(pass_).lower_tables()
+        return self._lower[pass_]
+
+    def links_s(self, links: Sequence[Link], rows: Rows) -> Floats:
+        """Seconds of collectives on the given architectures, (A, L)."""
+        rates = self.factors.memory.link_bytes_per_s
+        found = np.array([link_s(link, self.network, rates) for link in links]).reshape(
+            len(links), len(rates)
+        )
+        return found.T[self.factors.memory_of[rows]]
 
     def fastest_s(self, works: Sequence[Work], row: int) -> Floats:
         """Each operator of any passes in its faster mode on one architecture, (O,); a collective on its link."""

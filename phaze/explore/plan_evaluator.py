@@ -32,7 +32,7 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Parallel
-from phaze.workload.work import Link, Pass, Unit
+from phaze.workload.work import Link, Pass
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -217,17 +217,14 @@ class PlanEvaluator(Evaluator):
 
     def _exposed_s(self, setting: Setting, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """Seconds of collectives that nothing can hide in each unique layer, (A, U) forward and backward."""
-        layers, found = self.timed(setting).chain.layers, []
-        for turned in (False, True):
-            seconds = np.zeros((len(rows), len(layers)))
-            for u, both in enumerate(self._passes(setting) if len(rows) else ()):
-                works = both[turned].pass_.works
-                link = [w.unit is Unit.LINK for w in works]
-                shares = np.array([self._shown(w.link, turned=turned) for w in works if w.link])
+        layers, none = self.timed(setting).chain.layers, Pass((), ())
+        found = np.zeros((2, len(rows), len(layers)))
+        for u, layer in enumerate(layers if len(rows) else ()):
+            for turned, pass_ in enumerate((layer.forward, layer.backward or none)):
+                links = [w.link for w in pass_.works if w.link]
+                shares = np.array([self._shown(link, turned=turned > 0) for link in links])
                 if shares.any():
-                    table = both[turned].tables.link_s[:, np.array(link)]
-                    seconds[:, u] = (table * shares).sum(axis=1)[self.model.factors.memory_of[rows]]
-            found.append(seconds)
+                    found[turned, :, u] = (self.model.links_s(links, rows) * shares).sum(axis=1)
         return found[0], found[1]
 
     def _shown(self, link: Link, *, turned: bool) -> float:

@@ -85,7 +85,7 @@ class TimedChain:
         """Bounds of all forward passes, then of all backward passes."""
         if self.base is not None:
             return self.base._lower
-        return LowerTables.join([p.costs.lower_tables() for p in (*self.forward, *self.backward)])
+        return LowerTables.join([self.model.lower_tables(p.work) for p in (*self.forward, *self.backward)])
 
     @cached_property
     def _lower_work(self) -> LowerTables:

@@ -21,6 +21,7 @@ from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
 from phaze.workload.shardable import mixed, sorted_out
+from phaze.workload.sharding import among_experts
 from phaze.workload.shortened import Repeats
 from phaze.workload.steps import Context, word
 from phaze.workload.training import trained_parameters
@@ -103,6 +104,7 @@ class GraphWorkload:
         self._in_recipe: dict[Recipe, GraphWorkload] = {}
         self._divided: dict[int, _Divided] = {}
         self._chains: dict[tuple[int, Sharding, bool, bool], LayerChain] = {}
+        self._layers: dict[Hashable, Layer] = {}
         self._parameter_count: int | None = None
 
     @property
@@ -144,7 +146,7 @@ class GraphWorkload:
         """The same model with its linear layers in few bits (cached)."""
         if recipe not in self._in_recipe:
             other = copy(self)
-            other._recipe, other._divided, other._chains = recipe, {}, {}
+            other._recipe, other._divided, other._chains, other._layers = recipe, {}, {}, {}
             self._in_recipe[recipe] = other
         return self._in_recipe[recipe]
 
@@ -256,22 +258,26 @@ class GraphWorkload:
             return mixed(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
-        layers: tuple[Layer, ...] = tuple(
-            build_layer(
-                segment,
-                parts.whole,
-                sharding,
-                fusion=self._fusion,
-                selective=selective,
-                keeps_products=keeps_products,
-                tied=parts.tied,
-            )
-            for segment in parts.unique
+        layers = tuple(
+            self._layer(microbatch, number, sharding, selective=selective, keeps_products=keeps_products)
+            for number in range(len(parts.unique))
         )
         keeps = self._mode is Mode.DECODE
         return LayerChain(
             self.name, microbatch, sharding, layers, parts.index, parts.names, keeps_cache=keeps
         )
+
+    def _layer(self, microbatch: int, number: int, sharding: Sharding, **keeps: bool) -> Layer:
+        """A unique layer on one device; the same however experts are divided where it has none."""
+        parts = self._cut(microbatch)
+        segment = parts.unique[number]
+        if not any(map(among_experts, segment.operators)):
+            sharding = replace(sharding, expert=1, folded=False)
+        key = microbatch, number, sharding, *keeps.values()
+        if key not in self._layers:
+            whole, tied = parts.whole, parts.tied
+            self._layers[key] = build_layer(segment, whole, sharding, fusion=self._fusion, tied=tied, **keeps)
+        return self._layers[key]
 
     def _cut(self, microbatch: int) -> _Divided:
         """Layers of the undivided model, isomorphic ones once (cached per microbatch)."""

@@ -11,7 +11,7 @@ than the average.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -102,20 +102,33 @@ class ShapeOptions:
         """Every schedule and cut of the pipelines of a depth."""
         key = "strategies", depth.stages
         if key not in self.kept:
-            self.kept[key] = tuple(self._strategies(depth))
+            # Ranks that divide the samples between products change no pipeline.
+            sharding, cuts = self.shape.sharding, len(self.blocks)
+            alike = changed(
+                self.shape, sharding=replace(sharding, sequence=False, folded=False, whole=frozenset())
+            )
+            every = self.layouts.once((*key, alike, self.space, cuts), lambda: tuple(self._strategies(depth)))
+            mine = not every or every[0].sharding == sharding
+            self.kept[key] = every if mine else tuple(changed(one, sharding=sharding) for one in every)
         found: tuple[Strategy, ...] = self.kept[key]
         return found
 
     def _strategies(self, depth: Depth) -> Iterator[Strategy]:
-        cuts = stage_cuts(self._flops, depth.stages) if self.space.balances else ()
+        cuts = self._cuts(depth.stages) if self.space.balances else ()
         for deep in depth.pipelines:
             for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
                 yield one
                 yield from (changed(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
 
+    def _cuts(self, stages: int) -> tuple[tuple[int, ...], ...]:
+        """Cuts but the even one; the same whatever the microbatch and the sharding."""
+        flops = self._flops
+        return self.layouts.once(("cuts", flops.tobytes(), stages), lambda: stage_cuts(flops, stages))
+
     @cached_property
     def _flops(self) -> Floats:
-        return block_flops(self.chain, self.division)
+        """Model FLOPs of every block and sample, (B,)."""
+        return block_flops(self.chain, self.division) / self.shape.microbatch
 
     @cached_property
     def size(self) -> int:

@@ -343,12 +343,14 @@ class Sheet:
     def no_less(self) -> Flags:
         """Whether a choice exchanges and steps nowhere more than another one, (Q, V, V)."""
         q, seconds, moved = self._sorts[3], self._transfers[0], self._moved
-        shape = len(self.alike[0]), len(self.choices[0])
-        found = np.ones((*shape, shape[1]), dtype=np.bool_)
-        for some in self._tails:
-            np.logical_and.at(found, q, some[:, :, None] <= some[:, None])
+        order = np.argsort(q, kind="stable")
+        first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
         rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
-        return found & (rest[:, :, None] <= rest[:, None]).all(axis=3)
+        found = (rest[:, :, None] <= rest[:, None]).all(axis=3)
+        for some in self._tails:
+            mine = some[order]
+            found &= np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
+        return found
 
     # -- memory ----------------------------------------------------------------------------------------------
 
