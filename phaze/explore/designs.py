@@ -17,7 +17,7 @@ from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
 from phaze.explore.formats import counted_flops_per_s, takes, utilisation
-from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
 from phaze.explore.planned import PlannedIteration, estimator_of, worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
@@ -182,8 +182,8 @@ class DesignBuilder:
         self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
     ) -> dict[str, Any]:
         """What a result tells of a plan itself, by the names it has there."""
-        if isinstance(plan, FoundPlan):
-            planned = worked_out(self.task, evaluator.table.take(np.array([row])), setting, plan)
+        if isinstance(plan, FoundPlan) and isinstance(evaluator, PlanEvaluator):
+            (planned,) = worked_out(evaluator, setting, {row: plan})
             planned.check()
             return planned.figures(setting.recipe)
         account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
 from phaze.explore.planned import worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
@@ -49,18 +49,18 @@ def spent(
     evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
 ) -> Iterator[tuple[float, float, float]]:
     """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
+    if isinstance(evaluator, PlanEvaluator):
+        found = {row: plan for row, plan in plans.items() if isinstance(plan, FoundPlan)}
+        for planned in worked_out(evaluator, setting, found):
+            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
+        return
     placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
     timed, task = evaluator.timed(setting), evaluator.task
     energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
     rows = np.array(list(placed), dtype=np.intp)
     joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
-    energy_j = dict(zip(placed, joules.tolist(), strict=True))
-    for row, plan in plans.items():
-        if isinstance(plan, FoundPlan):
-            planned = worked_out(task, evaluator.table.take(np.array([row])), setting, plan)
-            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
-        else:
-            yield plan.iteration_s, energy_j[row], plan.memory_bytes
+    for plan, spent_j in zip(placed.values(), joules.tolist(), strict=True):
+        yield plan.iteration_s, spent_j, plan.memory_bytes
 
 
 @dataclass

@@ -247,12 +247,11 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
 
 
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
-    table, setting = to_table(chips[:1]), evaluator_of(task, to_table(chips[:1])).settings[0]
-    rows, none = np.arange(1), np.full(1, inf)
-    (found,) = evaluator_of(task, table).plans(setting, rows, none, Effort(lambda: inf))
+    evaluator = evaluator_of(task, to_table(chips[:1]))
+    setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
+    (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
     unproven = replace(found, iteration_s=found.iteration_s * 1.005)
-    assert worked_out(task, table, setting, unproven).iteration.iteration_s == pytest.approx(
-        found.iteration_s
-    )
+    (planned,) = worked_out(evaluator, setting, {0: unproven})
+    assert planned.iteration.iteration_s == pytest.approx(found.iteration_s)
     with pytest.raises(PlanError, match="as the search says"):
-        worked_out(task, table, setting, replace(found, iteration_s=found.iteration_s * 1.05))
+        list(worked_out(evaluator, setting, {0: replace(found, iteration_s=found.iteration_s * 1.05)}))

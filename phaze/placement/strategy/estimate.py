@@ -53,7 +53,8 @@ STATES = 1e5  # of one search for a schedule on cores, which starts from those o
 class Estimator:
     """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
-    What strategies share is kept.
+    What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
+    a row `among` them. `laid_out`: what is known already that no architecture changes.
     """
 
     workload: Workload
@@ -63,7 +64,20 @@ class Estimator:
     rung: Rung = Rung.ANALYTIC
     own: Own = field(default_factory=lambda: NO_OWN)
     effort: Effort = field(default_factory=lambda: Effort(lambda: inf, states=STATES))
+    laid_out: Layouts | None = None
+    among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def each(self) -> list[Estimator]:
+        """One for each architecture: the same to the last bit as it is alone, but layers are worked out for all."""
+        count = len(self.table)
+        if count == 1:
+            return [self]
+        alone = (self.table.take(np.array([row])) for row in range(count))
+        return [
+            replace(self, table=one, laid_out=self.layouts, among=(self, row), _kept={})
+            for row, one in enumerate(alone)
+        ]
 
     @cached_property
     def loaded(self) -> ArchitectureTable:
@@ -78,13 +92,14 @@ class Estimator:
     @cached_property
     def costs(self) -> Costs:
         """Operators as the framework runs them."""
-        links = float(self.loaded["link_bandwidth_bytes_per_s"][0])
+        links = np.asarray(self.loaded["link_bandwidth_bytes_per_s"], dtype=np.float64)
         return Costs(self.model, self.framework, links)
 
     @cached_property
     def layouts(self) -> Layouts:
         """What does not depend on the architecture."""
-        return Layouts(self.workload, self.cluster, self.framework.gathering(self.workload))
+        told = self.framework.gathering(self.workload)
+        return self.laid_out or Layouts(self.workload, self.cluster, told)
 
     @cached_property
     def rates(self) -> TailRates:
@@ -94,13 +109,18 @@ class Estimator:
 
     def figures(self, strategy: Strategy) -> LayerFigures:
         """What the layers take: the same for all strategies that agree in microbatch and sharding."""
+        found = self._once(strategy)
+        return self._joined(found) if strategy.joins_ends else found
+
+    def _once(self, strategy: Strategy) -> LayerFigures:
+        """The same where tied parameters count at both ends."""
         selective = strategy.recompute is Recompute.SELECTIVE
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
             self._kept[key] = self._figures(strategy)
         found: LayerFigures = self._kept[key]
-        return self._joined(found) if strategy.joins_ends else found
+        return found
 
     def _joined(self, figures: LayerFigures) -> LayerFigures:
         """Figures of a chain whose tied parameters count once."""
@@ -112,12 +132,17 @@ class Estimator:
         return found
 
     def _figures(self, strategy: Strategy) -> LayerFigures:
+        if self.among is not None:
+            many, row = self.among
+            return many._once(strategy).alone(row)
         chain, sharding = self.chain(strategy), strategy.sharding
         if sharding.whole:
             ends = (sharding.divided, sharding.undivided)
             divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
-        return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
+        spared = strategy.kept | strategy.offloaded
+        found = layer_figures(chain, self.costs, self.loaded, self.effort, spared)
+        return found.alone() if len(self.table) == 1 else found
 
     def passes(self, strategy: Strategy) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
