@@ -126,7 +126,7 @@ class Estimator:
         """Figures of a chain whose tied parameters count once."""
         key = "joined", id(figures)
         if key not in self._kept:
-            chain = figures.chain.joined
+            chain = self.layouts.joined(figures.chain)
             self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
         found: LayerFigures = self._kept[key]
         return found
@@ -264,10 +264,11 @@ class Estimator:
         s, chain = strategy, self.figures(strategy).chain
         division, index = self.division(s), np.array(chain.index)
         again = index[np.repeat(recomputed(division, s), division.sizes)]
-        key = "timed", id(chain)
-        if key not in self._kept:
-            self._kept[key] = TimedChain(chain, self.model, self.table)
-        energy = ChainEnergy(self._kept[key], self.cluster, self.workload.numerics)
+        (many, row), key = self.among or (self, 0), ("energy", id(chain))
+        if key not in many._kept:
+            timed = TimedChain(chain, many.model, many.table)
+            many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
+        energy: ChainEnergy = many._kept[key]
         spent = Drivers(
             np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
@@ -275,7 +276,7 @@ class Estimator:
             np.array([iteration.iteration_s]),
             gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
         )
-        return float(energy.energy_j(np.array([0]), spent)[0])
+        return float(energy.energy_j(np.array([row]), spent)[0])
 
     def step_s(self, strategy: Strategy) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""
