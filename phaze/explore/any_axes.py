@@ -27,7 +27,7 @@ from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.plan_evaluator import FoundPlan
-from phaze.explore.progress import Clock, Progress
+from phaze.explore.progress import Clock, Progress, Reporting
 from phaze.explore.request import ExploreRequest
 from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.price import price_usd
@@ -57,7 +57,7 @@ class AxesExploration:
         self._started = datetime.now(UTC)
         self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
-        self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
+        self._effort = Effort(Reporting(clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from phaze.cost.rung import check_rung
-from phaze.errors import InfeasibleError, Shortfall
+from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.evaluators import evaluator_of
 from phaze.explore.formats import counted_flops_per_s, takes, utilisation
-from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
+from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.planned import PlannedIteration, estimator_of, worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
@@ -29,6 +29,7 @@ from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
+from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.recall import Recall
@@ -72,18 +73,24 @@ class DesignBuilder:
         points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
         return self._found(architecture, evaluator, 0, found, effort), points
 
-    def each(self, architectures: Sequence[Architecture], effort: Effort) -> list[Design | InfeasibleError]:
-        """Each of some architectures under its best placement, or why nothing fits; cheaper than one by one."""
+    def each(
+        self, architectures: Sequence[Architecture], effort: Effort
+    ) -> Iterator[tuple[int, Design | Exception]]:
+        """Places of some architectures, each under its best placement or why there is none; cheaper than one by one.
+
+        In the order in which they are done: to say how much memory would do takes longest.
+        """
         if not architectures:
-            return []
+            return
         if self.task.full:  # plans of one chip are searched faster than points of some
-            return [_or_why_not(partial(self.best, one, effort)) for one in architectures]
+            for place, one in enumerate(architectures):
+                yield place, _or_why_not(partial(self.best, one, effort))
+            return
         evaluator = self._evaluator(architectures)
         found = best_points(evaluator, np.arange(len(architectures)), effort)
-        return [
-            _or_why_not(partial(self._found, one, evaluator, row, found, effort))
-            for row, one in enumerate(architectures)
-        ]
+        for row in sorted(range(len(architectures)), key=lambda row: found.settings[row] is None):
+            one = architectures[row]
+            yield row, _or_why_not(partial(self._found, one, evaluator, row, found, effort))
 
     def _found(
         self, architecture: Architecture, evaluator: Evaluator, row: int, found: BestPoints, effort: Effort
@@ -182,7 +189,7 @@ class DesignBuilder:
         self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
     ) -> dict[str, Any]:
         """What a result tells of a plan itself, by the names it has there."""
-        if isinstance(plan, FoundPlan) and isinstance(evaluator, PlanEvaluator):
+        if isinstance(plan, FoundPlan):
             (planned,) = worked_out(evaluator, setting, {row: plan})
             planned.check()
             return planned.figures(setting.recipe)
@@ -197,11 +204,11 @@ class DesignBuilder:
         }
 
 
-def _or_why_not(design: Callable[[], Design]) -> Design | InfeasibleError:
-    """A design, or why nothing fits."""
+def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
+    """A design, or why there is none."""
     try:
         return design()
-    except InfeasibleError as error:
+    except (InfeasibleError, InputError, PlanError) as error:
         return error
 
 

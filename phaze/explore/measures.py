@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
+from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.planned import worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
@@ -49,8 +49,7 @@ def spent(
     evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
 ) -> Iterator[tuple[float, float, float]]:
     """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
-    if isinstance(evaluator, PlanEvaluator):
-        found = {row: plan for row, plan in plans.items() if isinstance(plan, FoundPlan)}
+    if found := {row: plan for row, plan in plans.items() if isinstance(plan, FoundPlan)}:
         for planned in worked_out(evaluator, setting, found):
             yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
         return

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from phaze.explore.document import Breakdown, Placement, Stage
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
 from phaze.explore.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.request import Task
@@ -42,15 +43,16 @@ def estimator_of(
 
 
 def worked_out(
-    evaluator: PlanEvaluator, setting: Setting, plans: Mapping[int, FoundPlan]
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, FoundPlan]
 ) -> Iterator[PlannedIteration]:
     """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
 
     Raises PlanError where one comes to quite another time than the search says: a defect of one of the two. What is
     told is the time worked out here.
     """
-    table, laid_out = evaluator.table.take(np.array(list(plans), dtype=np.intp)), evaluator.layouts(setting)
-    each = estimator_of(evaluator.task, table, setting.recipe, laid_out).each() if plans else []
+    table = evaluator.table.take(np.array(list(plans), dtype=np.intp))
+    laid_out = evaluator.layouts(setting) if isinstance(evaluator, PlanEvaluator) else None
+    each = estimator_of(evaluator.task, table, setting.recipe, laid_out).each()
     for costs, found in zip(each, plans.values(), strict=True):
         planned = PlannedIteration.of(costs, found.strategy)
         seconds = planned.iteration.iteration_s

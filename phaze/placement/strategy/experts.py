@@ -45,4 +45,6 @@ def _reached(ends: Set[int], edges: Sequence[tuple[int, int]]) -> Set[int]:
 def merged_s(link: Link, network: Network, link_bytes_per_s: Floats) -> Floats:
     """An exchange whose equal rows travel as one, (A,) seconds on chips whose own links have bandwidths (A,)."""
     size, stride = link.group.size, link.group.stride
-    return fastest_s(link.collective, link.payload_bytes, network, link_bytes_per_s, size, stride, link.copies)
+    return fastest_s(
+        link.collective, link.payload_bytes, network, link_bytes_per_s, size, stride, link.copies
+    )

@@ -49,7 +49,9 @@ class Layouts:
         """The layers with tied parameters counted once where one device has both ends."""
         s = strategy
         key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
-        return self.once(key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s)))
+        return self.once(
+            key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s))
+        )
 
     def joined(self, chain: LayerChain) -> LayerChain:
         """One of these chains with tied parameters counted once."""

@@ -134,8 +134,8 @@ def operators(
 ) -> Operators:
     """Operators of a pass that take so long alone, (A, O), as a framework runs them.
 
-    `links`: the network and the bandwidths of the chips' own links in bytes/s, (A,); `experts`: whether the layer has some,
-    whose products have room for more rows.
+    `links`: the network and the bandwidths of the chips' own links in bytes/s, (A,); `experts`: whether the layer has
+    some, whose products have room for more rows.
     """
     works, (network, link_bytes_per_s) = pass_.works, links
     link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
