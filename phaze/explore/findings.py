@@ -111,12 +111,12 @@ def frontier_points(
 ) -> list[FrontierPoint]:
     """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one setting.
 
-    `varied`: the fields that their names show. TDP is that at full load times `margin`.
+    `varied`: the fields that their names show. TDP is that at full load times `margin`. Plans pass the checker.
     """
     task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
     table = evaluator.table.take(rows)
     figures = zip(
-        spent(evaluator, setting, plans),
+        spent(evaluator, setting, plans, checked=True),
         from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),

@@ -29,7 +29,7 @@ from phaze.hardware.architecture import Architecture, load_architecture, to_tabl
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.checker import PlanError
+from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.framework import load_framework
@@ -278,3 +278,14 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
         assert called == [len(plans)]
         alone = [next(spent(evaluator, setting, {row: plan})) for row, plan in plans.items()]
         assert together == alone
+
+
+def test_every_plan_that_is_reported_passes_the_checker(task, space, monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        "phaze.explore.planned.check_plan",
+        lambda costs, strategy, *rest: checked.append(strategy) or check_plan(costs, strategy, *rest),
+    )
+    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 2)
+    document = explore(ExploreRequest(task, space)).document
+    assert len(checked) == len(document.frontier) + 1 + len(document.next_best) > 3
