@@ -144,7 +144,7 @@ class AxesExploration:
     ) -> Design:
         architecture = self._candidates.architecture(int(block.numbers[point.row]))
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
-        return builder.design(architecture, evaluator, point.row, point.setting, known_s, self._effort)
+        return builder.placed(architecture, evaluator, point.row, point.setting, known_s, self._effort)
 
     def _frontier(self, evaluator: Evaluator, found: ParetoFrontier) -> list[FrontierPoint]:
         """The points in their order, those of one setting worked out together."""

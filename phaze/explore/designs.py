@@ -98,7 +98,7 @@ class DesignBuilder:
         """The report of the best point of one architecture. Raises InfeasibleError where there is none."""
         if (best := found.settings[row]) is None:
             raise out_of_memory(self._evaluator([architecture]), architecture.name)
-        return self.design(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
+        return self.placed(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
 
     def _best_planned(self, architecture: Architecture) -> tuple[Design, Points]:
         """The architecture under the best of all plans of its space. Raises InfeasibleError where none fits."""
@@ -136,7 +136,7 @@ class DesignBuilder:
             self._check(architecture)
         return evaluator_of(self.task, to_table(architectures), shared=self.shared, recall=self.recall)
 
-    def design(
+    def placed(
         self,
         architecture: Architecture,
         evaluator: Evaluator,
@@ -145,13 +145,24 @@ class DesignBuilder:
         known_s: float,
         effort: Effort,
     ) -> Design:
-        """The report of the architecture at `row` of the evaluator's table in one setting.
+        """The report of the architecture at `row` of the evaluator's table under its best plan in one setting.
 
-        `known_s`: an iteration time known to be reached in it.
+        `known_s`: an iteration time known to be reached in it. Raises InfeasibleError where nothing fits.
         """
-        rows = np.array([row])
-        table = evaluator.table.take(rows)
-        plan = evaluator.plans(setting, rows, np.array([known_s]), effort)[0]
+        (plan,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), effort)
+        return self.design(architecture, evaluator, row, setting, plan, effort)
+
+    def design(
+        self,
+        architecture: Architecture,
+        evaluator: Evaluator,
+        row: int,
+        setting: Setting,
+        plan: Plan | FoundPlan | None,
+        effort: Effort,
+    ) -> Design:
+        """The same under a plan that was found. Raises InfeasibleError where there is none."""
+        table = evaluator.table.take(np.array([row]))
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
         figures = self._figures(evaluator, row, setting, plan, effort)

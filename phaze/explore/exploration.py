@@ -119,6 +119,7 @@ class Exploration:
         self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         found = Findings(self.candidates, proof.evaluator, shown, self.reporting)
         ranked = self._ranked(found)
+        found.place(ranked[: NEXT_BEST + 1])
         best = found.design(ranked[0])
         beside = partial(plan_beside, request, best, self.reporting, self._means.recall)
         with aside(beside, self.reporting.left_s) as expert:

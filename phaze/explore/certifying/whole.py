@@ -310,7 +310,7 @@ def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) ->
     setting = setting_of_placement(task, claimed)
     if setting not in evaluator.settings:
         raise ValueError("no such setting")
-    return builder.design(chip, evaluator, 0, setting, np.inf, WHOLE)
+    return builder.placed(chip, evaluator, 0, setting, np.inf, WHOLE)
 
 
 def _json(record: BaseModel | None) -> Any:  # noqa: ANN401 - any JSON

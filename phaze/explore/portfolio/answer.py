@@ -89,7 +89,7 @@ class _Description:
         architecture = self._found.candidates.architecture(common.number)
         table = self._found.candidates.table(np.array([common.number]))
         designs = [
-            builder.design(
+            builder.placed(
                 architecture,
                 evaluator_of(builder.task, table, shared=builder.shared),
                 0,
