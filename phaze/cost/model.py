@@ -135,13 +135,19 @@ class CostModel:
         )
         return found.T[self.factors.memory_of[rows]]
 
-    def fastest_s(self, works: Sequence[Work], row: int) -> Floats:
-        """Each operator of any passes in its faster mode on one architecture, (O,); a collective on its link."""
+    def fastest_s(self, works: Sequence[Work], rows: Rows) -> Floats:
+        """Each operator of any passes in its faster mode on some architectures, (A, O); a collective on its link."""
+        fastest, simt = np.empty((len(rows), len(works))), self.factors.simt_of[rows] >= 0
+        if not simt.all():
+            found = self.costs(Pass(tuple(works), ())).latencies(rows[~simt])
+            fastest[~simt] = np.fmin(found.single_s, found.parallel_s)
+        for at in np.flatnonzero(simt).tolist():
+            fastest[at] = self._kernels_s(works, int(rows[at]))
+        return fastest
+
+    def _kernels_s(self, works: Sequence[Work], row: int) -> Floats:
+        """The same of one architecture that runs kernels, (O,): collectives are costed once each."""
         number = self.factors.simt_of[row]
-        if number < 0:
-            found = self.costs(Pass(tuple(works), ())).latencies(np.array([row]))
-            fastest: Floats = np.fmin(found.single_s[0], found.parallel_s[0])
-            return fastest
         links = self.factors.memory.link_bytes_per_s[self.factors.memory_of[row]]
         computing = [w for w in works if w.link is None]
         exchanges = {w.link: 0.0 for w in works if w.link is not None}

@@ -27,7 +27,7 @@ from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.plan_evaluator import FoundPlan
-from phaze.explore.progress import Clock, Progress
+from phaze.explore.progress import Clock, Progress, Reporting
 from phaze.explore.request import ExploreRequest
 from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.price import price_usd
@@ -57,7 +57,7 @@ class AxesExploration:
         self._started = datetime.now(UTC)
         self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
-        self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
+        self._effort = Effort(Reporting(clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
@@ -144,7 +144,7 @@ class AxesExploration:
     ) -> Design:
         architecture = self._candidates.architecture(int(block.numbers[point.row]))
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
-        return builder.design(architecture, evaluator, point.row, point.setting, known_s, self._effort)
+        return builder.placed(architecture, evaluator, point.row, point.setting, known_s, self._effort)
 
     def _frontier(self, evaluator: Evaluator, found: ParetoFrontier) -> list[FrontierPoint]:
         """The points in their order, those of one setting worked out together."""

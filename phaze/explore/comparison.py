@@ -1,13 +1,18 @@
-"""Known chips and a published plan beside the winner, under the same budget."""
+"""Known chips and a published plan beside the winner, under the same budget, as far as there is time.
+
+They are no part of the answer: what fails, or is not done in time, is told in a sentence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 
 import numpy as np
 
-from phaze.errors import InfeasibleError
+from phaze.explore.aside import aside
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Comparison, Design
 from phaze.explore.request import ExploreRequest
@@ -23,26 +28,41 @@ from phaze.scheduling.passes import Effort
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
 
+LEFT_OUT = "not worked out within the time limit"
+
+
 def comparisons(
     request: ExploreRequest, best: Design, builder: DesignBuilder, effort: Effort
 ) -> list[Comparison]:
     """Known chips and the expert plan beside the winner."""
-    return [*chips_beside(request, builder, effort), *plan_beside(request, best, effort, builder.recall)]
+    chips = partial(chips_beside, request, builder, effort)
+    plan = partial(plan_beside, request, best, effort, builder.recall)
+    with aside(chips, effort.left_s) as some, aside(plan, effort.left_s) as others:
+        return [*(some() or ()), *(others() or ())]
+
+
+def left_out(request: ExploreRequest, best: Design) -> list[Comparison]:
+    """All of them where there is no time for any."""
+    builder, effort = DesignBuilder(request.task, request.budgets.tdp_margin), Effort(lambda: 0.0)
+    none = next(chips_beside(request, builder, effort)), *islice(plan_beside(request, best, effort), 1)
+    return [one for some in none for one in some]
 
 
 def chips_beside(
     request: ExploreRequest, builder: DesignBuilder, effort: Effort, chips: Sequence[str] = CHIPS
-) -> list[Comparison]:
-    """Templates at the highest clock that keeps the power budget; they do not depend on the winner."""
+) -> Iterator[list[Comparison]]:
+    """Templates at the highest clock that keeps the power budget, again after each one that is worked out.
+
+    They do not depend on the winner.
+    """
     return _Beside(request, effort, builder.recall).chips(chips, builder)
 
 
 def plan_beside(
     request: ExploreRequest, best: Design, effort: Effort, recall: Recall | None = None
-) -> list[Comparison]:
-    """The expert plan on the winner, where there is one."""
-    expert = _Beside(request, effort, recall).expert(best)
-    return [expert] if expert else []
+) -> Iterator[list[Comparison]]:
+    """The expert plan on the winner, where there is one: before and after it is worked out."""
+    return _Beside(request, effort, recall).expert(best)
 
 
 @dataclass(frozen=True)
@@ -53,13 +73,26 @@ class _Beside:
     effort: Effort
     recall: Recall | None
 
-    def chips(self, names: Sequence[str], builder: DesignBuilder) -> list[Comparison]:
+    def chips(self, names: Sequence[str], builder: DesignBuilder) -> Iterator[list[Comparison]]:
         """Templates under the budgets."""
-        within = [self._within(name) for name in names]
-        found = iter(builder.each([chip for chip, _, fits in within if fits], self.effort))
-        return [
-            self._described(c, next(found), n) if fits else self._row(c, None, n) for c, n, fits in within
-        ]
+        return self._each([self._within(name) for name in names], builder)
+
+    def _each(
+        self, wanted: Sequence[tuple[Architecture, str, bool]], builder: DesignBuilder
+    ) -> Iterator[list[Comparison]]:
+        """Chips, remarks on them and whether they keep the budgets: all of them, again after each one that is done."""
+        told = [self._row(c, None, f"{note}; {LEFT_OUT}" if fits else note) for c, note, fits in wanted]
+        yield [*told]
+        fitting = [place for place, (*_, fits) in enumerate(wanted) if fits]
+        designs = builder.each([wanted[place][0] for place in fitting], self.effort)
+        try:
+            for number, design in designs:
+                chip, note, _ = wanted[fitting[number]]
+                told[fitting[number]] = self._described(chip, design, note)
+                yield [*told]
+        except Exception as error:  # noqa: BLE001 - whatever it is, the winner is worth more
+            reason = f"not worked out: {error}"
+            yield [one.model_copy(update={"note": one.note.replace(LEFT_OUT, reason)}) for one in told]
 
     def _within(self, name: str) -> tuple[Architecture, str, bool]:
         """A template at the clock the budgets allow it, a remark on that, and whether it keeps them at all."""
@@ -81,15 +114,15 @@ class _Beside:
             return chip, f"{area:.0f} mm2 exceeds the area budget", False
         return chip, note, True
 
-    def expert(self, best: Design) -> Comparison | None:
+    def expert(self, best: Design) -> Iterator[list[Comparison]]:
         """The published hand-made plan on the winner; the data degree follows from the number of devices."""
         task = self.request.task
         if task.workload.expert_plan is None:
-            return None
+            return iter(())
         pipeline, tensor, _ = task.workload.expert_plan
         data = task.devices // (pipeline * tensor)
         if data < 1 or tensor not in task.widths:
-            return None
+            return iter(())
         fixed = FixedDegrees(pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
         builder = DesignBuilder(
@@ -98,11 +131,10 @@ class _Beside:
             recall=self.recall,
         )
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
-        (design,) = builder.each([chip], self.effort)
-        return self._described(chip, design, note)
+        return self._each([(chip, note, True)], builder)
 
-    def _described(self, chip: Architecture, design: Design | InfeasibleError, note: str) -> Comparison:
-        if isinstance(design, InfeasibleError):
+    def _described(self, chip: Architecture, design: Design | Exception, note: str) -> Comparison:
+        if isinstance(design, Exception):
             return self._row(chip, None, f"{note}; {design}")
         return self._row(chip, design, note)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from phaze.cost.rung import check_rung
-from phaze.errors import InfeasibleError, Shortfall
+from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
 from phaze.explore.document import Stage as StageResult
@@ -29,6 +29,7 @@ from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.account import Account
 from phaze.placement.plan import Plan
+from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import Evaluated, best_plans
 from phaze.recall import Recall
@@ -72,18 +73,24 @@ class DesignBuilder:
         points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
         return self._found(architecture, evaluator, 0, found, effort), points
 
-    def each(self, architectures: Sequence[Architecture], effort: Effort) -> list[Design | InfeasibleError]:
-        """Each of some architectures under its best placement, or why nothing fits; cheaper than one by one."""
+    def each(
+        self, architectures: Sequence[Architecture], effort: Effort
+    ) -> Iterator[tuple[int, Design | Exception]]:
+        """Places of some architectures, each under its best placement or why there is none; cheaper than one by one.
+
+        In the order in which they are done: to say how much memory would do takes longest.
+        """
         if not architectures:
-            return []
+            return
         if self.task.full:  # plans of one chip are searched faster than points of some
-            return [_or_why_not(partial(self.best, one, effort)) for one in architectures]
+            for place, one in enumerate(architectures):
+                yield place, _or_why_not(partial(self.best, one, effort))
+            return
         evaluator = self._evaluator(architectures)
         found = best_points(evaluator, np.arange(len(architectures)), effort)
-        return [
-            _or_why_not(partial(self._found, one, evaluator, row, found, effort))
-            for row, one in enumerate(architectures)
-        ]
+        for row in sorted(range(len(architectures)), key=lambda row: found.settings[row] is None):
+            one = architectures[row]
+            yield row, _or_why_not(partial(self._found, one, evaluator, row, found, effort))
 
     def _found(
         self, architecture: Architecture, evaluator: Evaluator, row: int, found: BestPoints, effort: Effort
@@ -91,7 +98,7 @@ class DesignBuilder:
         """The report of the best point of one architecture. Raises InfeasibleError where there is none."""
         if (best := found.settings[row]) is None:
             raise out_of_memory(self._evaluator([architecture]), architecture.name)
-        return self.design(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
+        return self.placed(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
 
     def _best_planned(self, architecture: Architecture) -> tuple[Design, Points]:
         """The architecture under the best of all plans of its space. Raises InfeasibleError where none fits."""
@@ -129,7 +136,7 @@ class DesignBuilder:
             self._check(architecture)
         return evaluator_of(self.task, to_table(architectures), shared=self.shared, recall=self.recall)
 
-    def design(
+    def placed(
         self,
         architecture: Architecture,
         evaluator: Evaluator,
@@ -138,13 +145,24 @@ class DesignBuilder:
         known_s: float,
         effort: Effort,
     ) -> Design:
-        """The report of the architecture at `row` of the evaluator's table in one setting.
+        """The report of the architecture at `row` of the evaluator's table under its best plan in one setting.
 
-        `known_s`: an iteration time known to be reached in it.
+        `known_s`: an iteration time known to be reached in it. Raises InfeasibleError where nothing fits.
         """
-        rows = np.array([row])
-        table = evaluator.table.take(rows)
-        plan = evaluator.plans(setting, rows, np.array([known_s]), effort)[0]
+        (plan,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), effort)
+        return self.design(architecture, evaluator, row, setting, plan, effort)
+
+    def design(
+        self,
+        architecture: Architecture,
+        evaluator: Evaluator,
+        row: int,
+        setting: Setting,
+        plan: Plan | FoundPlan | None,
+        effort: Effort,
+    ) -> Design:
+        """The same under a plan that was found. Raises InfeasibleError where there is none."""
+        table = evaluator.table.take(np.array([row]))
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
         figures = self._figures(evaluator, row, setting, plan, effort)
@@ -183,7 +201,7 @@ class DesignBuilder:
     ) -> dict[str, Any]:
         """What a result tells of a plan itself, by the names it has there."""
         if isinstance(plan, FoundPlan):
-            planned = worked_out(self.task, evaluator.table.take(np.array([row])), setting, plan)
+            (planned,) = worked_out(evaluator, setting, {row: plan})
             planned.check()
             return planned.figures(setting.recipe)
         account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
@@ -197,11 +215,11 @@ class DesignBuilder:
         }
 
 
-def _or_why_not(design: Callable[[], Design]) -> Design | InfeasibleError:
-    """A design, or why nothing fits."""
+def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
+    """A design, or why there is none."""
     try:
         return design()
-    except InfeasibleError as error:
+    except (InfeasibleError, InputError, PlanError) as error:
         return error
 
 

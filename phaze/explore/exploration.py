@@ -27,10 +27,13 @@ from phaze.explore.findings import Findings
 from phaze.explore.goal import Goal, below_floor, floor_throughput
 from phaze.explore.manifest import describe_request, manifest, scope
 from phaze.explore.means import ALONE, Means
-from phaze.explore.progress import Clock, Progress
+from phaze.explore.progress import Clock, Progress, Reporting
 from phaze.explore.request import ExploreRequest
 from phaze.explore.strategies.distance import ROUNDING
 from phaze.scheduling.passes import Effort
+
+Beside = Callable[[], list[Comparison] | None]
+"""Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
 REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
@@ -65,7 +68,7 @@ class Exploration:
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
         self.candidates = Candidates(request.space, request.budgets)
-        self.reporting = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
+        self.reporting = Effort(Reporting(clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
@@ -73,11 +76,11 @@ class Exploration:
             proof = self.search()
             return self.describe(proof.outcome, proof, chips)
 
-    def chips(self) -> AbstractContextManager[Callable[[], list[Comparison]]]:
-        """Known chips under the same budgets, worked out beside what happens meanwhile."""
+    def chips(self) -> AbstractContextManager[Beside]:
+        """Known chips under the same budgets, worked out beside what happens meanwhile, as long as there is time."""
         request = self._request
         builder = DesignBuilder(request.task, request.budgets.tdp_margin, recall=self._means.recall)
-        return aside(lambda: chips_beside(request, builder, self.reporting))
+        return aside(lambda: chips_beside(request, builder, self.reporting), self.reporting.left_s)
 
     def search(self) -> Proof:
         """The certified search.
@@ -110,21 +113,23 @@ class Exploration:
         if fastest.evaluated:
             raise below_floor(self._request, self._request.task, max(fastest.evaluated.values()))
 
-    def describe(self, shown: Outcome, proof: Proof, chips: Callable[[], list[Comparison]]) -> Answer:
+    def describe(self, shown: Outcome, proof: Proof, chips: Beside) -> Answer:
         """The best of `shown`, its frontier and all its designs, held against what is proven and known chips."""
         request = self._request
         self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         found = Findings(self.candidates, proof.evaluator, shown, self.reporting)
         ranked = self._ranked(found)
+        found.place(ranked[: NEXT_BEST + 1])
         best = found.design(ranked[0])
-        with aside(lambda: plan_beside(request, best, self.reporting, self._means.recall)) as expert:
+        beside = partial(plan_beside, request, best, self.reporting, self._means.recall)
+        with aside(beside, self.reporting.left_s) as expert:
             document = ResultDocument(
                 request=describe_request(request),
                 best=best,
                 certificate=self._certificate(shown, proof.outcome, best, proof.evaluator.plans_each),
                 frontier=found.frontier(),
                 next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
-                comparison=[*chips(), *expert()],
+                comparison=[*(chips() or ()), *(expert() or ())],
                 manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
             )
         return Answer(document, found.columns())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,35 +45,45 @@ class Findings:
         self._evaluator = evaluator.on(self.block.table)
         self._task = evaluator.task
         self._effort = effort
+        self._plans: dict[int, Plan | FoundPlan | None] = {}
         self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin, evaluator.shared)
 
+    def place(self, rows: Sequence[int]) -> None:
+        """Find the plans of some candidates and of the frontier, all of one setting together."""
+        for setting, members in self._by_setting([*dict.fromkeys([*self._frontier, *rows])]).items():
+            known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
+            plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
+            self._plans.update(zip(members, plans, strict=True))
+
     def design(self, row: int) -> Design:
-        """The full report of one candidate."""
-        known_s = self._task.cluster.global_batch / self.throughput[row]
-        architecture = self._architecture(row)
+        """The full report of one candidate whose plan was found."""
+        plan, setting = self._plans[row], self._settings[row]
         return self._builder.design(
-            architecture, self._evaluator, row, self._settings[row], known_s, self._effort
+            self._architecture(row), self._evaluator, row, setting, plan, self._effort
         )
 
     def frontier(self) -> list[FrontierPoint]:
-        """The frontier in the order in which the archive keeps it."""
-        numbers = [number for _, number in self._outcome.frontier.keys]
-        rows = np.searchsorted(self.block.numbers, numbers).tolist()
-        by_setting: dict[Setting, list[int]] = {}
-        for row in rows:
-            by_setting.setdefault(self._settings[row], []).append(row)
-        points: dict[int, FrontierPoint] = {}
-        for setting, members in by_setting.items():
-            known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
-            plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
-            placed = {row: plan for row, plan in zip(members, plans, strict=True) if plan is not None}
-            points |= self._described(setting, placed)
-        return [points[row] for row in rows]
-
-    def _described(self, setting: Setting, plans: Mapping[int, Plan | FoundPlan]) -> dict[int, FrontierPoint]:
-        """Frontier points of some candidates in one setting, by row."""
+        """The frontier in the order in which the archive keeps it, its plans being found."""
         varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
-        return dict(zip(plans, frontier_points(self._evaluator, setting, plans, varied, margin), strict=True))
+        points: dict[int, FrontierPoint] = {}
+        for setting, members in self._by_setting(self._frontier).items():
+            plans = {row: plan for row in members if (plan := self._plans[row]) is not None}
+            told = frontier_points(self._evaluator, setting, plans, varied, margin)
+            points.update(zip(plans, told, strict=True))
+        return [points[row] for row in self._frontier]
+
+    @cached_property
+    def _frontier(self) -> list[int]:
+        """Its rows."""
+        numbers = [number for _, number in self._outcome.frontier.keys]
+        rows: list[int] = np.searchsorted(self.block.numbers, numbers).tolist()
+        return rows
+
+    def _by_setting(self, rows: Sequence[int]) -> dict[Setting, list[int]]:
+        found: dict[Setting, list[int]] = {}
+        for row in rows:
+            found.setdefault(self._settings[row], []).append(row)
+        return found
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The design table: every candidate as columns of equal length."""
@@ -111,12 +122,12 @@ def frontier_points(
 ) -> list[FrontierPoint]:
     """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one setting.
 
-    `varied`: the fields that their names show. TDP is that at full load times `margin`.
+    `varied`: the fields that their names show. TDP is that at full load times `margin`. Plans pass the checker.
     """
     task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
     table = evaluator.table.take(rows)
     figures = zip(
-        spent(evaluator, setting, plans),
+        spent(evaluator, setting, plans, checked=True),
         from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),

@@ -46,21 +46,25 @@ def _least_weight_bytes(task: Task) -> float:
 
 
 def spent(
-    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan]
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan], *, checked: bool = False
 ) -> Iterator[tuple[float, float, float]]:
-    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
+    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table.
+
+    `checked`: held against a second count of them, where plans are those of a space. Raises PlanError where it differs.
+    """
+    if found := {row: plan for row, plan in plans.items() if isinstance(plan, FoundPlan)}:
+        for planned in worked_out(evaluator, setting, found):
+            if checked:
+                planned.check(kinds=False)
+            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
+        return
     placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
     timed, task = evaluator.timed(setting), evaluator.task
     energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
     rows = np.array(list(placed), dtype=np.intp)
     joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
-    energy_j = dict(zip(placed, joules.tolist(), strict=True))
-    for row, plan in plans.items():
-        if isinstance(plan, FoundPlan):
-            planned = worked_out(task, evaluator.table.take(np.array([row])), setting, plan)
-            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
-        else:
-            yield plan.iteration_s, energy_j[row], plan.memory_bytes
+    for plan, spent_j in zip(placed.values(), joules.tolist(), strict=True):
+        yield plan.iteration_s, spent_j, plan.memory_bytes
 
 
 @dataclass

@@ -168,7 +168,7 @@ class PlanEvaluator(Evaluator):
     def figures(self, setting: Setting, rows: Rows, times: LayerTimes) -> LayerFigures:
         """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
         chain, said = self.timed(setting).chain, self.framework
-        links = float(self.rates.link_bytes_per_s[rows[0]]) if len(rows) else 0.0
+        links = self.rates.link_bytes_per_s[rows]
         costed: list[list[Operators]] = []
         for side in (0, 1):
             each = zip(chain.layers, (both[side] for both in self._passes(setting)), strict=True)
@@ -188,8 +188,8 @@ class PlanEvaluator(Evaluator):
             costed.append(found)
         serial = self.model.factors.simt_of[rows] >= 0
         lasting = None if serial.all() else times
-        hbm = hbm_bandwidth_bytes_per_s(self.table.take(rows))
-        return figures_of(chain, costed[0], costed[1], lasting, hbm, said)
+        chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
+        return figures_of(chain, costed[0], costed[1], lasting, chips, said)
 
     def times(self, setting: Setting, rows: Rows, times: LayerTimes) -> Times:
         """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""

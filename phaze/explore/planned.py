@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import fsum, isclose
 from typing import Any
 
+import numpy as np
+
 from phaze.explore.document import Breakdown, Placement, Stage
-from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
 from phaze.explore.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
@@ -20,6 +24,7 @@ from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.kinds import KindTime, kind_times
+from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.low_precision import Recipe
@@ -29,23 +34,33 @@ _NEAR = (
 )
 
 
-def estimator_of(task: Task, table: ArchitectureTable, recipe: Recipe | None = None) -> Estimator:
-    """Plans of a task on one architecture (`table` of one row), linear layers in a recipe."""
-    return Estimator(task.workload_in(recipe), table, task.cluster, task.framework, task.rung, task.own)
+def estimator_of(
+    task: Task, table: ArchitectureTable, recipe: Recipe | None = None, laid_out: Layouts | None = None
+) -> Estimator:
+    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`."""
+    workload, said = task.workload_in(recipe), task.framework
+    return Estimator(workload, table, task.cluster, said, task.rung, task.own, laid_out=laid_out)
 
 
-def worked_out(task: Task, table: ArchitectureTable, setting: Setting, found: FoundPlan) -> PlannedIteration:
-    """The plan that a search found in a setting on one architecture (`table` of one row).
+def worked_out(
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, FoundPlan]
+) -> Iterator[PlannedIteration]:
+    """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
 
-    Raises PlanError where it comes to quite another time than the search says: a defect of one of the two. What is
+    Raises PlanError where one comes to quite another time than the search says: a defect of one of the two. What is
     told is the time worked out here.
     """
-    planned = PlannedIteration.of(estimator_of(task, table, setting.recipe), found.strategy)
-    if not isclose(planned.iteration.iteration_s, found.iteration_s, rel_tol=_NEAR):
-        raise PlanError(
-            f"{found.strategy} takes {planned.iteration.iteration_s} s, not {found.iteration_s} s as the search says"
-        )
-    return planned
+    table = evaluator.table.take(np.array(list(plans), dtype=np.intp))
+    laid_out = evaluator.layouts(setting) if isinstance(evaluator, PlanEvaluator) else None
+    each = estimator_of(evaluator.task, table, setting.recipe, laid_out).each()
+    for costs, found in zip(each, plans.values(), strict=True):
+        planned = PlannedIteration.of(costs, found.strategy)
+        seconds = planned.iteration.iteration_s
+        if not isclose(seconds, found.iteration_s, rel_tol=_NEAR):
+            raise PlanError(
+                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
+            )
+        yield planned
 
 
 @dataclass(frozen=True)
@@ -61,10 +76,13 @@ class PlannedIteration:
         """A plan worked out. Raises InputError where the cluster or the model do not allow it."""
         return cls(costs, strategy, costs.iteration(strategy))
 
-    def check(self) -> None:
-        """Hold every figure against a second count of it. Raises PlanError where they differ."""
+    def check(self, *, kinds: bool = True) -> None:
+        """Hold every figure, or all but those by kind of operator, against a second count of it.
+
+        Raises PlanError where they differ.
+        """
         usable = self.costs.framework.usable_bytes(float(hbm_capacity_bytes(self.costs.table)[0]))
-        check_plan(self.costs, self.strategy, self.iteration, self.kind_times, usable)
+        check_plan(self.costs, self.strategy, self.iteration, self.kind_times if kinds else (), usable)
 
     @cached_property
     def kind_times(self) -> tuple[KindTime, ...]:

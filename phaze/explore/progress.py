@@ -56,6 +56,25 @@ class Clock:
 
 
 @dataclass
+class Reporting:
+    """The time there is to tell what a search found: what its clock has left, and some seconds more.
+
+    Where somebody ends the search early it is these seconds from then on.
+    """
+
+    clock: Clock
+    more_s: float
+    _ended: float | None = None
+
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        if self.clock.interrupted and self._ended is None:
+            self._ended = self.clock.elapsed_s
+        ends = self.clock.limit_s if self._ended is None else min(self._ended, self.clock.limit_s)
+        return max(0.0, ends + self.more_s - self.clock.elapsed_s)
+
+
+@dataclass
 class Part(Clock):
     """Part of the time of another clock; it ends early where that one is interrupted."""
 

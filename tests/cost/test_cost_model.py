@@ -169,7 +169,8 @@ def test_fastest_modes_of_many_passes_at_once(chip):
     each = [model.costs(p).latencies(np.array([0])) for p in passes]
     expected = np.concatenate([np.fmin(one.single_s[0], one.parallel_s[0]) for one in each])
     together = [work for p in passes for work in p.works]
-    assert model.fastest_s(together, 0).tolist() == pytest.approx(expected.tolist(), rel=1e-12)
+    (found,) = model.fastest_s(together, np.array([0]))
+    assert found.tolist() == pytest.approx(expected.tolist(), rel=1e-12)
 
 
 def test_parallel_is_between_ideal_and_single():

@@ -25,12 +25,13 @@ from phaze.explore.request import (
     StrategyChoice,
     Task,
 )
-from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.checker import PlanError
+from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
@@ -247,12 +248,44 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
 
 
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
-    table, setting = to_table(chips[:1]), evaluator_of(task, to_table(chips[:1])).settings[0]
-    rows, none = np.arange(1), np.full(1, inf)
-    (found,) = evaluator_of(task, table).plans(setting, rows, none, Effort(lambda: inf))
+    evaluator = evaluator_of(task, to_table(chips[:1]))
+    setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
+    (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
     unproven = replace(found, iteration_s=found.iteration_s * 1.005)
-    assert worked_out(task, table, setting, unproven).iteration.iteration_s == pytest.approx(
-        found.iteration_s
-    )
+    (planned,) = worked_out(evaluator, setting, {0: unproven})
+    assert planned.iteration.iteration_s == pytest.approx(found.iteration_s)
     with pytest.raises(PlanError, match="as the search says"):
-        worked_out(task, table, setting, replace(found, iteration_s=found.iteration_s * 1.05))
+        list(worked_out(evaluator, setting, {0: replace(found, iteration_s=found.iteration_s * 1.05)}))
+
+
+def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space, chips, monkeypatch):
+    """And what is told of each point is what it comes to alone, to the last bit."""
+    others = [
+        load_architecture(name) for name in ("h100", "tpuv4", "a100-80gb")
+    ]  # other links, and kernels in a row
+    chips, called = [*chips, *others], []
+    evaluator = evaluator_of(task, to_table(chips))
+    monkeypatch.setattr(
+        "phaze.placement.strategy.estimate.layer_figures",
+        lambda *given: called.append(len(given[2])) or layer_figures(*given),
+    )
+    rows = np.arange(len(chips))
+    for setting in evaluator.settings[::5]:
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        plans = {row: one for row, one in enumerate(found) if one is not None}
+        called.clear()
+        together = list(spent(evaluator, setting, plans))
+        assert called == [len(plans)]
+        alone = [next(spent(evaluator, setting, {row: plan})) for row, plan in plans.items()]
+        assert together == alone
+
+
+def test_every_plan_that_is_reported_passes_the_checker(task, space, monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        "phaze.explore.planned.check_plan",
+        lambda costs, strategy, *rest: checked.append(strategy) or check_plan(costs, strategy, *rest),
+    )
+    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 2)
+    document = explore(ExploreRequest(task, space)).document
+    assert len(checked) == len(document.frontier) + 1 + len(document.next_best) > 3

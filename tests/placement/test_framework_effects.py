@@ -29,8 +29,8 @@ def framework(**said):
 
 def figures(sharding, **said):
     chain, costs = MODEL.chain(4, sharding), CostModel(TABLE, NETWORK)
-    links = float(TABLE["link_bandwidth_bytes_per_s"][0])
-    return layer_figures(chain, Costs(costs, framework(**said), links), TABLE, Effort(lambda: inf))
+    links = TABLE["link_bandwidth_bytes_per_s"]
+    return layer_figures(chain, Costs(costs, framework(**said), links), TABLE, Effort(lambda: inf)).alone()
 
 
 def links(pass_):

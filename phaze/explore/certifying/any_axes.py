@@ -97,7 +97,7 @@ class AxesCertification(Recheck):
         task = self.request.task
         placed, evaluator = setting_of_placement(task, claimed.placement), evaluator_of(task, table)
         try:
-            built = DesignBuilder(task, margin).design(chip, evaluator, 0, placed, np.inf, WHOLE)
+            built = DesignBuilder(task, margin).placed(chip, evaluator, 0, placed, np.inf, WHOLE)
             again = built.workloads[name]
         except InfeasibleError:
             yield Check(name=f"{name} fits on the winner", passed=False, note="no placement is left")

@@ -19,7 +19,7 @@ from phaze.explore.certifying.document import Check
 from phaze.explore.certifying.leaves import Leaves, Path, alike, told
 from phaze.explore.certifying.points import by_setting
 from phaze.explore.combinations import resolved
-from phaze.explore.comparison import comparisons
+from phaze.explore.comparison import comparisons, left_out
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Placement, ResultDocument
 from phaze.explore.evaluators import evaluator_of
@@ -148,6 +148,9 @@ class Whole:
         yield from self._frontier()
         builder = DesignBuilder(request.task, request.budgets.tdp_margin)
         beside = comparisons(request, document.best, builder, WHOLE)
+        late = {one.name: one for one in left_out(request, document.best)}
+        said = {one.name: one.note for one in document.comparison}  # what was left out says so
+        beside = [late[one.name] if late[one.name].note == said.get(one.name) else one for one in beside]
         yield self.leaves.compare("comparison", ("comparison",), [_json(one) for one in beside])
         length = request.length
         run = training_run(length, request.task, document.best) if length else None
@@ -307,7 +310,7 @@ def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) ->
     setting = setting_of_placement(task, claimed)
     if setting not in evaluator.settings:
         raise ValueError("no such setting")
-    return builder.design(chip, evaluator, 0, setting, np.inf, WHOLE)
+    return builder.placed(chip, evaluator, 0, setting, np.inf, WHOLE)
 
 
 def _json(record: BaseModel | None) -> Any:  # noqa: ANN401 - any JSON

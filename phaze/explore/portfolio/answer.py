@@ -20,7 +20,7 @@ from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.found import Found, search_portfolio
 from phaze.explore.portfolio.incumbents import Common
 from phaze.explore.portfolio.report import Cross, PortfolioReport, ScorePoint, Share
-from phaze.explore.progress import Clock, Progress, Silent
+from phaze.explore.progress import Clock, Progress, Reporting, Silent
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.strategies.oracle import Evaluation
 from phaze.scheduling.passes import Effort
@@ -60,7 +60,7 @@ class _Description:
         self._started = started
         self._names = [task.workload.name for task in found.request.tasks]
         self._goal = Goal(found.request.objective)
-        self._effort = Effort(Clock(clock.limit_s + REPORT_S).left, FEW_STATES)
+        self._effort = Effort(Reporting(clock, REPORT_S).left, FEW_STATES)
         margin = found.request.budgets.tdp_margin
         self._builders = [DesignBuilder(task, margin) for task in found.request.tasks]
 
@@ -89,7 +89,7 @@ class _Description:
         architecture = self._found.candidates.architecture(common.number)
         table = self._found.candidates.table(np.array([common.number]))
         designs = [
-            builder.design(
+            builder.placed(
                 architecture,
                 evaluator_of(builder.task, table, shared=builder.shared),
                 0,

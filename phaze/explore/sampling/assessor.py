@@ -71,7 +71,7 @@ class Assessor:
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
         builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.shared)
         architecture = self.candidates.architecture(number)
-        return builder.design(architecture, evaluator, 0, setting, seconds, _effort())
+        return builder.placed(architecture, evaluator, 0, setting, seconds, _effort())
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
         if not self._shared:

@@ -69,7 +69,8 @@ class _Check:
         """All of it counted again."""
         e, s = self.estimator, self.strategy
         rest = e.cluster, e.framework.gathering(e.workload), e.workload.numerics, e.table
-        return Recount(s, e.figures(s), e.division(s), *rest)
+        link = float(e.table["link_bandwidth_bytes_per_s"][0])
+        return Recount(s, e.figures(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict))
 
     @cached_property
     def ran(self) -> Timeline:

@@ -53,7 +53,8 @@ STATES = 1e5  # of one search for a schedule on cores, which starts from those o
 class Estimator:
     """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
-    What strategies share is kept.
+    What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
+    a row `among` them. `laid_out`: what is known already that no architecture changes.
     """
 
     workload: Workload
@@ -63,7 +64,20 @@ class Estimator:
     rung: Rung = Rung.ANALYTIC
     own: Own = field(default_factory=lambda: NO_OWN)
     effort: Effort = field(default_factory=lambda: Effort(lambda: inf, states=STATES))
+    laid_out: Layouts | None = None
+    among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def each(self) -> list[Estimator]:
+        """One for each architecture: the same to the last bit as it is alone, but layers are worked out for all."""
+        count = len(self.table)
+        if count == 1:
+            return [self]
+        alone = (self.table.take(np.array([row])) for row in range(count))
+        return [
+            replace(self, table=one, laid_out=self.layouts, among=(self, row), _kept={})
+            for row, one in enumerate(alone)
+        ]
 
     @cached_property
     def loaded(self) -> ArchitectureTable:
@@ -78,13 +92,14 @@ class Estimator:
     @cached_property
     def costs(self) -> Costs:
         """Operators as the framework runs them."""
-        links = float(self.loaded["link_bandwidth_bytes_per_s"][0])
+        links = np.asarray(self.loaded["link_bandwidth_bytes_per_s"], dtype=np.float64)
         return Costs(self.model, self.framework, links)
 
     @cached_property
     def layouts(self) -> Layouts:
         """What does not depend on the architecture."""
-        return Layouts(self.workload, self.cluster, self.framework.gathering(self.workload))
+        told = self.framework.gathering(self.workload)
+        return self.laid_out or Layouts(self.workload, self.cluster, told)
 
     @cached_property
     def rates(self) -> TailRates:
@@ -94,30 +109,40 @@ class Estimator:
 
     def figures(self, strategy: Strategy) -> LayerFigures:
         """What the layers take: the same for all strategies that agree in microbatch and sharding."""
+        found = self._once(strategy)
+        return self._joined(found) if strategy.joins_ends else found
+
+    def _once(self, strategy: Strategy) -> LayerFigures:
+        """The same where tied parameters count at both ends."""
         selective = strategy.recompute is Recompute.SELECTIVE
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
             self._kept[key] = self._figures(strategy)
         found: LayerFigures = self._kept[key]
-        return self._joined(found) if strategy.joins_ends else found
+        return found
 
     def _joined(self, figures: LayerFigures) -> LayerFigures:
         """Figures of a chain whose tied parameters count once."""
         key = "joined", id(figures)
         if key not in self._kept:
-            chain = figures.chain.joined
+            chain = self.layouts.joined(figures.chain)
             self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
         found: LayerFigures = self._kept[key]
         return found
 
     def _figures(self, strategy: Strategy) -> LayerFigures:
+        if self.among is not None:
+            many, row = self.among
+            return many._once(strategy).alone(row)
         chain, sharding = self.chain(strategy), strategy.sharding
         if sharding.whole:
             ends = (sharding.divided, sharding.undivided)
             divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
-        return layer_figures(chain, self.costs, self.loaded, self.effort, strategy.kept | strategy.offloaded)
+        spared = strategy.kept | strategy.offloaded
+        found = layer_figures(chain, self.costs, self.loaded, self.effort, spared)
+        return found.alone() if len(self.table) == 1 else found
 
     def passes(self, strategy: Strategy) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
@@ -239,10 +264,11 @@ class Estimator:
         s, chain = strategy, self.figures(strategy).chain
         division, index = self.division(s), np.array(chain.index)
         again = index[np.repeat(recomputed(division, s), division.sizes)]
-        key = "timed", id(chain)
-        if key not in self._kept:
-            self._kept[key] = TimedChain(chain, self.model, self.table)
-        energy = ChainEnergy(self._kept[key], self.cluster, self.workload.numerics)
+        (many, row), key = self.among or (self, 0), ("energy", id(chain))
+        if key not in many._kept:
+            timed = TimedChain(chain, many.model, many.table)
+            many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
+        energy: ChainEnergy = many._kept[key]
         spent = Drivers(
             np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
@@ -250,7 +276,7 @@ class Estimator:
             np.array([iteration.iteration_s]),
             gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
         )
-        return float(energy.energy_j(np.array([0]), spent)[0])
+        return float(energy.energy_j(np.array([row]), spent)[0])
 
     def step_s(self, strategy: Strategy) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+import numpy as np
+from numpy.typing import NDArray
+
 from phaze.cost.exchange import fastest_s
 from phaze.hardware.network import Network
 from phaze.workload.ir import OpKind
 from phaze.workload.numerics import HALF_BYTES
 from phaze.workload.work import Link, Pass
 
+Floats = NDArray[np.float64]
 _ENDS = (OpKind.DISPATCH.value, OpKind.COMBINE.value)
 
 
@@ -38,9 +42,9 @@ def _reached(ends: Set[int], edges: Sequence[tuple[int, int]]) -> Set[int]:
     return found
 
 
-def merged_s(link: Link, network: Network, link_bytes_per_s: float) -> float:
-    """An exchange whose equal rows travel as one."""
+def merged_s(link: Link, network: Network, link_bytes_per_s: Floats) -> Floats:
+    """An exchange whose equal rows travel as one, (A,) seconds on chips whose own links have bandwidths (A,)."""
     size, stride = link.group.size, link.group.stride
-    return float(
-        fastest_s(link.collective, link.payload_bytes, network, link_bytes_per_s, size, stride, link.copies)
+    return fastest_s(
+        link.collective, link.payload_bytes, network, link_bytes_per_s, size, stride, link.copies
     )

@@ -22,7 +22,6 @@ from phaze.workload.degrees import Parallel
 from phaze.workload.work import LayerChain, Pass, Unit
 
 Floats = NDArray[np.float64]
-_ONE = np.array([0])
 _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
 
@@ -144,7 +143,7 @@ def layer_figures(
     effort: Effort,
     kept: Set[str] = frozenset(),
 ) -> LayerFigures:
-    """Cost a chain on the one architecture of a table; `kept`: names of operators that full recompute spares.
+    """Cost a chain on the architectures of a table; `kept`: names of operators that full recompute spares.
 
     Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside.
     """
@@ -156,9 +155,10 @@ def layer_figures(
 
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
-    times = None if model.factors.simt_of[0] >= 0 else _unlinked(chain, model, table, effort)
-    hbm = hbm_bandwidth_bytes_per_s(table)
-    return figures_of(chain, forward, backward, times, hbm, costs.framework, kept).alone()
+    serial = model.factors.simt_of >= 0
+    times = None if serial.all() else _unlinked(chain, model, table, effort)
+    chips = hbm_bandwidth_bytes_per_s(table), serial
+    return figures_of(chain, forward, backward, times, chips, costs.framework, kept)
 
 
 def figures_of(
@@ -166,20 +166,22 @@ def figures_of(
     forward: Sequence[Operators],
     backward: Sequence[Operators],
     times: LayerTimes | None,
-    hbm_bytes_per_s: Floats,
+    chips: tuple[Floats, NDArray[np.bool_]],
     framework: Framework,
     kept: Set[str] = frozenset(),
 ) -> LayerFigures:
     """Figures of layers on architectures (A, U) from their operators, one per unique layer and direction.
 
-    `times`: of their passes on the cores without collectives, (A, U); None, operators follow one another.
-    `hbm_bytes_per_s` (A,).
+    `times`: of their passes on the cores without collectives, (A, U); None where no chip has any use for them.
+    `chips`: bytes/s of their memory, and where operators follow one another, (A,) each.
     """
+    hbm_bytes_per_s, serial = chips
     alone = [np.stack([o.total_s for o in some], axis=1) for some in (forward, backward)]
     lasting = alone
     if times is not None:
         longer = [np.stack([o.longer for o in some], axis=1) for some in (forward, backward)]
-        lasting = [s * more for s, more in zip((times.forward_s, times.backward_s), longer, strict=True)]
+        each = zip(alone, (times.forward_s, times.backward_s), longer, strict=True)
+        lasting = [np.where(serial[:, None], one, s * more) for one, s, more in each]
     row_s = framework.expert_passes / hbm_bytes_per_s[:, None]
     ahead_s, behind_s = (
         seconds + row_s * [row_bytes(o.pass_) for o in some]
@@ -204,7 +206,7 @@ def figures_of(
 def _unlinked(chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: Effort) -> LayerTimes:
     """Times of layers whose collectives take none."""
     ideal, costs = unlinked(model, table)
-    return TimedChain(chain, costs, ideal).exact(_ONE, effort)[1]
+    return TimedChain(chain, costs, ideal).exact(np.arange(len(table)), effort)[1]
 
 
 def unlinked(model: CostModel, table: ArchitectureTable) -> tuple[ArchitectureTable, CostModel]:

@@ -49,7 +49,13 @@ class Layouts:
         """The layers with tied parameters counted once where one device has both ends."""
         s = strategy
         key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
-        return self.once(key, lambda: LayerSizes(self.chain(s).joined if s.joins_ends else self.chain(s)))
+        return self.once(
+            key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s))
+        )
+
+    def joined(self, chain: LayerChain) -> LayerChain:
+        """One of these chains with tied parameters counted once."""
+        return self.once(("joined", id(chain)), lambda: (chain, chain.joined))[1]
 
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""

@@ -20,6 +20,7 @@ from phaze.workload.work import Pass, Unit, Work
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ class Operators:
 
     def sum_s(self, which: Sequence[bool]) -> Floats:
         """Computation of some of them, (O,), on every architecture, (A,)."""
-        total: Floats = self.alone_s[:, np.asarray(which, dtype=np.bool_)].sum(axis=1)
-        return total
+        return _summed(self.alone_s, np.flatnonzero(which))
 
     def only(self, kept: Sequence[int]) -> Operators:
         """Those at some positions."""
@@ -56,7 +56,8 @@ class Operators:
         edges = tuple((place[a], place[b]) for a, b in self.pass_.edges if a in place and b in place)
         pass_ = Pass(tuple(self.works[i] for i in kept), edges)
         at = np.array(kept, dtype=np.intp)
-        return Operators(pass_, self.alone_s[:, at], self.link_s[:, at], self.longer)
+        alone_s, link_s = (seconds.take(at, axis=1) for seconds in (self.alone_s, self.link_s))
+        return Operators(pass_, alone_s, link_s, self.longer)
 
     def hidden_s(self, at: int, framework: Framework) -> Floats:
         """Seconds of the collective at a position that run beside computation, (A,)."""
@@ -86,8 +87,13 @@ class Operators:
         own = self._near(at)
         weights = {weight for i in own if (weight := _weight(self.works[i])) is not None}
         others = [i for i, w in enumerate(self.works) if i not in own and _weight(w) in weights]
-        total: Floats = self.alone_s[:, others].sum(axis=1)
-        return total
+        return _summed(self.alone_s, np.array(others, dtype=np.intp))
+
+
+def _summed(seconds: Floats, at: Rows) -> Floats:
+    """Sums of some columns, (A,): each row in memory by itself, so that it sums to the same bits among any others."""
+    total: Floats = seconds.take(at, axis=1).sum(axis=1)
+    return total
 
 
 def _weight(work: Work) -> str | None:
@@ -98,37 +104,38 @@ def _weight(work: Work) -> str | None:
 
 @dataclass(frozen=True)
 class Costs:
-    """Operators on the one architecture of a model, whose links have a bandwidth, as a framework runs them.
+    """Operators on the architectures of a model, whose links have bandwidths (A,), as a framework runs them.
 
     Each is costed once, and many at once sooner than one by one.
     """
 
     model: CostModel
     framework: Framework
-    link_bytes_per_s: float
-    _known: dict[Work, float] = field(default_factory=dict)
+    link_bytes_per_s: Floats
+    _known: dict[Work, list[float]] = field(default_factory=dict)
 
     def seconds(self, works: Sequence[Work]) -> Floats:
-        """Each operator in its faster mode, or its collective, (O,)."""
-        new = [w for w in dict.fromkeys(works) if w not in self._known]
+        """Each operator in its faster mode, or its collective, (A, O)."""
+        new, every = [w for w in dict.fromkeys(works) if w not in self._known], len(self.link_bytes_per_s)
         if new:
-            self._known.update(zip(new, self.model.fastest_s(new, 0).tolist(), strict=True))
-        return np.array([self._known[w] for w in works], dtype=np.float64)
+            self._known.update(zip(new, self.model.fastest_s(new, np.arange(every)).T.tolist(), strict=True))
+        known = np.array([self._known[w] for w in works], dtype=np.float64)
+        return np.ascontiguousarray(known.reshape(len(works), every).T)
 
     def costed(self, pass_: Pass, *, experts: bool) -> Operators:
         """Operators of a pass; `experts`: whether the layer has some, whose products have room for more rows."""
         pass_ = measured(pass_, self.framework)
         links = self.model.network, self.link_bytes_per_s
-        return operators(pass_, self.seconds(pass_.works)[None], self.framework, links, experts=experts)
+        return operators(pass_, self.seconds(pass_.works), self.framework, links, experts=experts)
 
 
 def operators(
-    pass_: Pass, alone_s: Floats, framework: Framework, links: tuple[Network, float], *, experts: bool
+    pass_: Pass, alone_s: Floats, framework: Framework, links: tuple[Network, Floats], *, experts: bool
 ) -> Operators:
     """Operators of a pass that take so long alone, (A, O), as a framework runs them.
 
-    `links`: the network and the bandwidth of a chip's own links in bytes/s; `experts`: whether the layer has some,
-    whose products have room for more rows.
+    `links`: the network and the bandwidths of the chips' own links in bytes/s, (A,); `experts`: whether the layer has
+    some, whose products have room for more rows.
     """
     works, (network, link_bytes_per_s) = pass_.works, links
     link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,11 @@ from phaze.placement.strategy import prefetch_loops
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+
+def _own(values: NDArray[Any]) -> NDArray[Any]:
+    """The same in memory that may be written: of others machine code is made anew, which takes seconds."""
+    return np.require(values, requirements=("C", "W"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Groups:
         if loops := machine(prefetch_loops).compiled("forward", self.compute_s.size):
             gathered, found = self.summed(self.gather_s * ~self.repeats), np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.repeats, self.first)
-            loops(*map(np.ascontiguousarray, rows), gathered, found)
+            loops(*map(_own, rows), gathered, found)
             return found
         return self._plain_forward_s()
 
@@ -71,7 +77,7 @@ class Groups:
         if loops := machine(prefetch_loops).compiled("backward", self.compute_s.size):
             found = np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.reduce_s, self.repeats, self.first)
-            loops(*map(np.ascontiguousarray, rows), found)
+            loops(*map(_own, rows), found)
             return found + self.summed(self.reduce_s * ~self.repeats)
         return self._plain_backward_s()
 

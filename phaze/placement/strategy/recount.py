@@ -7,7 +7,7 @@ definitions and the figures of layers alone, for `checker`: it shares no functio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from phaze.cost.optimizer import optimizer_s_per_parameter
@@ -32,6 +32,8 @@ _HOST = ("host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s")
 class Recount(RecountedMemory):
     """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
 
+    _counted: dict[Block, tuple[Passed, Passed, Passed]] = field(default_factory=dict)
+
     # -- passes
 
     @cached_property
@@ -45,20 +47,12 @@ class Recount(RecountedMemory):
         return [alike[tuple(blocks)] for blocks in self.chunks]
 
     def _passes(self, blocks: Sequence[Block]) -> tuple[Passed, Passed, Passed]:
-        said, figures = self.framework, self.figures
-        forward, again, backward = Passed(), Passed(), Passed()
+        sides = forward, again, backward = Passed(), Passed(), Passed()
         ahead_s, behind_s = [], []
         for block in blocks:
-            one, two, three = (Passed() for _ in range(3))
-            for place, layer in enumerate(block.layers):
-                ends = place == len(block.layers) - 1
-                repeated = figures.ending if ends else figures.again
-                for some in (forward, one):
-                    some.add(figures.forward, layer, said, said.dispatch_s)
-                for some in (again, two) if block.again else ():
-                    some.add(repeated, layer, said, said.dispatch_s)
-                for some in (backward, three):
-                    some.add(figures.backward, layer, said, said.dispatch_backward_s)
+            each = one, two, three = self._alone(block)
+            for side, some in zip(sides, each, strict=True):
+                side.join(some)
             ahead_s.append(one.layers_s)
             behind_s.append(two.layers_s + three.layers_s)
         self._exchange(forward, blocks, ahead_s, turned=False)
@@ -68,6 +62,21 @@ class Recount(RecountedMemory):
             self._move(backward, blocks, behind_s, turned=True)
         return forward, again, backward
 
+    def _alone(self, block: Block) -> tuple[Passed, Passed, Passed]:
+        """Forward, forward again and backward of one group of layers; of equal ones only once."""
+        if block in self._counted:
+            return self._counted[block]
+        said, figures = self.framework, self.figures
+        one, two, three = Passed(), Passed(), Passed()
+        for place, layer in enumerate(block.layers):
+            ends = place == len(block.layers) - 1
+            one.add(figures.forward, layer, said, said.dispatch_s)
+            if block.again:
+                two.add(figures.ending if ends else figures.again, layer, said, said.dispatch_s)
+            three.add(figures.backward, layer, said, said.dispatch_backward_s)
+        self._counted[block] = one, two, three
+        return one, two, three
+
     def _exchange(
         self, side: Passed, blocks: Sequence[Block], compute_s: Sequence[float], *, turned: bool
     ) -> None:
@@ -75,8 +84,11 @@ class Recount(RecountedMemory):
         s, said = self.strategy, self.framework
         gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
         reduces = turned and s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
-        gather = [self._gathering_s(block) if gathers else 0.0 for block in blocks]
-        reduce = [self._reducing_s(block) if reduces else 0.0 for block in blocks]
+        alike = dict.fromkeys(block.layers for block in blocks)
+        gathered = {one: self._gathering_s(one) if gathers else 0.0 for one in alike}
+        reduced = {one: self._reducing_s(one) if reduces else 0.0 for one in alike}
+        gather = [gathered[block.layers] for block in blocks]
+        reduce = [reduced[block.layers] for block in blocks]
         if not said.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
@@ -87,15 +99,15 @@ class Recount(RecountedMemory):
         side.reduced_s = both[0] - side.gathered_s
         side.hidden_s += sum(gather) + sum(reduce) - both[1]
 
-    def _gathering_s(self, block: Block) -> float:
+    def _gathering_s(self, layers: tuple[int, ...]) -> float:
         """Weights of a group, in as many exchanges as the framework makes of it."""
-        said, held = self.framework, self.parameters(block)
+        said, held = self.framework, self.parameters(layers)
         ranks = self.ranks * (self.strategy.sharding.tensor if held.whole > 0 else 1)
         copied = said.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
         return said.gathers * (self.gather_s(self.wire_bytes[0] / said.gathers, held) + copied)
 
-    def _reducing_s(self, block: Block) -> float:
-        return self.reduce_s(self.wire_bytes[1], self.parameters(block))
+    def _reducing_s(self, layers: tuple[int, ...]) -> float:
+        return self.reduce_s(self.wire_bytes[1], self.parameters(layers))
 
     def _beside_s(
         self,
@@ -134,7 +146,7 @@ class Recount(RecountedMemory):
 
     def _moved_bytes(self, block: Block) -> tuple[float, float, float]:
         """Weights, activations and gradients of a group that cross the link to the host in a pass."""
-        s, held, (weight, gradient) = self.strategy, self.parameters(block), self.wire_bytes
+        s, held, (weight, gradient) = self.strategy, self.parameters(block.layers), self.wire_bytes
         divided = self.divided(held)
         return (
             weight * (divided if s.zero >= Zero.WEIGHTS else held.total) * (Offload.WEIGHTS in s.offload),
@@ -164,7 +176,7 @@ class Recount(RecountedMemory):
     def tail(self, device: int) -> Tail:
         """What follows the last microbatch of a device."""
         s, said, own = self.strategy, self.framework, self.devices[device]
-        held = sum((self.parameters(block) for c in own for block in self.chunks[c]), Parameters())
+        held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
         weight, gradient = self.wire_bytes
         late = s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch
         apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole

@@ -21,7 +21,10 @@ from phaze.workload.workload import Numerics
 
 @dataclass(frozen=True)
 class RecountedLayers:
-    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
+    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check.
+
+    `known`: seconds of exchanges over the same links that were counted before.
+    """
 
     strategy: Strategy
     figures: LayerFigures
@@ -30,7 +33,7 @@ class RecountedLayers:
     framework: Framework
     numerics: Numerics
     table: ArchitectureTable
-    _known: dict[tuple[object, ...], float] = field(default_factory=dict)
+    known: dict[tuple[object, ...], float] = field(default_factory=dict)
     _held: dict[tuple[int, ...], Parameters] = field(default_factory=dict)
 
     # -- the model, cut
@@ -70,16 +73,16 @@ class RecountedLayers:
         """Unique layers."""
         return self.figures.chain.layers
 
-    def parameters(self, block: Block) -> Parameters:
+    def parameters(self, layers: tuple[int, ...]) -> Parameters:
         """Of a group of layers on one device."""
-        if block.layers not in self._held:
+        if layers not in self._held:
             found = Parameters()
-            for layer in (self.layers[i] for i in block.layers):
+            for layer in (self.layers[i] for i in layers):
                 experts, every = float(layer.expert_parameters), float(layer.parameters)
                 whole = layer.shardable in self.strategy.sharding.whole
                 found += Parameters(0.0 if whole else every - experts, experts, every if whole else 0.0)
-            self._held[block.layers] = found
-        return self._held[block.layers]
+            self._held[layers] = found
+        return self._held[layers]
 
     # -- exchanges
 
@@ -88,11 +91,11 @@ class RecountedLayers:
         if size <= 1 or payload_bytes <= 0:
             return 0.0
         key = (kind, payload_bytes, size, stride)
-        if key not in self._known:
+        if key not in self.known:
             links = float(self.table["link_bandwidth_bytes_per_s"][0])
             seconds = fastest_s(kind, [payload_bytes], self.cluster.network, links, size, stride)
-            self._known[key] = min(float(seconds[0]), NEVER_S)
-        return self._known[key]
+            self.known[key] = min(float(seconds[0]), NEVER_S)
+        return self.known[key]
 
     @property
     def ranks(self) -> int:

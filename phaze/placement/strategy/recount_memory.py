@@ -98,7 +98,7 @@ class RecountedMemory(RecountedLayers):
     def _states_bytes(self, blocks: Sequence[Block]) -> dict[str, float]:
         """Weights, gradients and states of the optimizer, wherever they lie."""
         s, said, n = self.strategy, self.framework, self.numerics
-        held = sum(map(self.parameters, blocks), Parameters())
+        held = sum((self.parameters(block.layers) for block in blocks), Parameters())
         divided, whole = self.divided(held), held.total
         rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
         each = [
@@ -120,8 +120,8 @@ class RecountedMemory(RecountedLayers):
     def _passing_bytes(self, blocks: Sequence[Block], weight_bytes: float) -> float:
         """Weights that are whole only for a while, and gradients of two groups on their way to the host."""
         s, said, found = self.strategy, self.framework, 0.0
-        sizes = [self.parameters(block).total for block in blocks if block.repeats]
-        ends = sum(self.parameters(block).total for block in blocks if not block.repeats)
+        sizes = [self.parameters(block.layers).total for block in blocks if block.repeats]
+        ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
         two = min(2 * max(sizes, default=0.0), sum(sizes))
         each = weight_bytes if said.gathered_bytes is None else said.gathered_bytes
         if s.zero >= Zero.WEIGHTS:

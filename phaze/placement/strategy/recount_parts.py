@@ -53,6 +53,16 @@ class Passed:
         for parallel, seconds in figures.exposed_s.items():
             self.exposed_s[parallel] += float(seconds[layer])
 
+    def join(self, other: Passed) -> None:
+        """What another pass takes, without exchanges between ranks and with hosts."""
+        self.kernels_s += other.kernels_s
+        self.vector_s += other.vector_s
+        self.weight_s += other.weight_s
+        self.hidden_s += other.hidden_s
+        self.launched_s += other.launched_s
+        for parallel, seconds in other.exposed_s.items():
+            self.exposed_s[parallel] += seconds
+
 
 @dataclass(frozen=True)
 class Block:

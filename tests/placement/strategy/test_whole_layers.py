@@ -136,7 +136,7 @@ def test_none_whole_is_the_sharding_itself():
 def test_figures_of_a_mix_are_those_of_its_chain(chip):
     e = estimator(chip=chip)
     s = spread(Shardable.MLP, Shardable.EMBEDDING)
-    alone = layer_figures(e.chain(s), e.costs, e.loaded, e.effort)
+    alone = layer_figures(e.chain(s), e.costs, e.loaded, e.effort).alone()
     for side in ("forward", "backward", "again", "ending"):
         np.testing.assert_allclose(getattr(e.figures(s), side).stacked, getattr(alone, side).stacked)
 

@@ -30,7 +30,8 @@ def stage_cuts(flops: Floats, stages: int) -> tuple[tuple[int, ...], ...]:
         return ()
     found = dict.fromkeys(_lighter_ends(count, stages, _blocks_worth(flops)))
     if not np.allclose(flops[1:-1], flops[1]):
-        found[tuple(balanced_cuts(flops[None], [stages])[stages][0].tolist())] = None
+        scaled = np.ldexp(flops, -np.frexp(flops.max())[1])  # to the bit the same for twice the samples
+        found[_balanced(tuple(scaled.tolist()), stages)] = None
     found.pop(tuple(count // stages + (part < count % stages) for part in range(stages)), None)
     return tuple(found)
 
@@ -50,6 +51,12 @@ def _blocks_worth(flops: Floats) -> int:
     usual = float(np.median(flops))
     worth = int(np.ceil((flops[-1] - usual) / usual - 1e-9)) if usual > 0 else 1
     return min(max(worth, 1), MOST)
+
+
+@cache
+def _balanced(flops: tuple[float, ...], stages: int) -> tuple[int, ...]:
+    """Blocks of the stages that share these as evenly as can be."""
+    return tuple(balanced_cuts(np.array(flops)[None], [stages])[stages][0].tolist())
 
 
 @cache

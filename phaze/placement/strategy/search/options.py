@@ -114,16 +114,11 @@ class ShapeOptions:
         return found
 
     def _strategies(self, depth: Depth) -> Iterator[Strategy]:
-        cuts = self._cuts(depth.stages) if self.space.balances else ()
+        cuts = self._cuts(depth)
         for deep in depth.pipelines:
             for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
                 yield one
                 yield from (changed(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
-
-    def _cuts(self, stages: int) -> tuple[tuple[int, ...], ...]:
-        """Cuts but the even one; the same whatever the microbatch and the sharding."""
-        flops = self._flops
-        return self.layouts.once(("cuts", flops.tobytes(), stages), lambda: stage_cuts(flops, stages))
 
     @cached_property
     def _flops(self) -> Floats:
@@ -132,12 +127,27 @@ class ShapeOptions:
 
     @cached_property
     def size(self) -> int:
-        """Strategies of the shape."""
-        return sum(self._size(s) for depth in self.depths for s in self.strategies(depth))
+        """Strategies of the shape, counted without making them: what else is chosen hangs on the pipeline alone."""
+        return sum(
+            self._size(deep, cuts)
+            for depth in self.depths
+            for cuts in (len(self._cuts(depth)),)
+            for deep in depth.pipelines
+        )
 
-    def _size(self, strategy: Strategy) -> int:
-        zeros, orders = self.space.choices(strategy)
-        return len(zeros) * len(orders)
+    def _size(self, deep: Strategy, cuts: int) -> int:
+        (zeros, orders), microbatches = self.space.choices(deep), self.layouts.microbatches(deep)
+        schedules = len(self.space.runs(deep, microbatches))
+        return schedules * (1 + cuts * (deep.chunks == 1)) * len(zeros) * len(orders)
+
+    def _cuts(self, depth: Depth) -> tuple[tuple[int, ...], ...]:
+        """Uneven stages of a depth that are looked at; the same whatever the microbatch and the sharding."""
+        if not self.space.balances:
+            return ()
+        flops = self._flops
+        return self.layouts.once(
+            ("cuts", flops.tobytes(), depth.stages), lambda: stage_cuts(flops, depth.stages)
+        )
 
     # -- bounds ----------------------------------------------------------------------------------------------
 
