@@ -192,12 +192,10 @@ class Estimator:
         check(s, self.cluster, microbatches)
         chain, found = self.figures(s).chain, self.loads(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
-        placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        tails = self.tails(self.exchanges(s), self.held(s), *passes)
+        placed, tails = self.placed(s), self.tails_of(s)
         iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
-        device = busiest(found, placed.tolist())
-        own, tail = placed[device].tolist(), tails.of_device(device)
+        device = busiest(found, placed)
+        own, tail = placed[device], tails.of_device(device)
         iteration = Iteration(
             iteration_s=iteration_s,
             time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
@@ -216,6 +214,12 @@ class Estimator:
     def held(self, strategy: Strategy) -> Held:
         """Parameters and groups of layers of every device of a pipeline."""
         return self.layouts.held(strategy)
+
+    def tails_of(self, strategy: Strategy) -> Tails:
+        """What follows the last microbatch on every device of its pipeline, (1, p)."""
+        found, placed = self.loads(strategy), np.array(self.placed(strategy))
+        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
+        return self.tails(self.exchanges(strategy), self.held(strategy), *passes)
 
     def tails(self, exchanges: Exchanges, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
