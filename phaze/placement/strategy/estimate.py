@@ -24,7 +24,7 @@ from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.simulation import pipeline_s, simulate
 from phaze.placement.pipelines.timeline import Timeline
-from phaze.placement.strategy.admissible import check
+from phaze.placement.strategy.admissible import check, check_mode
 from phaze.placement.strategy.breakdown import breakdown, busiest
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges
@@ -84,7 +84,7 @@ class Estimator:
     @cached_property
     def layouts(self) -> Layouts:
         """What does not depend on the architecture."""
-        return Layouts(self.workload, self.cluster, self.framework.gathering(self.workload))
+        return Layouts(self.workload, self.cluster, self.framework.running(self.workload))
 
     @cached_property
     def rates(self) -> TailRates:
@@ -190,6 +190,7 @@ class Estimator:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
         s, microbatches = strategy, self.microbatches(strategy)
         check(s, self.cluster, microbatches)
+        check_mode(s, self.workload.mode)
         chain, found = self.figures(s).chain, self.loads(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
         placed, tails = self.placed(s), self.tails_of(s)
