@@ -11,14 +11,17 @@ import pytest
 from small_cases import small_decoder, varied_architectures
 
 from phaze.errors import InputError
-from phaze.explore.api import evaluate
+from phaze.explore.api import evaluate, explore
 from phaze.explore.best import best_points
 from phaze.explore.plan_evaluator import PlanEvaluator
 from phaze.explore.planned import estimator_of
 from phaze.explore.planning.again import PlayedPlan
-from phaze.explore.request import Task
+from phaze.explore.request import ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import two_tiers
+from phaze.hardware.power import tdp_w
+from phaze.hardware.space_file import load_space
 from phaze.placement.cluster import FixedDegrees, Recompute
 from phaze.placement.pipelines.bounds import pipeline_bound_s
 from phaze.placement.pipelines.schedule import Schedule
@@ -44,6 +47,16 @@ SOFTWARE = {
     "megatron": load_framework("megatron-core-2024"),
     "launches": Framework(name="l", source="l", dispatch_s=2e-4, dispatch_backward_s=3e-4, microbatch_s=1e-3),
 }
+
+
+SPACE = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 6]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +190,26 @@ def test_bounds_of_pipelines(models, mode, software):
         if not chunks.blocking:
             assert bound_s == pytest.approx(whole_s, rel=1e-12)
         assert Many(e, (s,)).bounds_s()[0] <= e.iteration(s).iteration_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("software", ["exposed", "ideal"])
+def test_winner_and_frontier_are_those_of_searching_every_chip_alone(models, mode, software, tmp_path):
+    (tmp_path / "few.yaml").write_text(SPACE)
+    task, space = task_of(models, mode, software), load_space(tmp_path / "few.yaml")
+    document = explore(ExploreRequest(task, space)).document
+    each = []
+    for number in range(space.size):
+        table = to_table([space.architecture(number)])
+        usable = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+        best = best_plans(estimator_of(task, table), task.plan_space, usable).best[0]
+        each.append((8 / best.iteration.iteration_s, float(tdp_w(table, 1.0)[0])))
+    assert document.certificate.optimal
+    assert document.certificate.frontier_complete
+    assert document.certificate.objective_value == pytest.approx(max(each)[0], rel=1e-9)
+    edge = sorted(p for p in each if not any(q != p and q[0] >= p[0] and q[1] <= p[1] for q in each))
+    found = sorted((p.throughput_samples_per_s, p.tdp_w) for p in document.frontier)
+    assert np.array(found) == pytest.approx(np.array(edge), rel=1e-9)
 
 
 # -- beside the planner --------------------------------------------------------------------------------------
