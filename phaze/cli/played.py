@@ -61,9 +61,7 @@ def played(document: ResultDocument, run: Path) -> Played:
 
     try:
         request = request_of(document, run)
-        if plans := played_plans(document, request):
-            return Played(document, request, plans=plans)
-        again = per_stage_replay(document, request)
-        return Played(document, request, replays(document, request), per_stage=again)
+        again, plans = per_stage_replay(document, request), played_plans(document, request)
+        return Played(document, request, replays(document, request), plans, again)
     except InputError as error:
         return Played(document, left_out=" ".join(str(error).split()))

@@ -39,8 +39,7 @@ def command(
     """Write one iteration in time: stages as processes; passes, layers, links and cores as threads.
 
     Open the JSON file at ui.perfetto.dev or in chrome://tracing. Every microbatch is there pass by pass and layer by
-    layer, the first one operator by operator; of plans of a space of plans (--plans) pass by pass. A name that ends in
-    .gz is compressed.
+    layer, the first one operator by operator. A name that ends in .gz is compressed.
 
     Examples:
         dse trace results/gpt3-400W --out trace.json.gz
@@ -50,8 +49,9 @@ def command(
     """
     from phaze.cli.output import say
     from phaze.cli.report import beside
-    from phaze.report.trace.chrome import trace
-    from phaze.report.trace.gantt_svg import draw
+    from phaze.report.trace.chrome import written
+    from phaze.report.trace.events import trace_of
+    from phaze.report.trace.gantt_svg import draw, picture_of
     from phaze.runs.directory import load_run
     from phaze.runs.files import check_writable, write_atomically
 
@@ -64,7 +64,7 @@ def command(
         text = _planned(document, run, name, title, format)
     else:
         plan = _per_stage(document, run) if per_stage else _winner(document, run, name)
-        text = trace(plan, title) if format is Format.JSON else draw(plan, title)
+        text = written(trace_of(plan, title)) if format is Format.JSON else draw(picture_of(plan), title)
     write_atomically(target, _packed(text, target))
     say(f"trace: {target}", quiet=quiet)
 
@@ -91,19 +91,17 @@ def _winner(document: ResultDocument, run: Path, workload: str) -> Replay:
 
 
 def _planned(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
-    """The winner's plan of a space of plans, pass by pass. Raises InputError for a picture."""
+    """The winner's plan of a space of plans."""
     from phaze.cli.rerun import request_of
-    from phaze.errors import InputError
     from phaze.report.replay.document import played_plans
+    from phaze.report.trace.chrome import written
+    from phaze.report.trace.gantt_svg import draw, picture_of_plan
     from phaze.report.trace.plan import plan_trace
 
-    result = document.best.workloads[workload]
-    if form is not Format.JSON or result.placement.plan is None:
-        raise InputError(
-            "pictures of plans of a space of plans are in dse report; dse trace writes them as json"
-        )
     played = played_plans(document, request_of(document, run))[workload]
-    return plan_trace(played, result.placement.plan, title, workload, result)
+    if form is Format.SVG:
+        return draw(picture_of_plan(played), title)
+    return written(plan_trace(played, title, workload, document.best.workloads[workload]))
 
 
 def _per_stage(document: ResultDocument, run: Path) -> Replay:

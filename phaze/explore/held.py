@@ -11,6 +11,7 @@ from phaze.placement.cluster import FixedDegrees
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.degrees import Shardable
+from phaze.workload.workload import Mode
 
 if TYPE_CHECKING:
     from phaze.explore.request import Task
@@ -21,11 +22,14 @@ def space_of(task: Task) -> PlanSpace:
     choices = _fixed(task.fixed) | dict(task.held)
     _check_held(task, choices)
     space = plan_space(task.workload, task.cluster, task.framework, task.plans)
+    if task.workload.mode is not Mode.TRAINING:
+        _check_forward(space, choices, task.workload.mode)
     held: dict[str, Any] = {"frugal": space.frugal and "recomputes" not in choices, **choices}
     if "whole" in held:
         sorts = frozenset(layer.shardable for layer in task.workload.chain(1, 1).layers if layer.shardable)
         held["whole"] = _among(sorts, held["whole"], task.workload.name)
-    found = replace(space, **held | {"offloads": _offloads(task)} | _zeros(space, choices))
+    away = _offloads(task) if task.workload.mode is Mode.TRAINING else space.offloads
+    found = replace(space, **held | {"offloads": away} | _zeros(space, choices))
     if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
         raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
     return found
@@ -55,6 +59,19 @@ def _check_held(task: Task, held: Mapping[str, tuple[Any, ...]]) -> None:
             possible = ", ".join(map(str, admissible))
             raise InputError(
                 f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {possible}"
+            )
+
+
+def _check_forward(space: PlanSpace, held: Mapping[str, tuple[Any, ...]], mode: Mode) -> None:
+    """Raise InputError for choices that inference does not have."""
+    names = ["schedules", "chunks", "recomputes", "zeros", "offloads"]
+    names += ["sequence", "context", "whole"] if mode is Mode.DECODE else []
+    for name in names:
+        there = getattr(space, name)
+        wrong = [value for value in held.get(name, ()) if value not in there]
+        if wrong:
+            raise InputError(
+                f"{mode} has no plans with {name} {_word(wrong[0])}, but {', '.join(str(_word(v)) for v in there)}"
             )
 
 

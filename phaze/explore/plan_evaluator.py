@@ -116,7 +116,7 @@ class PlanEvaluator(Evaluator):
         key = "layouts", setting.recipe
         if key not in self.shared:
             workload = self.task.workload_in(setting.recipe)
-            self.shared[key] = Layouts(workload, self.task.cluster, self.framework.gathering(workload))
+            self.shared[key] = Layouts(workload, self.task.cluster, self.framework.running(workload))
         found: Layouts = self.shared[key]
         return found
 

@@ -76,7 +76,6 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
     unless options do. Raises InputError for several workloads.
     """
     from phaze.workload.fusion_rules import describe_fusion
-    from phaze.workload.workload import Mode
 
     plans, software = _plans(asked), _software(asked)
     loading = (
@@ -100,8 +99,6 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
     )
     if not (software and plans):
         return task
-    if task.workload.mode is not Mode.TRAINING:
-        raise InputError(f"--plans and --framework are for training, not for {task.workload.mode}")
     return replace(task, framework=software, plans=plans, full=True)
 
 

@@ -54,6 +54,23 @@ def test_both_write_into_the_run(run, dse):
     assert max(e["ts"] + e.get("dur", 0) for e in events) / 1e6 == pytest.approx(told, abs=2e-9)
 
 
+def test_plans_are_drawn_as_placements_are(home, dse, monkeypatch):
+    monkeypatch.chdir(home)
+    options = ("--workload", "tiny.yaml", "--space", "four.yaml", "--devices", 4, "--power", "300W")
+    assert dse("run", *options, "--plans", "megatron", "--out", "planned", "-q")[0] == 0
+    for words in (("report",), ("trace",), ("trace", "--format", "svg")):
+        assert dse(words[0], "planned", *words[1:], "-q")[0] == 0
+    source = (home / "planned" / "report.html").read_text()
+    for anchor in ("iteration", "operators", "roofline", "memory"):
+        assert f'<section id="{anchor}"' in source
+    assert (home / "planned" / "trace.svg").read_text().startswith("<svg")
+    events = json.loads((home / "planned" / "trace.json").read_text())["traceEvents"]
+    document = json.loads((home / "planned" / "result.json").read_text())
+    told = document["best"]["workloads"]["tiny"]["iteration_time_s"]
+    assert max(e["ts"] + e.get("dur", 0) for e in events) / 1e6 == pytest.approx(told, abs=2e-9)
+    assert {e["cat"] for e in events if e["ph"] == "X"} >= {"forward", "backward", "layer", "operator"}
+
+
 def test_other_files_and_formats(run, dse, tmp_path):
     assert dse("trace", run / "result.json", "--out", tmp_path / "t.json.gz", "-q")[0] == 0
     assert json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))["traceEvents"]

@@ -35,7 +35,16 @@ def test_a_plan_is_played_again_as_it_was(plan):
 
 def test_the_page_of_a_plan_is_whole(plan):
     found = Page(plan_page(PlanContents("plan", plan, played_plan(plan))))
-    assert {"time", "iteration", "memory", "certificate", "assumptions", "repeat"} <= set(found.ids)
+    assert {
+        "time",
+        "iteration",
+        "operators",
+        "roofline",
+        "memory",
+        "certificate",
+        "assumptions",
+        "repeat",
+    } <= set(found.ids)
     words = "".join(found.texts)
     assert "backward: gradients of weights" in words
     assert "None" not in words

@@ -17,6 +17,7 @@ from phaze.hardware.network import load_network
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.strategy import Zero
+from phaze.report.trace.chrome import written
 from phaze.report.trace.plan import plan_trace
 
 
@@ -35,7 +36,7 @@ def played(request, tmp_path_factory):
 
 def events(played):
     result, again = played
-    document = json.loads(plan_trace(again, result.placement.plan, "<a>", "tiny", result))
+    document = json.loads(written(plan_trace(again, "<a>", "tiny", result)))
     assert document["otherData"]["title"] == "<a>"
     return document["traceEvents"]
 

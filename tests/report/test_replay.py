@@ -15,10 +15,11 @@ from report_cases import again
 from phaze.errors import InputError
 from phaze.explore.api import evaluate
 from phaze.hardware.architecture import load_architecture
+from phaze.report.replay.layer_schedule import EFFORT, _distinct
 from phaze.report.replay.memory import stage_memories
-from phaze.report.replay.operators import _distinct, layer_schedules
+from phaze.report.replay.operators import layer_schedules
 from phaze.report.replay.pipeline import pass_runs, play
-from phaze.report.replay.replay import EFFORT, replay
+from phaze.report.replay.replay import replay
 from phaze.report.replay.roofline import operator_points, roofs
 from phaze.report.replay.stage import Action, Side
 from phaze.workload.work import Unit

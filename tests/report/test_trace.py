@@ -10,15 +10,16 @@ from xml.etree import ElementTree
 import pytest
 
 from phaze.report.replay.operators import layer_schedules
-from phaze.report.trace.chrome import trace
-from phaze.report.trace.events import ALL_CORES, LAYERS, PASSES
-from phaze.report.trace.gantt_svg import draw
+from phaze.report.trace.chrome import written
+from phaze.report.trace.events import trace_of
+from phaze.report.trace.gantt_svg import draw, picture_of
+from phaze.report.trace.slices import ALL_CORES, LAYERS, PASSES
 
 EVIL = '</title><script>alert("1")</script> & é'
 
 
 def read(plan):
-    document = json.loads(trace(plan, EVIL))
+    document = json.loads(written(trace_of(plan, EVIL)))
     events = document["traceEvents"]
     return document, [e for e in events if e["ph"] == "X"], [e for e in events if e["ph"] == "M"]
 
@@ -88,7 +89,7 @@ def inside(event, other):
 
 def test_the_gantt_chart_is_one_picture_with_every_pass(case):
     _, plan = case
-    root = ElementTree.fromstring(draw(plan, EVIL))
+    root = ElementTree.fromstring(draw(picture_of(plan), EVIL))
     svg = "{http://www.w3.org/2000/svg}"
     assert root.find(f"{svg}title").text == EVIL
     assert not root.findall(f".//{svg}script")

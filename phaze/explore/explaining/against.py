@@ -35,8 +35,13 @@ def against_chips(best: Design, comparison: Sequence[Comparison]) -> list[Agains
 
 
 def kept_shares(result: WorkloadResult) -> dict[str, float]:
-    """What one workload keeps of the peak, by cause; the product is its model FLOPs utilisation."""
+    """What one workload keeps of the peak, by cause; the product is its model FLOPs utilisation.
+
+    Where every kernel waits for memory, as in decode, that wait counts as its arithmetic.
+    """
     spent = result.breakdown
+    if not spent.compute_s:
+        spent = spent.model_copy(update={"compute_s": spent.memory_s, "memory_s": 0.0})
     used = result.devices_used / result.devices
     shares = {
         "devices in use": used,

@@ -13,7 +13,9 @@ from phaze.explore.request import Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.placement.pipelines.timeline import Timeline
+from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.strategy import Strategy
 from phaze.workload.low_precision import Recipe
 
 _SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
@@ -21,11 +23,19 @@ _SAME = 1e-6  # relative; what a document and its plan worked out again may diff
 
 @dataclass(frozen=True)
 class PlayedPlan:
-    """`timeline`: passes of one pipeline; `iteration`: its time, the memory of every device; capacity of one, bytes."""
+    """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of one device."""
 
+    costs: Estimator
+    strategy: Strategy
     timeline: Timeline
     iteration: Iteration
     capacity_bytes: float
+
+    @classmethod
+    def of(cls, costs: Estimator, strategy: Strategy, iteration: Iteration) -> PlayedPlan:
+        """A strategy that comes to an iteration, played."""
+        capacity_bytes = float(hbm_capacity_bytes(costs.table)[0])
+        return cls(costs, strategy, costs.timeline(strategy), iteration, capacity_bytes)
 
 
 def play(document: PlanDocument, task: Task, architecture: Architecture) -> PlayedPlan:
@@ -50,4 +60,4 @@ def play_record(
             f"{task.workload.name} on {architecture.name} comes to {iteration.iteration_s:.6g} s with this plan, "
             f"not to {told_s:.6g} s: the model, the workload or the chip is another one than in the document"
         )
-    return PlayedPlan(estimator.timeline(strategy), iteration, float(hbm_capacity_bytes(table)[0]))
+    return PlayedPlan.of(estimator, strategy, iteration)

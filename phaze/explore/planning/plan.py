@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from phaze.errors import InputError
 from phaze.explore.api import measured_links
 from phaze.explore.formats import counted_flops_per_s, utilisation
 from phaze.explore.held import told
@@ -18,7 +17,6 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import Evaluated, best_plans
-from phaze.workload.workload import Mode
 
 _NEXT = 4  # plans told beside the best
 
@@ -31,8 +29,6 @@ def plan(task: Task, architecture: Architecture) -> PlanDocument:
     """
     started, clock = datetime.now(UTC), Clock(float("inf"))
     task = measured_links(task, architecture)
-    if task.workload.mode is not Mode.TRAINING:
-        raise InputError(f"a plan of strategies is for training, not for {task.workload.mode}")
     table, framework, space = to_table([architecture]), task.framework, task.plan_space
     estimator = estimator_of(task, table)
     capacity = framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))

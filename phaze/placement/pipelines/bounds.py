@@ -6,8 +6,9 @@ Three chains of actions that every timeline of a schedule contains, so none can 
   work, one action at a time; after its last backward pass the gradient still has to go back to the first chunk.
 - loop: a device holds at most `held` microbatches of a chunk. Each slot takes microbatches first in, first out, so
   microbatch k + held enters the chunk only when k has come back to it, a round through all later chunks and back.
-- turn (GPipe): the last device sees all microbatches before it turns back the first, and microbatches pass through
-  devices as through a flow shop, at the pace of the slowest. This one is the exact time.
+- turn (GPipe, and forward passes alone): the last device sees all microbatches before it turns back the first, and
+  microbatches pass through devices as through a flow shop, at the pace of the slowest. This one is the exact time,
+  but where transfers block forward passes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
 
     Raises ValueError where the schedule does not run so.
     """
+    if schedule.forward_only:
+        return _forward_s(microbatches, chunks)
     paths = _paths(schedule, stages, chunks)
     bound = np.maximum(
         _device_s(schedule, microbatches, stages, chunks, paths),
@@ -39,6 +42,21 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
         slowest = chunks.forward_s.max(axis=-1) + chunks.backward_s.max(axis=-1)
         bound = np.maximum(bound, paths.round_s[..., 0] + (microbatches - 1) * slowest)
     return bound
+
+
+def _forward_s(microbatches: int, chunks: Chunks) -> FloatArray:
+    """Of forward passes alone, one chunk on each device: a flow shop at the pace of its slowest device.
+
+    A transfer that blocks both its devices belongs to the pace of either.
+    """
+    between = np.zeros((*chunks.forward_s.shape[:-1], 1))
+    way_s = np.concatenate([between, chunks.transfer_s, between], axis=-1)
+    pace_s = chunks.forward_s
+    if chunks.blocking:
+        pace_s = pace_s + np.maximum(way_s[..., :-1], way_s[..., 1:])
+    through_s = chunks.forward_s.sum(axis=-1) + chunks.transfer_s.sum(axis=-1)
+    found: FloatArray = through_s + (microbatches - 1) * pace_s.max(axis=-1)
+    return found
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class _Check:
         self.chunks, self.last, self.microbatches = chunks, chunks.count - 1, microbatches
         self.copies = device_of(schedule, stages, chunks.per_device(stages))
         self.half = microbatches // schedule.weight_copies
+        self.forward_only = schedule.forward_only
         each = timeline.orders
         self.kind, self.microbatch, self.chunk, joined = (
             np.concatenate([getattr(order, name) for order in each])
@@ -69,7 +70,7 @@ class _Check:
         self.slack = TOLERANCE * float(self.end.max(initial=0.0))
 
     def presence(self) -> None:
-        """Every microbatch passes every chunk once: forward, input gradient and weight gradient."""
+        """Every microbatch passes every chunk once: forward and, in training, input gradient and weight gradient."""
         k, c = self.microbatch, self.chunk
         belongs = (k >= 0) & (k < self.microbatches) & (c >= 0) & (c <= self.last)
         for what, kinds in (
@@ -77,11 +78,12 @@ class _Check:
             ("input gradient", (Kind.BACKWARD, Kind.INPUT_GRADIENT)),
             ("weight gradient", (Kind.BACKWARD, Kind.WEIGHT_GRADIENT)),
         ):
-            mine = np.isin(self.kind, kinds)
+            mine, due = np.isin(self.kind, kinds), not self.forward_only or Kind.FORWARD in kinds
+            belongs = belongs & (due | ~mine)
             counts = np.zeros((self.microbatches, self.last + 1), dtype=np.int64)
             np.add.at(counts, (k[mine & belongs], c[mine & belongs]), 1)
             extra = np.flatnonzero(mine & ~belongs)
-            wrong = [(one, "is missing") for one in np.argwhere(counts == 0)[:1]]
+            wrong = [(one, "is missing") for one in np.argwhere(counts == 0)[:1] if due]
             wrong += [((k[at], c[at]), "is not part of the work") for at in extra[:1]]
             wrong += [(one, f"runs {counts[tuple(one)]} times") for one in np.argwhere(counts > 1)[:1]]
             for (microbatch, chunk), why in wrong:

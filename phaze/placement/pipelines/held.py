@@ -41,6 +41,9 @@ def held_peak(
     Raises ValueError where the schedule does not run so.
     """
     require(schedule, stages, microbatches, chunks_per_device)
+    if schedule.forward_only:
+        kept = microbatches if schedule is Schedule.CACHED else 1
+        return np.full((stages, 1, 1), kept)
     if not schedule.splits_backward:  # both gradients end together
         until = Kind.WEIGHT_GRADIENT
     if chunks_per_device == 1 and schedule in (Schedule.GPIPE, Schedule.ONE_F_ONE_B):

@@ -42,6 +42,8 @@ def run_of(schedule: Schedule, i: int, p: int, m: int, v: int) -> Sequence:
         Schedule.ZB_H2: lambda: _zero_bubble(2 * (p - 1 - i), 2 * i, m),
         Schedule.ZB_V: lambda: _zero_bubble_v(i, p, m),
         Schedule.DUALPIPE: lambda: _dualpipe(min(i, p - 1 - i), p, m),
+        Schedule.FORWARD: lambda: sequence([Block(m, ((F, 0),))]),
+        Schedule.CACHED: lambda: sequence([Block(m, ((F, 0),))]),
     }
     return runs[schedule]()
 

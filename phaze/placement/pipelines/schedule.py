@@ -11,7 +11,8 @@ class Schedule(StrEnum):
     GPipe (Huang 2019, 1811.06965), 1F1B (PipeDream-flush, Narayanan 2021, 2006.09503), interleaved 1F1B
     (Megatron-LM, Narayanan SC'21, 2104.04473), ZB-H1 and ZB-H2 (Qi 2024, 2401.10241), ZB-V (Qi 2024, 2405.15362),
     DualPipe (DeepSeek-V3, 2412.19437). Where a published schedule depends on timings, the handcrafted one. GPipe's
-    figure turns back the last microbatch first, which changes neither time nor memory.
+    figure turns back the last microbatch first, which changes neither time nor memory. In inference microbatches pass
+    one after the other: nothing of one stays (prefill), or caches of all do (decode).
     """
 
     GPIPE = "gpipe"
@@ -21,6 +22,13 @@ class Schedule(StrEnum):
     ZB_H2 = "zb-h2"
     ZB_V = "zb-v"
     DUALPIPE = "dualpipe"
+    FORWARD = "forward"
+    CACHED = "forward-cached"
+
+    @property
+    def forward_only(self) -> bool:
+        """Whether there are no backward passes."""
+        return self in {Schedule.FORWARD, Schedule.CACHED}
 
     @property
     def splits_backward(self) -> bool:
@@ -42,6 +50,9 @@ class Schedule(StrEnum):
         """Whether the device with the first piece of the model has the last one as well, however many there are."""
         return self in {Schedule.ZB_V, Schedule.DUALPIPE}
 
+
+TRAINING = tuple(schedule for schedule in Schedule if not schedule.forward_only)
+"""Those with backward passes."""
 
 MOST_PASSES = 2**19
 """Microbatches times parts of a pipeline: all of them are played, in half a gigabyte at most."""

@@ -75,11 +75,13 @@ def busiest(found: Loads, placed: Sequence[Sequence[int]]) -> int:
 def _received_s(found: Loads, own: Sequence[int], strategy: Strategy) -> float:
     """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
 
-    Every chunk receives from the one ahead and the gradient from the one behind, but from none on the same device. (The
-    neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one another nothing.)
+    Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
+    device. (The neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one
+    another nothing.)
     """
     ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
-    ways = [way for chunk in own for way in (chunk, chunk + 1)]
+    each = (0,) if strategy.schedule.forward_only else (0, 1)
+    ways = [chunk + side for chunk in own for side in each]
     inside = {w for w in ways if ways.count(w) > 1} if strategy.schedule.weight_copies == 1 else set()
     return float(sum(ends[way] for way in ways if way not in inside))
 

@@ -68,7 +68,7 @@ class _Check:
     def again(self) -> Recount:
         """All of it counted again."""
         e, s = self.estimator, self.strategy
-        rest = e.cluster, e.framework.gathering(e.workload), e.workload.numerics, e.table
+        rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
         link = float(e.table["link_bandwidth_bytes_per_s"][0])
         return Recount(s, e.figures(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict))
 
@@ -204,11 +204,12 @@ class _Check:
         }
 
     def _received_s(self, device: int) -> float:
-        """Receipts of a microbatch by the chunks of a device, from those of others: forward, and the gradient."""
+        """Receipts of a microbatch by the chunks of a device, from those of others: forward, and any gradient."""
         again, found = self.again, 0.0
+        turns = not self.strategy.schedule.forward_only
         apart = self.strategy.schedule.weight_copies > 1
         for chunk in again.devices[device]:
-            for other, way in ((chunk - 1, chunk - 1), (chunk + 1, chunk)):
+            for other, way in ((chunk - 1, chunk - 1), (chunk + 1, chunk))[: 1 + turns]:
                 inside = other in again.devices[device] and not apart
                 if 0 <= other < len(again.chunks) and not inside:
                     found += again.transfers_s[way]

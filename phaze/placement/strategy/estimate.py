@@ -24,7 +24,7 @@ from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.simulation import pipeline_s, simulate
 from phaze.placement.pipelines.timeline import Timeline
-from phaze.placement.strategy.admissible import check
+from phaze.placement.strategy.admissible import check, check_mode
 from phaze.placement.strategy.breakdown import breakdown, busiest
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges
@@ -98,7 +98,7 @@ class Estimator:
     @cached_property
     def layouts(self) -> Layouts:
         """What does not depend on the architecture."""
-        told = self.framework.gathering(self.workload)
+        told = self.framework.running(self.workload)
         return self.laid_out or Layouts(self.workload, self.cluster, told)
 
     @cached_property
@@ -215,14 +215,13 @@ class Estimator:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
         s, microbatches = strategy, self.microbatches(strategy)
         check(s, self.cluster, microbatches)
+        check_mode(s, self.workload.mode)
         chain, found = self.figures(s).chain, self.loads(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
-        placed = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
-        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        tails = self.tails(self.exchanges(s), self.held(s), *passes)
+        placed, tails = self.placed(s), self.tails_of(s)
         iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
-        device = busiest(found, placed.tolist())
-        own, tail = placed[device].tolist(), tails.of_device(device)
+        device = busiest(found, placed)
+        own, tail = placed[device], tails.of_device(device)
         iteration = Iteration(
             iteration_s=iteration_s,
             time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
@@ -241,6 +240,12 @@ class Estimator:
     def held(self, strategy: Strategy) -> Held:
         """Parameters and groups of layers of every device of a pipeline."""
         return self.layouts.held(strategy)
+
+    def tails_of(self, strategy: Strategy) -> Tails:
+        """What follows the last microbatch on every device of its pipeline, (1, p)."""
+        found, placed = self.loads(strategy), np.array(self.placed(strategy))
+        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
+        return self.tails(self.exchanges(strategy), self.held(strategy), *passes)
 
     def tails(self, exchanges: Exchanges, held: Held, forward_s: Floats, turned_s: Floats) -> Tails:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""

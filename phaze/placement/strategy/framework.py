@@ -13,7 +13,7 @@ from phaze.placement.strategy.choices import Choices
 from phaze.placement.strategy.strategy import Offload
 from phaze.ranges import Bytes, BytesOfNumber, Factor, Line, Members, Portion, Seconds, Share, Stretch
 from phaze.workload.fusion_rules import Fusion
-from phaze.workload.workload import Attention, Workload
+from phaze.workload.workload import Attention, Mode, Workload
 from phaze.yaml_file import checked, read_yaml
 
 USABLE = 0.96
@@ -33,6 +33,10 @@ class TensorOverlap(StrEnum):
     WEIGHT_GRADIENT = "weight-gradient"  # those of backward, by the other gradient product of the same weight
     CHUNKED = "chunked"  # all next to a product, cut into as many chunks as the group has members
     EITHER = "either"  # of each, by whichever of both hides more
+
+
+_TRAINED = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "gathered_bytes", "reduced_bytes")
+"""Bytes that software in training has in its own way."""
 
 
 class Framework(BaseModel):
@@ -200,8 +204,14 @@ class Framework(BaseModel):
         """What plans may fill of a device's memory; `reserved_bytes` are among what they fill."""
         return self.usable_memory * capacity_bytes
 
-    def gathering(self, workload: Workload) -> Framework:
-        """The same, whose weights go over the wire in no fewer bits than products read: in 8 with a recipe alone."""
+    def running(self, workload: Workload) -> Framework:
+        """The same as it runs a workload.
+
+        Weights go over the wire in no fewer bits than products read: in 8 with a recipe alone. In inference it keeps
+        nothing but them.
+        """
+        if workload.mode is not Mode.TRAINING:
+            return self.model_copy(update=dict.fromkeys(_TRAINED) | {"score_copies": 0.0})
         read = workload.numerics.weight_bytes
         if self.gathered_bytes is None or self.gathered_bytes >= read or workload.recipe is not None:
             return self

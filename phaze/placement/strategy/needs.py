@@ -25,9 +25,9 @@ class GroupNeeds:
     """What every group of layers holds on a device, (G,) each.
 
     `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
-    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward, and what is kept instead where
-    the group recomputes; `away_bytes`: what its host then keeps. `working_bytes`: alive only while a layer runs.
-    `scores_bytes`: what the loss reads.
+    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward (in inference its key-value
+    cache), and what is kept instead where the group recomputes; `away_bytes`: what its host then keeps.
+    `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
@@ -64,7 +64,7 @@ class GroupNeeds:
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
             whole=whole,
-            saved_bytes=_sums(groups, "saved_bytes"),
+            saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),

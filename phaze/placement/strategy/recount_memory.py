@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phaze.placement.pipelines.order import Kind, Order
+from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.recount_layers import RecountedLayers
 from phaze.placement.strategy.recount_parts import Block, Parameters
 from phaze.placement.strategy.strategy import Offload, Zero
@@ -23,7 +24,7 @@ class RecountedMemory(RecountedLayers):
         """What a microbatch keeps of a group until its backward pass, on the device unless activations are away."""
         s, layers = self.strategy, [self.layers[i] for i in block.layers]
         if not block.again:
-            return sum(layer.saved_bytes for layer in layers)
+            return sum(layer.saved_bytes + layer.cache_bytes for layer in layers)
         found = sum(self._results_bytes(layer, s.kept) for layer in layers)
         return found if "input" in s.offloaded else found + self._input_bytes(block)
 
@@ -84,13 +85,15 @@ class RecountedMemory(RecountedLayers):
     def _most_held(self, device: int, order: Order, each: Callable[[Block], float]) -> float:
         """The most that microbatches keep at once on a device, from its own order of actions.
 
-        A forward pass starts to keep what the end of the weight gradient frees.
+        A forward pass starts to keep what the end of the weight gradient frees. In prefill caches are handed on.
         """
         bytes_of = np.zeros(len(self.chunks))
         for chunk in self.devices[device]:
             bytes_of[chunk] = sum(map(each, self.chunks[chunk]))
         if not bytes_of.any():
             return 0.0
+        if self.strategy.schedule is Schedule.FORWARD:
+            return float(bytes_of.max())
         starts = order.kind == Kind.FORWARD
         ends = (order.kind == Kind.BACKWARD) | (order.kind == Kind.WEIGHT_GRADIENT)
         return float(np.cumsum((starts * 1.0 - ends) * bytes_of[order.chunk]).max())

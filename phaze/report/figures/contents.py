@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from phaze.explore.document import ResultDocument
 from phaze.explore.explaining.document import Sensitivity
 from phaze.explore.metrics import Row
 from phaze.explore.planning.again import PlayedPlan
+from phaze.report.figures.schedules import Schedules
 from phaze.report.page.markup import Html, join, tag
 from phaze.report.replay.replay import Replay
 
@@ -29,6 +31,12 @@ class Contents:
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""
     plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
+
+    @cached_property
+    def schedules(self) -> dict[str, Schedules]:
+        """Those of the layers of all that could be played again, by workload."""
+        placed = {name: Schedules.of_placement(replay) for name, replay in self.replays.items()}
+        return placed | {name: Schedules.of_plan(played) for name, played in self.plans.items()}
 
 
 def by_workload(found: Iterable[tuple[str, Html]]) -> Html:

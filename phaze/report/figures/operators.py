@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
 from phaze.report.figures.rows import Span, time_rows
+from phaze.report.figures.schedules import Schedules
 from phaze.report.gantt import Bar, Gantt, gantt
 from phaze.report.page.markup import Html, Section, details, join, legend, paragraph, table, tag
-from phaze.report.replay.operators import LayerSchedule, layer_schedules
-from phaze.report.replay.replay import Replay
+from phaze.report.replay.layer_schedule import LayerSchedule
 
 _MOST = 16  # passes that are drawn, those that take most time
 _PRINTED = 0.02  # share of a microbatch from which on a pass is unfolded on paper
@@ -25,13 +25,14 @@ _NAMES = {
 
 def operators(contents: Contents) -> Iterator[Section]:
     """The schedules behind the layer times."""
-    if contents.replays:
-        body = by_workload((name, _charts(plan)) for name, plan in contents.replays.items())
+    if contents.schedules:
+        body = by_workload((name, operator_charts(one)) for name, one in contents.schedules.items())
         yield Section("operators", "Operators of each layer", body)
 
 
-def _charts(plan: Replay) -> Html:
-    schedules = layer_schedules(plan)
+def operator_charts(found: Schedules) -> Html:
+    """One picture for every pass of a unique layer, those that take most time first."""
+    schedules = found.passes
     total = sum(one.total_s for one in schedules)
     words = (
         f"Equal layers are scheduled once: {len(schedules)} passes of unique layers, those that take most time first. "
@@ -54,10 +55,13 @@ def _chart(one: LayerSchedule, total_s: float, *, opened: bool) -> Html:
     spans = [span for bar in picture.bars for span in _spans(bar)]
     row_px = min(20.0, max(4.0, 200 / len(picture.rows)))
     labels = [row.replace("LINK0", "link") for row in picture.rows]
-    drawn = time_rows(labels, spans, (0.0, one.duration_s or 1e-9), row_px, summary)
+    end_s = max(one.duration_s, one.result.makespan_s) or 1e-9
+    drawn = time_rows(labels, spans, (0.0, end_s), row_px, summary)
     facts = f"Schedule: {picture.facts}."
     if one.floor_s > one.result.makespan_s * (1 + 1e-9):
         facts += f" Its bytes take {fmt.duration(one.floor_s)} through memory: that is what counts."
+    if one.duration_s > max(one.floor_s, one.result.makespan_s) * (1 + 1e-6):
+        facts += f" As software runs it, it takes {fmt.duration(one.duration_s)}."
     body = join([drawn, tag("p", facts, look="soft"), details("As a table", _table(picture))])
     return details(summary, body, opened=opened, printed=one.total_s >= _PRINTED * total_s)
 

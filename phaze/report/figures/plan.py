@@ -10,6 +10,9 @@ from phaze.explore.planning.again import PlayedPlan
 from phaze.explore.planning.document import PlanDocument, PlanResult
 from phaze.report import format as fmt
 from phaze.report.figures.inputs import repeat, request_table
+from phaze.report.figures.operators import operator_charts
+from phaze.report.figures.roofline import roofline_chart
+from phaze.report.figures.schedules import Schedules
 from phaze.report.figures.timeline import pipeline_chart
 from phaze.report.page.markup import (
     Bar,
@@ -61,6 +64,9 @@ def sections(contents: PlanContents) -> Iterator[Section]:
     yield Section("time", "Where the time goes", _time(document.best))
     if isinstance(played, PlayedPlan):
         yield Section("iteration", "One iteration", one_iteration(document.best.strategy, played))
+        schedules = Schedules.of_plan(played)
+        yield Section("operators", "Operators of each layer", operator_charts(schedules))
+        yield Section("roofline", "Roofline", roofline_chart(schedules, "roofline"))
         yield Section("memory", "Memory of each stage", stage_memories(played))
     else:
         yield Section("memory", "Memory", _memory(document.best))
@@ -103,7 +109,7 @@ def one_iteration(plan: StrategyRecord, played: PlayedPlan) -> Html:
         + f". Passes take {fmt.duration(timeline.makespan_s)} of the iteration and fill {fmt.percent(busy)} of it; "
         "reduction, gathers and the optimizer step follow."
     )
-    return join([paragraph(words), pipeline_chart(timeline)])
+    return join([paragraph(words), pipeline_chart(played)])
 
 
 def stage_memories(played: PlayedPlan) -> Html:
@@ -125,7 +131,10 @@ def stage_memories(played: PlayedPlan) -> Html:
             table(("", "peak", "of all", ""), rows, look="wide"),
         ]
     )
-    return figure(picture, f"Full width is the capacity of a device, {fmt.memory(capacity)}.")
+    heads = ("", *(BYTES[n] for n in used))
+    each = enumerate(played.iteration.memory, 1)
+    behind = table(heads, [[f"stage {k}", *(fmt.memory(getattr(one, n)) for n in used)] for k, one in each])
+    return figure(picture, f"Full width is the capacity of a device, {fmt.memory(capacity)}.", behind)
 
 
 def _memory(best: PlanResult) -> Html:

@@ -10,9 +10,8 @@ from typing import Any
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
 from phaze.report.figures.plot import plain, plot, rounded
+from phaze.report.figures.schedules import Schedules
 from phaze.report.page.markup import Html, Section, figure, table, tag
-from phaze.report.replay.operators import layer_schedules
-from phaze.report.replay.replay import Replay
 from phaze.report.replay.roofline import OperatorPoint, Roofs, operator_points, roofs
 from phaze.workload.work import Unit
 
@@ -27,16 +26,16 @@ _TERA = 1e12
 
 def roofline(contents: Contents) -> Iterator[Section]:
     """A plot per workload."""
-    if contents.replays:
-        plans = enumerate(contents.replays.items())
-        body = by_workload((name, _chart(plan, f"roofline{k}")) for k, (name, plan) in plans)
+    if contents.schedules:
+        each = enumerate(contents.schedules.items())
+        body = by_workload((name, roofline_chart(one, f"roofline{k}")) for k, (name, one) in each)
         yield Section("roofline", "Roofline", body)
 
 
-def _chart(plan: Replay, name: str) -> Html:
-    table_of_chip = plan.evaluator.table
-    chip = roofs(table_of_chip, plan.degrees.recipe)
-    points = operator_points(layer_schedules(plan), table_of_chip)
+def roofline_chart(one: Schedules, name: str) -> Html:
+    """The operators of a workload; `name`: of the plot in the page."""
+    chip = roofs(one.table, one.recipe)
+    points = operator_points(one.passes, one.table)
     if not points:
         return tag("p", "No operator both computes and moves bytes.")
     drawn = {"data": [*_roofs(chip, points), *_operators(points)], "layout": _layout()}

@@ -27,7 +27,7 @@ def plan_page(contents: PlanContents) -> str:
         Frame(
             title=f"{workload} on {chips}",
             kicker=kicker(contents.name, document.manifest.started_utc),
-            heading=f"Training {workload} on {chips}",
+            heading=f"{document.request['mode'].capitalize()}: {workload} on {chips}",
             answer=join([text("The fastest plan that fits in memory is "), plan, text(words)], ""),
             figures=tiled(_figures(document)),
             sections=list(sections(contents)),

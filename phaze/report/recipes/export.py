@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from phaze.errors import InputError
 from phaze.explore.planning.document import PlanDocument
 from phaze.report.recipes import maxtext, megatron, torchtitan
 from phaze.report.recipes.recipe import Recipe
+from phaze.workload.workload import Mode
 
 
 class Target(StrEnum):
@@ -18,7 +20,9 @@ class Target(StrEnum):
 
 
 def recipe(document: PlanDocument, target: Target) -> Recipe:
-    """The best plan of a document for a framework."""
+    """The best plan of a document for a framework. Raises InputError for inference, which these do not run."""
+    if (mode := document.request["mode"]) != Mode.TRAINING:
+        raise InputError(f"launch recipes are of training plans; this is one of {mode}")
     writers = {
         Target.MEGATRON_LM: megatron.write,
         Target.TORCHTITAN: torchtitan.write,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from phaze.errors import InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.cluster_choice import with_devices
 from phaze.explore.document import ResultDocument, Stage
@@ -24,7 +23,7 @@ def asked_of_devices(document: ResultDocument, request: ExploreRequest) -> Explo
 
 
 def replays(document: ResultDocument, request: ExploreRequest) -> dict[str, Replay]:
-    """The winner's placement of every workload; `request` is what the document answers.
+    """The winner's placement of every workload that has no plan of a space; `request` is what the document answers.
 
     Raises InputError where this version of the model says something else of it than the document.
     """
@@ -33,9 +32,7 @@ def replays(document: ResultDocument, request: ExploreRequest) -> dict[str, Repl
     for task in asked_of_devices(document, request).tasks:
         told = document.best.workloads[task.workload.name].placement
         if told.plan is not None:
-            raise InputError(
-                "layers and operators of a plan of a space of plans are not drawn yet; see dse report"
-            )
+            continue
         degrees = Degrees(
             told.data_parallel,
             told.tensor_parallel,

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from phaze.report.replay.replay import EFFORT, Replay
+from phaze.report.replay.layer_schedule import LayerSchedule, solved
+from phaze.report.replay.replay import Replay
 from phaze.report.replay.stage import Action, Side
-from phaze.scheduling.passes import TimedPass, schedule_problem
-from phaze.solvers.scheduling import ScheduleProblem, ScheduleResult, schedule
-from phaze.workload.work import Pass
-
-
-@dataclass(frozen=True)
-class LayerSchedule:
-    """One pass of a unique layer on the design at `row`; operators are called by their names in `problem`.
-
-    `runs`: times one microbatch goes through it in all stages of that design, recomputation included. `floor_s`: what
-    its bytes take through the memory that is slower for them.
-    """
-
-    unique: int
-    row: int
-    kind: str
-    side: Side
-    timed: TimedPass
-    problem: ScheduleProblem
-    result: ScheduleResult
-    floor_s: float
-    runs: int
-
-    @property
-    def duration_s(self) -> float:
-        """Time of the pass: that of the schedule, or of the memory where that is longer."""
-        return max(self.result.makespan_s, self.floor_s)
-
-    @property
-    def total_s(self) -> float:
-        """Time of one microbatch in all such layers."""
-        return self.duration_s * self.runs
+from phaze.scheduling.passes import TimedPass
 
 
 def layer_schedules(plan: Replay) -> list[LayerSchedule]:
@@ -69,33 +36,8 @@ def _runs(plan: Replay) -> Counter[tuple[int, int, Side]]:
 
 
 def _scheduled(timed: TimedPass, row: int, unique: int, side: Side, kind: str, runs: int) -> LayerSchedule:
-    at = np.array([row])
-    latencies = timed.costs.latencies(at)
-    cores = {unit: int(count[0]) for unit, count in timed.capacity(at).items()}
-    problem = _named(schedule_problem(timed.work, latencies, 0, cores), timed.work)
-    limit = None if math.isinf(EFFORT.states) else int(EFFORT.states)
-    result = schedule(problem, time_limit_s=EFFORT.left_s(), state_limit=limit)
+    latencies = timed.costs.latencies(np.array([row]))
+    problem, result = solved(timed, latencies, row)
     floor_s = max(float(latencies.hbm_s[0]), float(latencies.buffer_s[0]))
-    return LayerSchedule(unique, row, kind, side, timed, problem, result, floor_s, runs)
-
-
-def _named(problem: ScheduleProblem, work: Pass) -> ScheduleProblem:
-    """The problem with operators called by their names instead of their positions."""
-    names = list(_distinct([w.name for w in work.works]))
-    return replace(
-        problem,
-        operators=tuple(replace(op, id=names[int(op.id)]) for op in problem.operators),
-        edges=tuple((names[int(a)], names[int(b)]) for a, b in problem.edges),
-    )
-
-
-def _distinct(names: Sequence[str]) -> Iterator[str]:
-    """The names, those that come again with a number behind them that no other has."""
-    taken = set(names)
-    seen: set[str] = set()
-    for name in names:
-        told, number = name, 2
-        while told in seen or (told != name and told in taken):
-            told, number = f"{name} ({number})", number + 1
-        seen.add(told)
-        yield told
+    lasting_s = max(result.makespan_s, floor_s)
+    return LayerSchedule(unique, row, kind, side, timed, problem, result, floor_s, lasting_s, runs)

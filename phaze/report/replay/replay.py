@@ -20,14 +20,11 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.placement.cluster import FixedDegrees, Recompute
 from phaze.placement.plan import StagePlan
 from phaze.placement.planner import Planner
+from phaze.report.replay.layer_schedule import EFFORT
 from phaze.report.replay.on_design import on_design
 from phaze.report.replay.stage import ReplayedStage
 from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
-
-EFFORT = Effort(lambda: np.inf, 20_000)
-"""States of one schedule search, a limit that is the same at every call; most schedules are proven long before."""
 
 _SAME = 1e-6  # relative; rounding between two evaluations of one plan
 _NEAR = 0.05  # relative; what schedules of a search that was stopped may be longer than these

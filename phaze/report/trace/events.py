@@ -8,30 +8,37 @@ cores.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from phaze.report.replay.operators import LayerSchedule, layer_schedules
+from phaze.report.replay.layer_schedule import LayerSchedule
+from phaze.report.replay.operators import layer_schedules
 from phaze.report.replay.pipeline import PassRun, pass_runs
 from phaze.report.replay.replay import Replay
 from phaze.report.replay.stage import Action, Piece, Side
-
-PASSES, LAYERS, LINK, ALL_CORES = "passes", "layers", "link", "all cores together"
-MOST_LAYERS = 200_000
-"""Layers that are told one by one: with more of them only those of the first microbatches, as many as fit."""
+from phaze.report.trace.chrome import Stage, Trace
+from phaze.report.trace.slices import ALL_CORES, LAYERS, LINK, MOST_LAYERS, PASSES, Slice
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Something that runs on one thread of one stage for a while."""
-
-    stage: int
-    thread: str
-    name: str
-    category: str
-    start_s: float
-    end_s: float
-    args: dict[str, Any] = field(default_factory=dict)
+def trace_of(plan: Replay, title: str) -> Trace:
+    """The trace of a placement."""
+    names = plan.timed.chain.names
+    stages = []
+    for at, stage in enumerate(plan.stages):
+        layers = names[stage.plan.first], names[stage.plan.last]
+        span = layers[0] if layers[0] == layers[1] else f"{layers[0]} .. {layers[1]}"
+        stages.append(Stage(f"stage {at + 1}: {span}", f"{plan.degrees.tensor_parallel} x {stage.design}"))
+    paths: dict[int, list[Slice]] = {}
+    for run in sorted(pass_runs(plan), key=lambda run: run.start_s):
+        paths.setdefault(run.microbatch, []).append(_pass(plan, run))
+    told = {
+        "title": title,
+        "workload": plan.workload,
+        "iteration_time_s": plan.iteration_s,
+        "replicas": plan.degrees.data_parallel,
+        "devices_per_stage": plan.degrees.tensor_parallel,
+        "microbatches_per_replica": plan.microbatches,
+    }
+    return Trace(stages, slices(plan), list(paths.values()), told)
 
 
 def slices(plan: Replay) -> Iterator[Slice]:
@@ -64,7 +71,7 @@ def _pass(plan: Replay, run: PassRun) -> Slice:
 
 
 def _pieces(
-    plan: Replay, run: PassRun, schedules: dict[tuple[int, int, Side], LayerSchedule]
+    plan: Replay, run: PassRun, schedules: dict[tuple[int, int, str], LayerSchedule]
 ) -> Iterator[Slice]:
     """The layers and transfers of one pass, and the operators of the first microbatch."""
     stage, now = plan.stages[run.stage], run.start_s
@@ -90,7 +97,7 @@ def _pieces(
 
 
 def _schedule(
-    plan: Replay, row: int, piece: Piece, schedules: dict[tuple[int, int, Side], LayerSchedule]
+    plan: Replay, row: int, piece: Piece, schedules: dict[tuple[int, int, str], LayerSchedule]
 ) -> LayerSchedule | None:
     """The schedule of a layer's pass; None where it has no operators."""
     side = Side.FORWARD if piece.action is Action.RECOMPUTE else piece.side

@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from phaze.explore.planned import strategy_record
+from phaze.explore.planning.again import PlayedPlan
 from phaze.report.figures.pipeline import all_spans
 from phaze.report.figures.rows import Span
+from phaze.report.figures.timeline import plan_looks, plan_spans, plan_windows
 from phaze.report.figures.windows import Window, windows
 from phaze.report.format import duration, time_unit
 from phaze.report.page.markup import Html, tag, text
+from phaze.report.plan_words import summary
 from phaze.report.replay.pipeline import pass_runs
 from phaze.report.replay.replay import Replay
 from phaze.report.svg import Scale
 
 WIDTH, LEFT, RIGHT = 1200, 88, 24
 _TOP, _BELOW = 96, 64  # px above the first chart, and below each for its axis
-_COLOURS = {"c2": ("#7fb3e0", "forward"), "c1": ("#1d5fa6", "backward")}
-_TAIL = {"c4": ("#e5a13c", "gradient reduction"), "c5": ("#8a6fb0", "optimizer step")}
+_COLOURS = {
+    "c1": "#1d5fa6",
+    "c2": "#7fb3e0",
+    "c3": "#5aa469",
+    "c4": "#e5a13c",
+    "c5": "#8a6fb0",
+    "c6": "#c9586c",
+    "c7": "#9aa0a6",
+}
 _STYLE = (
     "text{font:13px sans-serif;fill:#222}.title{font-size:17px;font-weight:bold}.soft{fill:#666}.tick{stroke:#bbb}"
-    + "".join(f".{look}{{fill:{colour}}}" for look, (colour, _) in (_COLOURS | _TAIL).items())
+    + "".join(f".{look}{{fill:{colour}}}" for look, colour in _COLOURS.items())
 )
 
 
-def draw(plan: Replay, title: str) -> str:
-    """The whole document; all texts are escaped."""
-    parts = windows(plan)
-    row_px = min(20.0, max(5.0, 480 / len(plan.stages)))
-    tall = row_px * len(plan.stages)
-    height = _TOP + len(parts) * (tall + _BELOW)
+@dataclass(frozen=True)
+class Picture:
+    """An iteration of some stages: `looks` tells what the classes of its spans stand for."""
+
+    facts: str
+    stages: int
+    looks: Mapping[str, str]
+    spans: Sequence[Span]
+    windows: Sequence[Window]
+
+
+def picture_of(plan: Replay) -> Picture:
+    """A placement as a picture."""
+    d = plan.degrees
+    facts = (
+        f"iteration {duration(plan.iteration_s)}; data {d.data_parallel} x tensor {d.tensor_parallel} x pipeline "
+        f"{len(plan.stages)}, {plan.microbatches} microbatches of {d.microbatch_size}, recompute {d.recompute}"
+    )
+    looks = {"c2": "forward"} | ({"c1": "backward"} if plan.training else {})
+    if plan.reduction_s or plan.optimizer_s:
+        looks |= {"c4": "gradient reduction", "c5": "optimizer step"}
     spans = list(all_spans(plan, pass_runs(plan)))
+    return Picture(facts, len(plan.stages), looks, spans, windows(plan))
+
+
+def picture_of_plan(played: PlayedPlan) -> Picture:
+    """A plan of a space of plans as a picture."""
+    record = strategy_record(played.strategy, played.iteration.microbatches)
+    facts = f"iteration {duration(played.iteration.iteration_s)}; {summary(record)}"
+    spans, stages = list(plan_spans(played)), len(played.timeline.orders)
+    return Picture(facts, stages, plan_looks(played), spans, plan_windows(played))
+
+
+def draw(picture: Picture, title: str) -> str:
+    """The whole document; all texts are escaped."""
+    row_px = min(20.0, max(5.0, 480 / picture.stages))
+    tall = row_px * picture.stages
+    height = _TOP + len(picture.windows) * (tall + _BELOW)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" '
         f'height="{height:g}" role="img">',
@@ -37,45 +80,35 @@ def draw(plan: Replay, title: str) -> str:
         f"<style>{_STYLE}</style>",
         f'<rect width="{WIDTH}" height="{height:g}" fill="#fff"/>',
         tag("text", title, look="title", x=16, y=28),
-        tag("text", _facts(plan), look="soft", x=16, y=50),
-        *_legend(plan),
+        tag("text", picture.facts, look="soft", x=16, y=50),
+        *_legend(picture.looks),
     ]
-    for k, window in enumerate(parts):
-        lines += _chart(plan, spans, window, _TOP + k * (tall + _BELOW), row_px)
+    for k, window in enumerate(picture.windows):
+        lines += _chart(picture, window, _TOP + k * (tall + _BELOW), row_px)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _facts(plan: Replay) -> str:
-    d = plan.degrees
-    return (
-        f"iteration {duration(plan.iteration_s)}; data {d.data_parallel} x tensor {d.tensor_parallel} x pipeline "
-        f"{len(plan.stages)}, {plan.microbatches} microbatches of {d.microbatch_size}, recompute {d.recompute}"
-    )
-
-
-def _legend(plan: Replay) -> Iterator[Html]:
-    looks = dict(_COLOURS) if plan.training else {"c2": _COLOURS["c2"]}
-    looks |= _TAIL if plan.reduction_s or plan.optimizer_s else {}
+def _legend(looks: Mapping[str, str]) -> Iterator[Html]:
     x = 16
-    for look, (_, name) in looks.items():
+    for look, name in looks.items():
         yield tag("rect", look=look, x=x, y=66, width=14, height=14)
         yield tag("text", name, x=x + 20, y=78)
         x += 44 + 8 * len(name)
 
 
-def _chart(plan: Replay, spans: list[Span], window: Window, top: float, row_px: float) -> Iterator[Html]:
+def _chart(picture: Picture, window: Window, top: float, row_px: float) -> Iterator[Html]:
     """The stages inside a window, and the axis below them."""
     scale = Scale(window.start_s, window.end_s, LEFT, WIDTH - RIGHT)
-    bottom = top + row_px * len(plan.stages)
+    bottom = top + row_px * picture.stages
     yield tag(
         "rect", fill="#f3f5f7", x=LEFT, y=f"{top:g}", width=WIDTH - RIGHT - LEFT, height=f"{bottom - top:g}"
     )
     step = max(1, round(14 / row_px))
-    for k in range(0, len(plan.stages), step):
+    for k in range(0, picture.stages, step):
         yield tag(
             "text", f"stage {k + 1}", x=LEFT - 8, y=f"{top + (k + 0.5) * row_px + 4:g}", text_anchor="end"
         )
-    for span in spans:
+    for span in picture.spans:
         left, right = (
             scale.px(min(max(t, window.start_s), window.end_s)) for t in (span.start_s, span.end_s)
         )

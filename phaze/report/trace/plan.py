@@ -1,160 +1,221 @@
-"""The iteration of a training plan as JSON in the Trace Event Format: one process per device of a pipeline.
+"""What runs when in one iteration of a plan: slices on the threads of the devices of one pipeline.
 
-Its threads: the passes of every microbatch, and what follows the last of them. All replicas and all devices of one
-tensor-parallel group do the same. Format: as in `chrome.py`.
+One process per device of a pipeline: all replicas and all devices of one tensor-parallel group do the same. Its
+threads: the passes of every microbatch, their layers, exchanges and what waits for the host, and, for the first
+microbatch, the operators on its cores. A collective that nothing hides stops the cores where the layer's schedule has
+it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 from phaze.explore.document import WorkloadResult
-from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.planning.again import PlayedPlan
 from phaze.placement.pipelines.order import Action, Kind
+from phaze.report.replay import runs_of_plan as tail
+from phaze.report.replay.operators_of_plan import PlanOperators, Scheduled
+from phaze.report.replay.pieces_of_plan import NAMES, Piece, PlanPieces, What
+from phaze.report.replay.runs_of_plan import Run, closing, runs
+from phaze.report.trace.chrome import Stage, Trace
+from phaze.report.trace.slices import ALL_CORES, BESIDE, HOST, LAYERS, LINK, MOST_LAYERS, PASSES, Slice
 
-_PASSES, _REST = 1, 2
-_THREADS = {_PASSES: "passes", _REST: "after the last pass"}
-_NAMES: Mapping[Kind, str] = {
-    Kind.FORWARD: "forward",
-    Kind.BACKWARD: "backward",
-    Kind.INPUT_GRADIENT: "input gradient",
-    Kind.WEIGHT_GRADIENT: "weight gradient",
+_THREADS: Mapping[str, str] = {
+    What.GATHER: LINK,
+    What.REDUCTION: LINK,
+    What.OFFLOAD: HOST,
+    What.HOST: HOST,
+    tail.REDUCTION: LINK,
+    tail.OPTIMIZER: PASSES,
+    tail.GATHER: LINK,
+    tail.HOST: HOST,
 }
+_AT_ONCE = 1e-9  # of a schedule's length; operators that start so close to one another start together
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Actions of one device that run as one."""
-
-    device: int
-    actions: tuple[Action, ...]
-    start_s: float
-    end_s: float
-
-
-def plan_trace(
-    played: PlayedPlan, plan: StrategyRecord, title: str, workload: str, result: WorkloadResult | None = None
-) -> str:
-    """The whole document, one event to a line; `result` tells what layers the stages have."""
-    runs = list(_runs(played))
-    events = [
-        *_metadata(played, result),
-        *(_complete(run) for run in runs),
-        *_rest(played),
-        *_flows(runs),
-    ]
-    other = {
+def plan_trace(played: PlayedPlan, title: str, workload: str, result: WorkloadResult | None = None) -> Trace:
+    """The trace of a plan; `result` tells what layers the stages have."""
+    s, telling = played.strategy, _Telling(PlanPieces(played))
+    told = {
         "title": title,
         "workload": workload,
         "iteration_time_s": played.iteration.iteration_s,
-        "replicas": plan.data_parallel,
-        "devices_per_stage": plan.tensor_parallel * plan.context_parallel,
-        "microbatches_per_replica": plan.microbatches,
+        "replicas": s.data_parallel,
+        "devices_per_stage": s.width,
+        "microbatches_per_replica": played.iteration.microbatches,
     }
-    lines = ",\n".join(json.dumps(one, allow_nan=False, separators=(",", ":")) for one in events)
-    head = json.dumps({"displayTimeUnit": "ms", "otherData": other}, allow_nan=False)
-    return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'
+    return Trace(_stages(played, result), telling.slices(), telling.paths(), told)
 
 
-def _runs(played: PlayedPlan) -> Iterator[_Run]:
-    """Passes of every device in its order, those that run as one together."""
-    timeline = played.timeline
-    each = zip(timeline.orders, timeline.starts_s, timeline.ends_s, strict=True)
-    for device, (order, starts_s, ends_s) in enumerate(each):
-        run: _Run | None = None
-        for action, start_s, end_s in zip(order, starts_s.tolist(), ends_s.tolist(), strict=True):
-            if run and action.joined:
-                both = (*run.actions, action)
-                run = _Run(device, both, min(run.start_s, start_s), max(run.end_s, end_s))
-                continue
-            if run:
-                yield run
-            run = _Run(device, (action,), start_s, end_s)
-        if run:
-            yield run
-
-
-def _complete(run: _Run) -> dict[str, Any]:
-    first = run.actions[0]
-    return _slice(
-        run.device,
-        _PASSES,
-        " and ".join(f"{_NAMES[one.kind]} {one.microbatch + 1}" for one in run.actions),
-        _NAMES[first.kind],
-        (run.start_s, run.end_s),
-        {"microbatch": first.microbatch + 1, "part": first.chunk + 1},
-    )
-
-
-def _rest(played: PlayedPlan) -> Iterator[dict[str, Any]]:
-    """From the last pass of all devices to the end of the iteration."""
-    span = played.timeline.makespan_s, played.iteration.iteration_s
-    if span[1] > span[0]:
-        for device in range(len(played.timeline.orders)):
-            yield _slice(device, _REST, "gradients, weights and optimizer step", "rest", span, {})
-
-
-def _slice(
-    device: int, thread: int, name: str, category: str, span_s: tuple[float, float], args: dict[str, Any]
-) -> dict[str, Any]:
-    """A complete event, its start and end each rounded to a nanosecond so that neighbours still meet."""
-    start, end = round(span_s[0] * 1e9), round(span_s[1] * 1e9)
-    return {
-        "ph": "X",
-        "name": name,
-        "cat": category,
-        "pid": device + 1,
-        "tid": thread,
-        "ts": start / 1e3,
-        "dur": (end - start) / 1e3,
-        "args": args,
-    }
-
-
-def _flows(runs: Sequence[_Run]) -> Iterator[dict[str, Any]]:
-    """Arrows along every microbatch, through its forward passes and then back."""
-    paths: dict[int, list[_Run]] = {}
-    for run in sorted(runs, key=lambda one: one.start_s):
-        for action in run.actions:
-            if action.kind is not Kind.WEIGHT_GRADIENT:
-                paths.setdefault(action.microbatch, []).append(run)
-    number = 0
-    for path in paths.values():
-        for before, after in pairwise(path):
-            number += 1
-            leaves, enters = round(before.end_s * 1e9) - 1, round(after.start_s * 1e9)
-            if leaves <= enters:
-                yield _flow("s", number, before.device, leaves)
-                yield {**_flow("f", number, after.device, enters), "bp": "e"}
-
-
-def _flow(phase: str, number: int, device: int, time_ns: int) -> dict[str, Any]:
-    return {
-        "ph": phase,
-        "name": "microbatch",
-        "cat": "flow",
-        "id": number,
-        "pid": device + 1,
-        "tid": _PASSES,
-        "ts": time_ns / 1e3,
-    }
-
-
-def _metadata(played: PlayedPlan, result: WorkloadResult | None) -> Iterator[dict[str, Any]]:
+def _stages(played: PlayedPlan, result: WorkloadResult | None) -> list[Stage]:
+    found = []
     for device in range(len(played.timeline.orders)):
         layers = result.placement.stages[device].layers if result else []
-        span = f": {layers[0]} .. {layers[-1]}" if layers else ""
-        yield _meta("process_name", device, {"name": f"stage {device + 1}{span}"})
-        yield _meta("process_sort_index", device, {"sort_index": device + 1})
-        for thread, name in _THREADS.items():
-            yield _meta("thread_name", device, {"name": name}, thread)
-            yield _meta("thread_sort_index", device, {"sort_index": thread}, thread)
+        found.append(Stage(f"stage {device + 1}" + (f": {layers[0]} .. {layers[-1]}" if layers else "")))
+    return found
 
 
-def _meta(name: str, device: int, args: dict[str, Any], thread: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "name": name, "pid": device + 1, "tid": thread, "ts": 0, "args": args}
+@dataclass(frozen=True)
+class _Telling:
+    """A plan told slice by slice; on a thread no two overlap, the last ends with the iteration."""
+
+    plan: PlanPieces
+
+    @cached_property
+    def operators(self) -> PlanOperators:
+        """The schedules of its layers."""
+        return PlanOperators(self.plan)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The passes of all devices."""
+        return runs(self.plan.played)
+
+    def slices(self) -> Iterator[Slice]:
+        """All of them."""
+        told = self._told_in_layers
+        for run in self.runs:
+            yield self._pass(run)
+            for name, start_s, end_s in run.received:
+                yield Slice(run.device, LINK, name, "transfer", start_s, end_s, _args(run.actions[0]))
+            now_s = run.start_s
+            for action in run.actions:
+                if action.microbatch < told:
+                    yield from self._pieces(run, action, now_s)
+                now_s += self.plan.duration_s(action.kind, action.chunk)
+        for one in closing(self.plan.played):
+            yield Slice(one.device, _THREADS[one.name], one.name, "rest", one.start_s, one.end_s)
+
+    def paths(self) -> Iterator[Sequence[Slice]]:
+        """The passes of every microbatch, through its forward passes and then back."""
+        found: dict[int, list[Slice]] = {}
+        for run in sorted(self.runs, key=lambda one: one.start_s):
+            for action in run.actions:
+                if action.kind is not Kind.WEIGHT_GRADIENT:
+                    found.setdefault(action.microbatch, []).append(self._pass(run))
+        yield from found.values()
+
+    @cached_property
+    def _told_in_layers(self) -> int:
+        """How many microbatches are told layer by layer: at least the first."""
+        first = (action for run in self.runs for action in run.actions if action.microbatch == 0)
+        each = sum(len(self.plan.pieces(action.kind, action.chunk)) for action in first)
+        return max(1, MOST_LAYERS // max(1, each))
+
+    def _pass(self, run: Run) -> Slice:
+        first = run.actions[0]
+        args: dict[str, Any] = {"microbatch": first.microbatch + 1, "part": first.chunk + 1}
+        hidden_s = sum(self.plan.hidden_s(one.kind, one.chunk) for one in run.actions)
+        if hidden_s > 0:
+            args["exchanges_beside_s"] = hidden_s
+        name = " and ".join(f"{NAMES[one.kind]} {one.microbatch + 1}" for one in run.actions)
+        return Slice(run.device, PASSES, name, NAMES[first.kind], run.start_s, run.end_s, args)
+
+    def _pieces(self, run: Run, action: Action, now_s: float) -> Iterator[Slice]:
+        """The pieces of one pass, and the operators of the first microbatch."""
+        for piece in self.plan.pieces(action.kind, action.chunk):
+            end_s = min(now_s + piece.duration_s, run.end_s)
+            thread = _THREADS.get(piece.what, LAYERS)
+            args = _args(action) | self._of_layer(piece)
+            yield Slice(run.device, thread, piece.name, piece.what, now_s, end_s, args)
+            if action.microbatch == 0 and (one := self._schedule(piece)):
+                yield from _Laid(run.device, piece, one, now_s, end_s, _args(action)).slices()
+            now_s = end_s
+
+    def _of_layer(self, piece: Piece) -> dict[str, Any]:
+        if piece.layer is None:
+            return {}
+        chain = self.plan.figures.chain
+        args: dict[str, Any] = {"layer": piece.layer, "kind": chain.layers[chain.index[piece.layer]].kind}
+        if piece.exposed_s:
+            args["exposed_s"] = {str(parallel): seconds for parallel, seconds in piece.exposed_s.items()}
+        return args
+
+    def _schedule(self, piece: Piece) -> Scheduled | None:
+        """The schedule of what a layer runs; None where there are no operators."""
+        if piece.layer is None:
+            return None
+        return self.operators.of(self.plan.figures.chain.index[piece.layer], piece.side)
+
+
+def _args(action: Action) -> dict[str, Any]:
+    return {"microbatch": action.microbatch + 1, "part": action.chunk + 1, "pass": NAMES[action.kind]}
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """The operators of a piece between two times, and the collectives among them."""
+
+    device: int
+    piece: Piece
+    scheduled: Scheduled
+    start_s: float
+    end_s: float
+    args: dict[str, Any]
+
+    def slices(self) -> Iterator[Slice]:
+        """Operators on the cores that they take; one on all cores has a thread of its own."""
+        schedule, result = self.scheduled.schedule, self.scheduled.schedule.result
+        for op in schedule.problem.operators:
+            if op.id in self.scheduled.collectives:
+                continue
+            start_s = self._at(result.starts_s[op.id], until=_AT_ONCE)
+            end_s = max(start_s, self._at(result.ends_s[op.id], until=-_AT_ONCE))
+            threads = (ALL_CORES,) if op.id in result.parallel else result.cores[op.id]
+            args = {**self.args, "layer": self.piece.name, "unit": "+".join(op.units)}
+            for thread in threads:
+                yield Slice(self.device, thread, op.id, "operator", start_s, min(end_s, self.end_s), args)
+        yield from self._exposed()
+        yield from self._beside()
+
+    @property
+    def _factor(self) -> float:
+        """Seconds in the plan for one of the schedule: software and memory may stretch it."""
+        makespan_s = self.scheduled.schedule.result.makespan_s
+        return self.piece.compute_s / makespan_s if makespan_s else 0.0
+
+    @cached_property
+    def _stops(self) -> list[tuple[float, str]]:
+        """Time in the schedule and name of every collective, in their order."""
+        schedule = self.scheduled.schedule
+        names = [op.id for op in schedule.problem.operators if op.id in self.scheduled.collectives]
+        return sorted(((schedule.result.starts_s[name], name) for name in names), key=lambda stop: stop[0])
+
+    def _at(self, time_s: float, until: float) -> float:
+        """A time of the schedule behind all that stops the cores up to then, and so much of its length."""
+        schedule, told = self.scheduled.schedule, self.scheduled.collectives
+        last_s = time_s + until * schedule.result.makespan_s
+        stopped_s = sum(told[name].exposed_s for at_s, name in self._stops if at_s <= last_s)
+        return self.start_s + time_s * self._factor + stopped_s
+
+    def _exposed(self) -> Iterator[Slice]:
+        """Collectives that nothing hides, one after the other."""
+        stopped_s = 0.0
+        for at_s, name in self._stops:
+            seconds = self.scheduled.collectives[name].exposed_s
+            if seconds > 0:
+                now_s = self.start_s + at_s * self._factor + stopped_s
+                stopped_s += seconds
+                yield self._collective(LINK, "exposed", name, now_s, min(now_s + seconds, self.end_s))
+
+    def _beside(self) -> Iterator[Slice]:
+        """Collectives beside computation: the model tells how long each takes, not when; one after the other."""
+        hidden = [(name, self.scheduled.collectives[name].hidden_s) for _, name in self._stops]
+        whole_s = sum(seconds for _, seconds in hidden)
+        shown = min(1.0, (self.end_s - self.start_s) / whole_s) if whole_s else 0.0
+        now_s = self.start_s
+        for name, seconds in hidden:
+            if seconds > 0:
+                yield self._collective(
+                    BESIDE, "hidden", name, now_s, now_s + shown * seconds, takes_s=seconds
+                )
+                now_s += shown * seconds
+
+    def _collective(
+        self, thread: str, category: str, name: str, start_s: float, end_s: float, **told: float
+    ) -> Slice:
+        args = {**self.args, "layer": self.piece.name, **told}
+        return Slice(self.device, thread, name, category, start_s, end_s, args)

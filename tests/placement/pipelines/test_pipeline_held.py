@@ -12,7 +12,7 @@ from phaze.placement.pipelines.held import held, held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.pipelines.orders import orders
-from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.schedule import TRAINING, Schedule
 
 SIZES = [(1, 3), (2, 4), (4, 8), (4, 12), (8, 16), (8, 40)]
 
@@ -58,7 +58,7 @@ def test_what_waits_for_input_gradients_and_what_for_weight_gradients(p, m):
     assert weight(Schedule.ZB_H2, p, m, until=until) == [2 * p - 2 * i + 1 for i in range(1, p + 1)]
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", TRAINING)
 @pytest.mark.parametrize("p", [2, 4, 6])
 def test_long_runs_hold_what_is_counted(schedule, p):
     each = {Schedule.INTERLEAVED: 3}.get(schedule, schedule.chunks_per_device)
@@ -83,7 +83,7 @@ def counted(order, chunks, until):
 
 
 @pytest.mark.parametrize("until", [Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT])
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", TRAINING)
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.data())
 def test_the_combinations_tell_the_peak_for_any_bytes(schedule, until, data):

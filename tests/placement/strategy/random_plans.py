@@ -11,7 +11,7 @@ from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InputError
 from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.schedule import TRAINING
 from phaze.placement.strategy.admissible import check
 from phaze.placement.strategy.division import blocks
 from phaze.placement.strategy.estimate import Estimator
@@ -85,7 +85,7 @@ def plans(seed: int, count: int, chips: tuple[str, ...] = ("a100",)) -> Iterator
 
 
 def _strategy(random: Random, e: Estimator) -> Strategy:
-    schedule = random.choice(tuple(Schedule))
+    schedule = random.choice(TRAINING)
     stages = random.choice((1, 2, 2, 4, 4))
     chunks = schedule.chunks_per_device or 2
     recompute = random.choice(tuple(Recompute))

@@ -125,4 +125,4 @@ def test_either_overlap_hides_no_less_than_each():
 
 def test_weights_of_16_bits_are_gathered_in_16_bits():
     software = load_framework("mlperf-2024")
-    assert software.gathering(load_workload("gpt3-small")).gathered_bytes == 2
+    assert software.running(load_workload("gpt3-small")).gathered_bytes == 2

@@ -8,7 +8,7 @@ from strategy_cases import SOFTWARE, estimator, framework, small_gpt
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.chunks import even_chunks
-from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.pipelines.schedule import TRAINING
 from phaze.placement.pipelines.simulation import pipeline_s, pipelines_s
 from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.many import iterations
@@ -43,7 +43,7 @@ def assert_alike(e, some):
 def test_all_choices_of_a_space():
     e = estimator(devices=8, batch=16)
     some = strategies(e, every=5)
-    assert {s.schedule for s in some} == set(Schedule)
+    assert {s.schedule for s in some} == set(TRAINING)
     assert {s.zero for s in some} == set(Zero)
     assert {s.order for s in some} == set(Order)
     assert any(s.stages for s in some)
@@ -83,7 +83,7 @@ def test_what_is_left_to_the_host():
 
 
 @pytest.mark.parametrize("blocking", [True, False])
-@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("schedule", TRAINING)
 def test_pipelines_side_by_side_are_simulated_as_each_alone(schedule, blocking):
     each = schedule.chunks_per_device or 2
     random, even = np.random.default_rng(5), even_chunks(4 * each, 1.0, 1.0, 1.0)

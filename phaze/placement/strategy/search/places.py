@@ -164,6 +164,14 @@ class Place:
 
         Activations into its chunks, gradients back into them.
         """
+        return self._crossed(back=True)
+
+    @cached_property
+    def entered(self) -> Floats:
+        """The same of activations alone."""
+        return self._crossed(back=False)
+
+    def _crossed(self, *, back: bool) -> Floats:
         p, slots = self.own.shape
         copies = slots * p // len(self.counts)
         device = np.argsort(self.own.ravel(), kind="stable") // slots
@@ -172,6 +180,6 @@ class Place:
         crossed = np.flatnonzero(device[1:] != device[:-1])
         found = np.zeros((len(self.counts), len(self.counts) - 1))
         found[crossed + 1, crossed] += 1
-        found[crossed, crossed] += 1
+        found[crossed, crossed] += back
         received: Floats = found[self.own].sum(axis=1)
         return received

@@ -284,7 +284,9 @@ class Sheet:
         sizes, which = np.unique(np.concatenate(each), return_inverse=True)
         parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
         one = np.eye(len(sizes))
-        received = [place.received @ one[part] for place, part in zip(self.placed[0], parts, strict=True)]
+        forward_only = self.strategies[0].schedule.forward_only
+        each = [place.entered if forward_only else place.received for place in self.placed[0]]
+        received = [times @ one[part] for times, part in zip(each, parts, strict=True)]
         there = np.stack([one[part].any(axis=0) for part in parts]).astype(np.float64)
         seconds = self._exchanges.transfer_s(sizes, said.scatters_transfers)
         return seconds.reshape(*self.choices[1].shape, len(sizes)), np.concatenate(received), there
@@ -361,7 +363,8 @@ class Sheet:
         found = []
         for s, e, q in zip(self.strategies, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
-            telling = m if s.schedule is Schedule.GPIPE else min(m, 4 * s.pipeline_parallel)
+            all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
+            telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
             key = "held", id(place), s.schedule, telling
             found.append(layouts.once(key, partial(place.held, s.schedule, m)))
         return found

@@ -10,14 +10,15 @@ from math import isqrt
 from typing import Any
 
 from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule, refusal
+from phaze.placement.pipelines.schedule import TRAINING, Schedule, refusal
 from phaze.placement.strategy.choices import Again, Cut, Dimension, Plans
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero, changed
 from phaze.workload.degrees import Shardable, Sharding
-from phaze.workload.workload import Attention, Workload
+from phaze.workload.workload import Attention, Mode, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
+LARGER_MICROBATCHES = (64, 128, 256, 512)  # in decode
 TOKENS = 4096  # of a sample that need not be divided
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -43,7 +44,7 @@ class PlanSpace:
     pipeline: tuple[int, ...] | None = None
     data: tuple[int, ...] | None = None
     chunks: tuple[int, ...] = CHUNKS
-    schedules: tuple[Schedule, ...] = tuple(Schedule)
+    schedules: tuple[Schedule, ...] = TRAINING
     recomputes: tuple[Recompute, ...] = (Recompute.FULL, Recompute.SELECTIVE)
     frugal: bool = True
     balances: bool = True
@@ -97,7 +98,8 @@ class PlanSpace:
     def runs(self, deep: Strategy, microbatches: int) -> tuple[Schedule, ...]:
         """Schedules that run on so many stages, chunks and microbatches; one for a single stage."""
         shape = deep.pipeline_parallel, microbatches, deep.chunks
-        all_ = self.schedules if deep.pipeline_parallel > 1 else (Schedule.ONE_F_ONE_B,)
+        alone = deep.pipeline_parallel == 1 and not self.schedules[0].forward_only
+        all_ = (Schedule.ONE_F_ONE_B,) if alone else self.schedules
         return tuple(schedule for schedule in all_ if refusal(schedule, *shape) is None)
 
     def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
@@ -145,7 +147,8 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
     """Plans of a workload on a cluster: what `plans` has of what the framework runs, nothing of it fixed by a user.
 
     Where `plans` leaves numbers open, tensor parallelism stays inside a scale-up domain; experts are divided by powers
-    of two, and so are samples of more than 4096 tokens. Raises InputError where nothing is left.
+    of two, and so are samples of more than 4096 tokens. In inference they are those `forward_only`. Raises InputError
+    where nothing is left.
     """
     some = plans.within(framework.name, framework.plans)
     beside = some.zero_in_pipelines and _common(some)
@@ -153,10 +156,10 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         some = some.model_copy(
             update={"divides": frozenset(Dimension) & (some.divides or set(Dimension)) - {Dimension.PIPELINE}}
         )
-    return PlanSpace(
+    space = PlanSpace(
         microbatches=some.microbatches,
         chunks=some.chunks,
-        schedules=some.schedules or tuple(Schedule),
+        schedules=some.schedules or TRAINING,
         zeros=some.zero or tuple(Zero),
         pipelined_zeros=beside or None,
         orders=some.orders or tuple(Order),
@@ -168,6 +171,29 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         **_degrees(workload, cluster, some),
         **_recomputes(framework, some.recompute or tuple(Again)),
     )
+    return space if workload.mode is Mode.TRAINING else forward_only(space, workload.mode)
+
+
+def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
+    """The plans of a space in inference: forward passes of microbatches one after the other, nothing kept for others.
+
+    In decode a sample has one token, which is not divided; microbatches may be larger.
+    """
+    found = replace(
+        space,
+        schedules=(Schedule.CACHED if mode is Mode.DECODE else Schedule.FORWARD,),
+        chunks=(1,),
+        recomputes=(Recompute.NONE,),
+        frugal=False,
+        zeros=(Zero.NONE,),
+        pipelined_zeros=None,
+        offloads=(frozenset(),),
+    )
+    if mode is not Mode.DECODE:
+        return found
+    larger = tuple(size for size in LARGER_MICROBATCHES if size > max(space.microbatches))
+    sizes = (*space.microbatches, *larger)
+    return replace(found, microbatches=sizes, sequence=(False,), whole=(frozenset(),), context=(1,))
 
 
 def _common(plans: Plans) -> tuple[Zero, ...]:

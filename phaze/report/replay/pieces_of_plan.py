@@ -1,0 +1,183 @@
+"""The pieces of every pass of a plan: layers one after the other, and exchanges and waits that nothing hides.
+
+Their times are those of the estimate: the pieces of a pass sum to what the pipeline's simulation takes it for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from phaze.explore.planning.again import PlayedPlan
+from phaze.placement.pipelines.order import Kind
+from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.figures import LayerFigures, PassFigures
+from phaze.placement.strategy.load import Loads
+from phaze.placement.strategy.needs import recomputed
+from phaze.workload.degrees import Parallel
+
+
+class What(StrEnum):
+    """What a device does during a piece of a pass, as the trace calls it."""
+
+    LAYER = "layer"
+    RECOMPUTE = "recompute"
+    GATHER = "gather of weights"
+    REDUCTION = "gradient reduction"
+    OFFLOAD = "transfer with the host"
+    HOST = "waiting for the host"
+
+
+class Side(StrEnum):
+    """Operators of a layer that run as one: those of a pass, or some of them.
+
+    `ENDING` are those of a recomputed layer that ends what runs again together.
+    """
+
+    FORWARD = "forward"
+    AGAIN = "forward again"
+    ENDING = "forward again, the last layer"
+    BACKWARD = "backward"
+    INPUT_GRADIENT = "input gradient"
+    WEIGHT_GRADIENT = "weight gradient"
+
+
+BACKWARD_SIDES: Mapping[Kind, Side] = {
+    Kind.BACKWARD: Side.BACKWARD,
+    Kind.INPUT_GRADIENT: Side.INPUT_GRADIENT,
+    Kind.WEIGHT_GRADIENT: Side.WEIGHT_GRADIENT,
+}
+NAMES: Mapping[Kind, str] = {Kind.FORWARD: "forward", **{k: str(s) for k, s in BACKWARD_SIDES.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something that a pass of a chunk consists of; seconds of one microbatch.
+
+    Of layers: `layer`, the position in the chain, and the `side` of it that runs, `compute_s` on the cores,
+    `exposed_s` collectives that nothing hides, by what their groups divide. Of others `compute_s` is all.
+    """
+
+    what: What
+    name: str
+    compute_s: float
+    layer: int | None = None
+    side: Side = Side.FORWARD
+    exposed_s: Mapping[Parallel, float] = field(default_factory=dict)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of all of it."""
+        return self.compute_s + sum(self.exposed_s.values())
+
+
+@dataclass(frozen=True)
+class PlanPieces:
+    """What every pass of a plan consists of; passes are a `Kind` and a chunk, in model order."""
+
+    played: PlayedPlan
+    _known: dict[tuple[Kind, int], tuple[Piece, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def figures(self) -> LayerFigures:
+        """What the layers take."""
+        return self.played.costs.figures(self.played.strategy)
+
+    @cached_property
+    def division(self) -> Division:
+        """The chunks of the model."""
+        return self.played.costs.division(self.played.strategy)
+
+    @cached_property
+    def loads(self) -> Loads:
+        """What the chunks take."""
+        return self.played.costs.loads(self.played.strategy)
+
+    def pieces(self, kind: Kind, chunk: int) -> tuple[Piece, ...]:
+        """The pieces of a pass in their order.
+
+        Exposed gathers of a pass, which the model knows all together, stand before its layers, reductions behind.
+        """
+        if (kind, chunk) not in self._known:
+            self._known[kind, chunk] = tuple(one for one in self._every(kind, chunk) if one.duration_s > 0)
+        return self._known[kind, chunk]
+
+    def duration_s(self, kind: Kind, chunk: int) -> float:
+        """Seconds of one pass of one microbatch."""
+        return sum(piece.duration_s for piece in self.pieces(kind, chunk))
+
+    def hidden_s(self, kind: Kind, chunk: int) -> float:
+        """Seconds of exchanges beside the computation of a pass."""
+        found = self.loads
+        if kind is Kind.WEIGHT_GRADIENT:
+            return 0.0
+        sides = (found.forward,) if kind is Kind.FORWARD else (found.again, found.backward)
+        return float(sum(side.hidden_s[chunk] for side in sides))
+
+    # -- parts of passes -------------------------------------------------------------------------------------
+
+    def _every(self, kind: Kind, chunk: int) -> Iterator[Piece]:
+        if kind is not Kind.WEIGHT_GRADIENT:
+            yield from self._before(kind, chunk)
+        first, last = self.division.chunks[chunk]
+        if kind is Kind.FORWARD:
+            start, end = self.division.groups[first][0], self.division.groups[last][1]
+            yield from (self._layer(What.LAYER, at, Side.FORWARD) for at in range(start, end + 1))
+            return
+        for group in range(last, first - 1, -1):
+            if self._again[group] and kind is not Kind.WEIGHT_GRADIENT:
+                yield from self._recomputed(group)
+            start, end = self.division.groups[group]
+            for at in range(end, start - 1, -1):
+                yield self._layer(What.LAYER, at, BACKWARD_SIDES[kind])
+        if kind is not Kind.WEIGHT_GRADIENT:
+            yield Piece(What.REDUCTION, What.REDUCTION, float(self.loads.backward.reduced_s[chunk]))
+
+    @cached_property
+    def _again(self) -> list[bool]:
+        """Groups that run their forward pass again."""
+        found: list[bool] = recomputed(self.division, self.played.strategy).tolist()
+        return found
+
+    def _before(self, kind: Kind, chunk: int) -> Iterator[Piece]:
+        found = self.loads
+        forward = kind is Kind.FORWARD
+        side = found.forward if forward else found.backward
+        host_s = side.host_s[chunk] + (0.0 if forward else found.again.host_s[chunk])
+        yield Piece(What.HOST, What.HOST, float(host_s))
+        yield Piece(What.OFFLOAD, What.OFFLOAD, float(side.moved_s[chunk]))
+        yield Piece(What.GATHER, What.GATHER, float(side.gathered_s[chunk]))
+
+    def _recomputed(self, group: int) -> Iterator[Piece]:
+        start, end = self.division.groups[group]
+        for at in range(start, end + 1):
+            yield self._layer(What.RECOMPUTE, at, Side.ENDING if at == end else Side.AGAIN)
+
+    def _layer(self, what: What, position: int, side: Side) -> Piece:
+        chain = self.figures.chain
+        compute_s, exposed_s = self.seconds(chain.index[position], side)
+        return Piece(what, chain.names[position], compute_s, position, side, exposed_s)
+
+    def seconds(self, unique: int, side: Side) -> tuple[float, dict[Parallel, float]]:
+        """What some operators of a unique layer take on the cores, and their collectives that nothing hides."""
+        said, figures = self.played.costs.framework, self.pass_figures(side)
+        weight_s = float(figures.weight_s[unique]) * said.stretch
+        if side is Side.WEIGHT_GRADIENT:
+            return weight_s, {}
+        compute_s = float(figures.kernels_s[unique]) * said.stretch
+        compute_s += said.interference * float(figures.hidden_s[unique])
+        if side is Side.INPUT_GRADIENT:
+            compute_s -= weight_s
+        exposed_s = {p: float(one[unique]) for p, one in figures.exposed_s.items() if one[unique] > 0}
+        return max(compute_s, 0.0), exposed_s
+
+    def pass_figures(self, side: Side) -> PassFigures:
+        """Those of the pass that a side belongs to."""
+        known = {
+            Side.FORWARD: self.figures.forward,
+            Side.AGAIN: self.figures.again,
+            Side.ENDING: self.figures.ending,
+        }
+        return known.get(side, self.figures.backward)
