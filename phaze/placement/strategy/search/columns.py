@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.search.fit import spread, with_blocks
+from phaze.placement.strategy.search.forms import PROBES, Telling, probes
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 from phaze.placement.strategy.strategy import Strategy, changed
@@ -17,8 +18,6 @@ from phaze.placement.strategy.strategy import Strategy, changed
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
-PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
-STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,18 @@ class Columns:
 
     def bounds_s(self, terms: Floats) -> Floats:
         """At most the seconds of an iteration of each strategy, (n, A), for terms (3 K + 2, A)."""
-        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms])
+        forms, first = self._distinct
+        found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
         return found * (1 - ROUNDING)
+
+    @cached_property
+    def _distinct(self) -> tuple[Floats, Rows]:
+        """Forms one strategy after the other, (N, 3 K + 2), each but once, and the first of every strategy, (n,)."""
+        forms = self.forms.transpose(1, 0, 2)
+        new = np.ones(forms.shape[:2], dtype=np.bool_)
+        new[:, 1:] = (forms[:, 1:] != forms[:, :-1]).any(axis=2)
+        counts = new.sum(axis=1)
+        return forms[new], np.cumsum(counts) - counts
 
     def least_s(self, terms: Floats) -> Floats:
         """The least of them, (A,)."""
@@ -97,7 +106,7 @@ class Outline:
         last = np.zeros((len(device), 2))
         last[:, 1] = sheet.options.layouts.framework.iteration_s
         forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
-        slowest = forms[mine.largest(product_of(forms, _probes(sheet))).T]
+        slowest = forms[mine.largest(product_of(forms, probes(sheet))).T]
         return cls(slowest[:, _least(slowest)])
 
     def __len__(self) -> int:
@@ -175,29 +184,12 @@ def _beaten(sheet: Sheet, there: Flags, level: Rows) -> Flags:
 
 
 def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
-    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes.
-
-    A device works for all microbatches; before it, the first one comes through the chunks ahead of its own, and after
-    it, unless backward is split, gradients of the last one go back through them.
-    """
+    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
     if not len(row):
         return np.zeros((len(PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
-    zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
     mine, device, at = _telling(sheet, row)
-    again, before = _again(sheet, level, device, zero[mine.owner])
-    (work, ahead), (pace, less) = sheet.work, sheet.pace_s
-    each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
-    stepped, last = (some[e, choice] for some in sheet.last)
-    waits = np.maximum(each[:, 0] * pace[at, choice[mine.owner]] - less[e, choice][mine.owner], 0.0)
-    waits += last[mine.owner] + sheet.options.layouts.framework.iteration_s
-    passes = [
-        each * work[at] + ahead[at],
-        each * again + turned * before,
-        each * work[at] + turned * ahead[at],
-    ]
-    forms = np.concatenate([*passes, stepped[mine.owner, None], waits[:, None]], axis=1)
-    slowest = mine.largest(product_of(forms, _probes(sheet)))
-    return forms[slowest.T]
+    again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
+    return Telling(sheet, row, choice, mine, at, again, before).forms()
 
 
 def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:
@@ -215,11 +207,3 @@ def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats,
     before = np.zeros((len(device), again.shape[1]))
     before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
     return again[sheet.level[level[device, zero]]], before
-
-
-def _probes(sheet: Sheet) -> Floats:
-    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
-    chain, (first, _) = sheet.options.chain, sheet.options.kinds
-    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
-    forward = np.array(flops)[:, None] / 3 / PROBES
-    return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])

@@ -142,14 +142,26 @@ class Place:
 
         Activations into its chunks, gradients back into them.
         """
-        p, slots = self.own.shape
-        copies = slots * p // len(self.counts)
-        device = np.argsort(self.own.ravel(), kind="stable") // slots
-        if copies > 1:
-            device = device_of(Schedule.DUALPIPE, p)[0]
-        crossed = np.flatnonzero(device[1:] != device[:-1])
+        crossed = np.flatnonzero(self._crossed)
         found = np.zeros((len(self.counts), len(self.counts) - 1))
         found[crossed + 1, crossed] += 1
         found[crossed, crossed] += 1
         received: Floats = found[self.own].sum(axis=1)
         return received
+
+    @cached_property
+    def entered(self) -> Floats:
+        """Whether a microbatch comes from another device over a boundary on the way to each, (p, C - 1)."""
+        ahead = np.arange(len(self._crossed)) < self.first[:, None]
+        return (ahead & self._crossed).astype(np.float64)
+
+    @cached_property
+    def _crossed(self) -> NDArray[np.bool_]:
+        """Boundaries between chunks of different devices, (C - 1,)."""
+        p, slots = self.own.shape
+        copies = slots * p // len(self.counts)
+        device = np.argsort(self.own.ravel(), kind="stable") // slots
+        if copies > 1:
+            device = device_of(Schedule.DUALPIPE, p)[0]
+        crossed: NDArray[np.bool_] = device[1:] != device[:-1]
+        return crossed
