@@ -41,12 +41,14 @@ class Tally:
 class Across:
     """All strategies of one shape on architectures of one capacity and link bandwidth; what they share is kept.
 
-    `found`: strategies that were simulated.
+    `probes` (3 K + 2, P): terms, as of `Times`, of some architectures, the same for all capacities: bounds are made of
+    what is longest there. `found`: strategies that were simulated.
     """
 
     options: ShapeOptions
     capacity_bytes: float
     link_bytes_per_s: float
+    probes: Floats
     tally: Tally = field(default_factory=Tally)
     found: list[Fitted] = field(default_factory=list)
     _kept: dict[Any, Any] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class Across:
 
     @property
     def _sheet(self) -> Sheet:
-        return self._for_all("sheet", lambda: Sheet(self.options, self.link_bytes_per_s))
+        return self._for_all("sheet", lambda: Sheet(self.options, self.link_bytes_per_s, self.probes))
 
     def _for_all(self, name: str, work_out: Callable[[], T]) -> T:
         """What is kept for all capacities."""

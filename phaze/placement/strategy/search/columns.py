@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.search.fit import spread, with_blocks
-from phaze.placement.strategy.search.forms import PROBES, Telling, probes
+from phaze.placement.strategy.search.forms import Telling
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 from phaze.placement.strategy.strategy import Strategy, changed
@@ -106,7 +106,7 @@ class Outline:
         last = np.zeros((len(device), 2))
         last[:, 1] = sheet.options.layouts.framework.iteration_s
         forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
-        slowest = forms[mine.largest(product_of(forms, probes(sheet))).T]
+        slowest = forms[mine.largest(product_of(forms, sheet.probes)).T]
         return cls(slowest[:, _least(slowest)])
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ def _beaten(sheet: Sheet, there: Flags, level: Rows) -> Flags:
 def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
     """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
     if not len(row):
-        return np.zeros((len(PROBES), 0, 3 * len(sheet.options.kinds[0]) + 2))
+        return np.zeros((sheet.probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
     mine, device, at = _telling(sheet, row)
     again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
     return Telling(sheet, row, choice, mine, at, again, before).forms()

@@ -10,7 +10,7 @@ as either alone, so that each is a form of its own:
   r seconds of them leave r / n, or r - w (1 - 1 / n) times the passes. A device works for more microbatches than they
   hide behind: no form has coefficients below zero.
 
-Of every strategy those forms are kept that are longest on devices of some speeds.
+Of every strategy those forms are kept that are longest on some architectures.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
-PROBES = np.array([1e12, 1e13, 3e13, 1e14, 3e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
-STEPS = np.array([3e-11, 3e-11, 2e-11, 1e-11, 5e-12, 5e-12])  # their seconds of an optimizer step per parameter
 
 
 class Longest(NamedTuple):
@@ -141,7 +139,7 @@ class Telling:
         tie_s, stepped = (some[self.at, choice] for some in sheet.tails[2:4])
         own = np.stack([stepped * sheet.options.layouts.framework.optimizer_stretch, tie_s], axis=1)
         other = np.stack([some[e, choice] for some in sheet.last], axis=1)
-        return Devices(self._sides(row, choice), rest, own, other).slowest(self.mine, probes(sheet))
+        return Devices(self._sides(row, choice), rest, own, other).slowest(self.mine, sheet.probes)
 
     def _sides(self, row: Rows, choice: Rows) -> tuple[Side, Side]:
         sheet, said = self.sheet, self.sheet.options.layouts.framework
@@ -168,11 +166,3 @@ class Telling:
             side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=said.hides_gathers),
             side(*both, backward_s, turned, last_s[0], hides=said.hides_reduction),
         )
-
-
-def probes(sheet: Sheet) -> Floats:
-    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
-    chain, (first, _) = sheet.options.chain, sheet.options.kinds
-    flops = [sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]
-    forward = np.array(flops)[:, None] / 3 / PROBES
-    return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])

@@ -39,11 +39,12 @@ class Sheet:
     """The strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
 
     Each is to choose what ranks divide and which of them are neighbours (V). Of those with equally many stages and
-    replicas (Q) exchanges are the same but for the layers of a device.
+    replicas (Q) exchanges are the same but for the layers of a device. `probes` (3 K + 2, P): as of `Across`.
     """
 
     options: ShapeOptions
     link_bytes_per_s: float
+    probes: Floats
     _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @cached_property
