@@ -36,7 +36,7 @@ from phaze.workload.work import Link, Pass, Unit
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
-FEW = 4096  # strategies of a setting that are sooner fitted than points are tightened
+FEW = 2048  # strategies of a setting that are sooner fitted than points are tightened
 PROBED, QUANTILES = (
     128,
     np.array([0, 1, 3, 6, 12, 25, 50, 100]),

@@ -18,6 +18,7 @@ from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.fit import Room
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline
 from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
 
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
 EFFORT = Effort(lambda: inf, states=1e5)
@@ -109,6 +110,44 @@ def test_screening_points_builds_no_columns(tiny):
             bound = across.bound_s(times, np.zeros(len(times)))
             assert (bound == across.outline.least_s(times.terms)).all()
             assert "columns" not in vars(across)
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """Plans of a network of unlike blocks, with times of some architectures: few microbatches, uneven stages."""
+    task = Task(load_workload("resnet18"), 16, NETWORK, 40, full=True, framework=load_framework("ideal"))
+    evaluator = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 5)))
+    link, rows = float(evaluator.rates.link_bytes_per_s[0]), np.arange(len(evaluator.table))
+    some = evaluator.settings[:4:2]
+    return [
+        (
+            evaluator.across(setting, 64e9, link),
+            evaluator.times(setting, rows, evaluator.timed(setting).bands(rows)[0]),
+        )
+        for setting in some
+    ]
+
+
+def test_bounds_are_close_where_blocks_are_unlike(unlike):
+    """What hides beside passes is counted: bounds are nearly the times themselves, of the fastest and of the others."""
+    for across, times in unlike:
+        columns = across.columns
+        bounds = columns.bounds_s(times.terms)
+        exact = np.array([across._fitted(at).iteration_s(times) for at in range(len(columns))])
+        assert (bounds <= exact * (1 + 1e-9)).all()
+        assert np.median(bounds / exact) > 0.95
+        assert np.median(bounds.min(axis=0) / exact.min(axis=0)) > 0.99
+        assert (columns.forms >= 0).all()
+
+
+def test_few_pipelines_are_simulated_where_blocks_are_unlike(unlike):
+    """Work is counted: of dozens of strategies a few are simulated for every architecture."""
+    for across, times in unlike:
+        before = across.tally.simulated
+        _, choice = across.best(times, np.full(len(times), inf))
+        assert (choice >= 0).all()
+        assert len(across.columns) > 20
+        assert across.tally.simulated - before <= 4 * len(times)
 
 
 def test_few_strategies_are_made_and_simulated(tiny):

@@ -23,6 +23,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
 
 EFFORT = Effort(lambda: inf, states=1e5)
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
@@ -103,6 +104,17 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
             assert (bound[fits] <= exact[fits] * (1 + 1e-9)).all()
         assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
         assert np.isinf(ladder[4][~fits]).all()
+
+
+def test_bounds_of_schedules_know_what_cheaper_bounds_know():
+    workload = load_workload("mobilenet-v2")
+    evaluator = PlanEvaluator(small_task(workload), varied_architectures())
+    rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.settings[0])
+    (lower, upper), least = timed.bands(rows), timed.least(rows)
+    for name in ("forward_s", "backward_s"):
+        low, high = getattr(lower, name), getattr(upper, name)
+        assert (low >= np.minimum(getattr(least, name), high)).all()
+        assert (low <= high).all()
 
 
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):
