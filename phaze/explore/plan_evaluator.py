@@ -7,7 +7,7 @@ schedules, stage cuts, what ranks divide and what is recomputed are optimised in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.setting import Chain, Setting
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, under_load
 from phaze.hardware.table import ArchitectureTable
+from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.figures import LayerFigures, figures_of, unlinked
 from phaze.placement.strategy.framework import Framework, TensorOverlap
 from phaze.placement.strategy.layouts import Layouts
@@ -36,6 +37,9 @@ from phaze.workload.work import Link, Pass
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
+FEW = 2048  # strategies of a setting that are sooner fitted than points are tightened
+PROBED = 128  # architectures whose times are looked at
+QUANTILES = np.array([0, 1, 3, 6, 12, 25, 50, 100])  # those of them that are taken
 
 
 @dataclass(frozen=True)
@@ -259,8 +263,24 @@ class PlanEvaluator(Evaluator):
         """The plans of a setting on architectures of one memory and one link."""
         key = "across", setting, capacity_bytes, link_bytes_per_s
         if key not in self.shared:
-            self.shared[key] = Across(self.options(setting), capacity_bytes, link_bytes_per_s)
+            options, probes = self.options(setting), partial(self._probes, setting)
+            self.shared[key] = Across(options, capacity_bytes, link_bytes_per_s, probes)
         found: Across = self.shared[key]
+        return found
+
+    def _probes(self, setting: Setting) -> FloatArray:
+        """Terms of some architectures from fast to slow, (3 K + 2, P): bounds of strategies are made for such.
+
+        They are those of the evaluator whose costs are shared, so that bounds do not depend on what is asked together.
+        """
+        key = "probes", setting
+        if key not in self.shared:
+            known = self._base
+            rows = np.unique(np.linspace(0, len(known.table) - 1, PROBED).astype(np.intp))
+            terms = np.minimum(known.least_times(setting, rows).terms, NEVER_S)
+            order = np.argsort(terms[:-2].sum(axis=0), kind="stable")
+            self.shared[key] = terms[:, order[(len(order) - 1) * QUANTILES // 100]]
+        found: FloatArray = self.shared[key]
         return found
 
     def _classes(self, setting: Setting, rows: Rows) -> list[tuple[Across, Rows]]:
@@ -310,11 +330,12 @@ class PlanEvaluator(Evaluator):
         return np.where(self.takes(setting)[rows], found, np.inf)
 
     def path_bound(self, setting: Setting, rows: Rows) -> FloatArray:
-        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone.
+        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone where strategies are many.
 
-        Neither memory nor exchanges count, so that no strategy has to be fitted.
+        Neither memory nor exchanges count then, so that no strategy has to be fitted.
         """
-        return self.quick_bound(setting, rows, np.zeros(len(rows)))
+        few = self.options(setting).size <= FEW
+        return self.quick_bound(setting, rows, np.full(len(rows), np.inf if few else 0.0))
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
         hopeful = self.quick_bound(setting, rows, give_up_s) < give_up_s

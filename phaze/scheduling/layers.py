@@ -112,7 +112,8 @@ class TimedChain:
             [p.band(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
         ]
         forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
-        return LayerTimes(forward, backward)
+        least = self.least(rows)
+        return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
 
     def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""
@@ -130,8 +131,13 @@ class TimedChain:
 
     def _worked_out(self, rows: Rows) -> FloatArray:
         bands = [[p.band(rows) for p in passes] for passes in (self.forward, self.backward)]
-        sides = [[[getattr(b, side) for b in some] for some in bands] for side in ("lower_s", "upper_s")]
-        return np.ascontiguousarray(np.moveaxis(np.array(sides), -1, 0))
+        lower, upper = (
+            np.array([[getattr(b, side) for b in some] for some in bands]) for side in ("lower_s", "upper_s")
+        )
+        # Neither of the two lower bounds knows all that the other one knows.
+        least = self.least(rows)
+        lower = np.minimum(np.maximum(lower, [least.forward_s.T, least.backward_s.T]), upper)
+        return np.ascontiguousarray(np.moveaxis(np.array([lower, upper]), -1, 0))
 
     def open_passes(self, lower: LayerTimes, upper: LayerTimes) -> list[tuple[int, int]]:
         """(direction, unique layer) of the passes whose bounds differ somewhere, most uncertain time first.

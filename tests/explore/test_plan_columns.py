@@ -155,6 +155,46 @@ def fitted_tiers(across):
     return [key for key in across._kept if isinstance(key, tuple) and key[0] == "columns"]
 
 
+@pytest.fixture(scope="module")
+def unlike():
+    """Plans of a network of unlike blocks, with times of some architectures: few microbatches, uneven stages."""
+    task = Task(load_workload("resnet18"), 16, NETWORK, 40, full=True, framework=load_framework("ideal"))
+    evaluator = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 5)))
+    link, rows = float(evaluator.rates.link_bytes_per_s[0]), np.arange(len(evaluator.table))
+    some = evaluator.settings[:4:2]
+    return [
+        (
+            evaluator.across(setting, 64e9, link),
+            evaluator.times(setting, rows, evaluator.timed(setting).bands(rows)[0]),
+        )
+        for setting in some
+    ]
+
+
+def test_bounds_are_close_where_blocks_are_unlike(unlike):
+    """What hides beside passes is counted: bounds are nearly the times themselves, of the fastest and of the others."""
+    for across, times in unlike:
+        bounds, exact = [], []
+        for tier, columns in enumerate(tiers_of(across)):
+            bounds.append(columns.bounds_s(times.terms))
+            exact += [across._fitted(tier, at).iteration_s(times) for at in range(len(columns))]
+            assert (columns.forms >= 0).all()
+        known, least = np.array(exact), np.concatenate(bounds)
+        assert (least <= known * (1 + 1e-9)).all()
+        assert np.median(least / known) > 0.95
+        assert np.median(least.min(axis=0) / known.min(axis=0)) > 0.99
+
+
+def test_few_pipelines_are_simulated_where_blocks_are_unlike(unlike):
+    """Work is counted: of dozens of strategies a few are simulated for every architecture."""
+    for across, times in unlike:
+        before = across.tally.simulated
+        _, choice = across.best(times, np.full(len(times), inf))
+        assert (choice >= 0).all()
+        assert sum(map(len, tiers_of(across))) > 20
+        assert across.tally.simulated - before <= 4 * len(times)
+
+
 def test_few_strategies_are_made_and_simulated(tiny):
     """Work is counted: most strategies are only ever columns."""
     strategies = simulated = made = 0

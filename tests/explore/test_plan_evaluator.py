@@ -107,6 +107,17 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         assert np.isinf(ladder[4][~fits]).all()
 
 
+def test_bounds_of_schedules_know_what_cheaper_bounds_know():
+    workload = load_workload("mobilenet-v2")
+    evaluator = PlanEvaluator(small_task(workload), varied_architectures())
+    rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.settings[0])
+    (lower, upper), least = timed.bands(rows), timed.least(rows)
+    for name in ("forward_s", "backward_s"):
+        low, high = getattr(lower, name), getattr(upper, name)
+        assert (low >= np.minimum(getattr(least, name), high)).all()
+        assert (low <= high).all()
+
+
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):
     task = small_task(tiny)
     table = varied_architectures().take(np.arange(0, 48, 4))

@@ -148,7 +148,7 @@ class TailWork:
             e.tie_s(held.tied * wire_bytes[1]),
             divided_parameters(ranks, held.shared, held.experts, held.whole),
             np.broadcast_to(held.pieces, reduce_s.shape),
-            np.array([[_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
+            np.array([[window_of(s, m)] for s, m in zip(each, microbatches, strict=True)]),
         )
 
     def on(self, which: NDArray[np.intp]) -> TailWork:
@@ -199,7 +199,7 @@ def tails(
     return work.beside(forward_s, turned_s, framework, rates.optimizer_s)
 
 
-def _window(strategy: Strategy, microbatches: int) -> float:
+def window_of(strategy: Strategy, microbatches: int) -> float:
     """Passes of one microbatch that all gradients but the last ones, or all weights but the first, have to hide behind.
 
     An interleaved pipeline ends (and begins) chunk by chunk, as many microbatches of each as there are stages; other

@@ -41,12 +41,14 @@ class Tally:
 class Across:
     """All strategies of one shape on architectures of one capacity and link bandwidth; what they share is kept.
 
-    `found`: strategies that were simulated.
+    `probes` tells terms (3 K + 2, P), as of `Times`, of some architectures, the same for all capacities: bounds of what
+    fits are made of what is longest there. `found`: strategies that were simulated.
     """
 
     options: ShapeOptions
     capacity_bytes: float
     link_bytes_per_s: float
+    probes: Callable[[], Floats]
     tally: Tally = field(default_factory=Tally)
     found: list[Fitted] = field(default_factory=list)
     _kept: dict[Any, Any] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class Across:
         """Those of a tier that fit."""
         key = "columns", tier
         if key not in self._kept:
-            self._kept[key] = Columns.of(self.tiers[tier].sheet, self.capacity_bytes)
+            self._kept[key] = Columns.of(self.tiers[tier].sheet, self.capacity_bytes, self.probes())
         found: Columns = self._kept[key]
         return found
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.search import outline
 from phaze.placement.strategy.search.fit import spread, with_blocks
+from phaze.placement.strategy.search.forms import Telling
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 from phaze.placement.strategy.strategy import Strategy, changed
@@ -35,13 +36,13 @@ class Columns:
     forms: Floats
 
     @classmethod
-    def of(cls, sheet: Sheet, capacity_bytes: float) -> Columns:
-        """As they fit into a memory."""
+    def of(cls, sheet: Sheet, capacity_bytes: float, probes: Floats) -> Columns:
+        """As they fit into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
         level, able = _fitting(sheet, capacity_bytes)
         zero = sheet.zeros[1]
         there = sheet.choices[1][sheet.alike[1]] & able[:, zero]
         row, choice = np.nonzero(there & ~_beaten(sheet, there, level))
-        return cls(sheet, row, choice, level, _forms(sheet, row, choice, level))
+        return cls(sheet, row, choice, level, _forms(sheet, (row, choice, level), probes))
 
     def __len__(self) -> int:
         """Strategies that fit."""
@@ -49,8 +50,18 @@ class Columns:
 
     def bounds_s(self, terms: Floats) -> Floats:
         """At most the seconds of an iteration of each strategy, (n, A), for terms (3 K + 2, A)."""
-        found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms])
+        forms, first = self._distinct
+        found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
         return found * (1 - ROUNDING)
+
+    @cached_property
+    def _distinct(self) -> tuple[Floats, Rows]:
+        """Forms one strategy after the other, (N, 3 K + 2), each but once, and the first of every strategy, (n,)."""
+        forms = self.forms.transpose(1, 0, 2)
+        new = np.ones(forms.shape[:2], dtype=np.bool_)
+        new[:, 1:] = (forms[:, 1:] != forms[:, :-1]).any(axis=2)
+        counts = new.sum(axis=1)
+        return forms[new], np.cumsum(counts) - counts
 
     def least_s(self, terms: Floats) -> Floats:
         """The least of them, (A,)."""
@@ -120,48 +131,14 @@ def _beaten(sheet: Sheet, there: Flags, level: Rows) -> Flags:
     return np.asarray((less & ~equal).any(axis=1))
 
 
-def _forms(sheet: Sheet, row: Rows, choice: Rows, level: Rows) -> Floats:
-    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes.
-
-    A device works for all microbatches; before it, the first one comes through the chunks ahead of its own, and after
-    it, unless backward is split, gradients of the last one go back through them. Where exchanges of ZeRO take longer
-    than what hides them, forward, backward or both are as long as these.
-    """
+def _forms(sheet: Sheet, which: tuple[Rows, Rows, Rows], probes: Floats) -> Floats:
+    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
+    row, choice, level = which
     if not len(row):
-        return np.zeros((1, 0, 3 * len(sheet.options.kinds[0]) + 2))
-    zero, e = sheet.zeros[1][choice], sheet.placed[1][row]
+        return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
     mine, device, at = outline.telling(sheet, row)
-    of_device = choice[mine.owner]
-    again, before = _again(sheet, level, device, zero[mine.owner])
-    (work, ahead), (pace, less) = sheet.work, sheet.pace_s
-    each, turned = sheet.each[row][mine.owner, None], sheet.turned[row][mine.owner, None]
-    stepped, last = (some[e, choice] for some in sheet.last)
-    waits = np.maximum(each[:, 0] * pace[at, of_device] - less[e, choice][mine.owner], 0.0)
-    waits += last[mine.owner] + sheet.options.layouts.framework.iteration_s
-    passes = [
-        each * work[at] + ahead[at],
-        each * again + turned * before,
-        each * work[at] + turned * ahead[at],
-    ]
-    forms = np.concatenate([*passes, stepped[mine.owner, None], waits[:, None]], axis=1)
-    found = [_slowest(sheet, forms, mine)]
-    if sheet.options.layouts.framework.hides_gathers and sheet.moving_s.any():
-        kinds = work.shape[1]
-        more = each[:, 0] * (sheet.moving_s - sheet.exposed_s)[:, at, of_device]
-        for sides in ((0,), (1,), (0, 1)):
-            some = forms.copy()
-            for side in sides:
-                some[:, (slice(0, kinds), slice(kinds, 3 * kinds))[side]] = 0.0
-                some[:, -1] += more[side]
-            found.append(_slowest(sheet, some, mine)[:1])
-    return np.concatenate(found)
-
-
-def _slowest(sheet: Sheet, forms: Floats, mine: Ragged) -> Floats:
-    """Of the forms of all devices (m, f) those of each strategy whose devices end last in probes, (P, n, f)."""
-    slowest = mine.largest(product_of(forms, outline.probed(sheet)))
-    found: Floats = forms[slowest.T]
-    return found
+    again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
+    return Telling(sheet, row, choice, mine, at, again, before).forms(probes)
 
 
 def _again(sheet: Sheet, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:

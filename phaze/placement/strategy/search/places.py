@@ -164,22 +164,34 @@ class Place:
 
         Activations into its chunks, gradients back into them.
         """
-        return self._crossed(back=True)
+        return self._comes(back=True)
+
+    @cached_property
+    def arriving(self) -> Floats:
+        """The same of activations alone."""
+        return self._comes(back=False)
+
+    def _comes(self, *, back: bool) -> Floats:
+        crossed = np.flatnonzero(self._crossed)
+        found = np.zeros((len(self.counts), len(self.counts) - 1))
+        found[crossed + 1, crossed] += 1
+        found[crossed, crossed] += back
+        comes: Floats = found[self.own].sum(axis=1)
+        return comes
 
     @cached_property
     def entered(self) -> Floats:
-        """The same of activations alone."""
-        return self._crossed(back=False)
+        """Whether a microbatch comes from another device over a boundary on the way to each, (p, C - 1)."""
+        ahead = np.arange(len(self._crossed)) < self.first[:, None]
+        return (ahead & self._crossed).astype(np.float64)
 
-    def _crossed(self, *, back: bool) -> Floats:
+    @cached_property
+    def _crossed(self) -> NDArray[np.bool_]:
+        """Boundaries between chunks of different devices, (C - 1,)."""
         p, slots = self.own.shape
         copies = slots * p // len(self.counts)
         device = np.argsort(self.own.ravel(), kind="stable") // slots
         if copies > 1:
             device = device_of(Schedule.DUALPIPE, p)[0]
-        crossed = np.flatnonzero(device[1:] != device[:-1])
-        found = np.zeros((len(self.counts), len(self.counts) - 1))
-        found[crossed + 1, crossed] += 1
-        found[crossed, crossed] += back
-        received: Floats = found[self.own].sum(axis=1)
-        return received
+        crossed: NDArray[np.bool_] = device[1:] != device[:-1]
+        return crossed

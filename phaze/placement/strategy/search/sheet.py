@@ -25,7 +25,7 @@ from phaze.placement.strategy.needs import ChunkNeeds, GroupNeeds
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.search.places import Place
 from phaze.placement.strategy.strategy import Order, Strategy, Zero, changed
-from phaze.placement.strategy.tail import Held, TailWork
+from phaze.placement.strategy.tail import Held, TailWork, window_of
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -86,7 +86,8 @@ class Sheet:
     @cached_property
     def turned(self) -> Floats:
         """1 where gradients of a device have to come through those before it, (S,); 0 where backward is split."""
-        return np.array([float(not s.schedule.splits_backward) for s in self.strategies])
+        each = (s.schedule for s in self.strategies)
+        return np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
 
     @cached_property
     def choices(self) -> tuple[list[tuple[Zero, Order]], Flags]:
@@ -239,19 +240,30 @@ class Sheet:
         return found[0], found[1], found[2], found[3]
 
     @cached_property
+    def tails(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """The same on all devices of places, (D, V) each, and how many groups of layers these have, (D,)."""
+        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._tails, self._sorts
+        pieces = np.maximum(rows.sum(axis=1), 1)
+        return reduce_s[which], gather_s[which], tie_s[which], stepped[which], pieces[which]
+
+    @cached_property
+    def window(self) -> Floats:
+        """Passes of one microbatch that exchanges after the last one have to hide behind, (S,)."""
+        counts = self._microbatches[self.alike[1]].tolist()
+        return np.array([window_of(s, m) for s, m in zip(self.strategies, counts, strict=True)])
+
+    @cached_property
     def last(self) -> tuple[Floats, Floats]:
         """What follows the last microbatch at least, (E, V) each: parameters stepped, and seconds of exchanges.
 
         Of the device of every place that exchanges longest.
         """
-        said, (reduce_s, gather_s, tie_s, stepped) = self.options.layouts.framework, self._tails
-        rows, _, _, _, which = self._sorts
-        pieces = np.maximum(rows.sum(axis=1), 1)[:, None]
-        shown = reduce_s / (pieces if said.hides_reduction else 1)
-        shown = (shown + gather_s / (pieces if said.hides_gathers else 1) + tie_s)[which]
+        said, (reduce_s, gather_s, tie_s, stepped, pieces) = self.options.layouts.framework, self.tails
+        shown = reduce_s / (pieces[:, None] if said.hides_reduction else 1)
+        shown = shown + gather_s / (pieces[:, None] if said.hides_gathers else 1) + tie_s
         at = self._placed_devices.largest(shown)
         columns = np.arange(shown.shape[1])
-        return stepped[which][at, columns] * said.optimizer_stretch, shown[at, columns]
+        return stepped[at, columns] * said.optimizer_stretch, shown[at, columns]
 
     @cached_property
     def _moved(self) -> Floats:
@@ -273,10 +285,10 @@ class Sheet:
         return found.reshape(2, 4, len(self.alike[0]), len(self.choices[0]), -1)
 
     @cached_property
-    def _transfers(self) -> tuple[Floats, Floats, Floats]:
+    def _transfers(self) -> tuple[Floats, tuple[Floats, Floats], Floats]:
         """Distinct tensors between chunks: seconds (Q, V, T), how often all devices of places receive them (D, T).
 
-        Last, which of them are sent in a place, (E, T).
+        With these how many come on the way to a device, and last, which of them are sent in a place, (E, T).
         """
         chain, said = self.options.chain, self.options.layouts.framework
         sent = np.array([layer.output_bytes for layer in chain.layers], dtype=np.float64)[list(chain.index)]
@@ -285,61 +297,67 @@ class Sheet:
         parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
         one = np.eye(len(sizes))
         forward_only = self.strategies[0].schedule.forward_only
-        each = [place.entered if forward_only else place.received for place in self.placed[0]]
-        received = [times @ one[part] for times, part in zip(each, parts, strict=True)]
+        every = [place.arriving if forward_only else place.received for place in self.placed[0]]
+        both = every, [place.entered for place in self.placed[0]]
+        counts = [
+            np.concatenate([place @ one[part] for place, part in zip(some, parts, strict=True)])
+            for some in both
+        ]
         there = np.stack([one[part].any(axis=0) for part in parts]).astype(np.float64)
         seconds = self._exchanges.transfer_s(sizes, said.scatters_transfers)
-        return seconds.reshape(*self.choices[1].shape, len(sizes)), np.concatenate(received), there
+        return seconds.reshape(*self.choices[1].shape, len(sizes)), (counts[0], counts[1]), there
 
     @cached_property
-    def pace_s(self) -> tuple[Floats, Floats]:
-        """Seconds of a microbatch on all devices of places that nothing hides, (D, V): exchanges in its passes.
+    def _waits_s(self) -> tuple[Floats, Floats, Floats]:
+        """Seconds of transfers on all devices of places, (D, V): those that they wait for in every microbatch.
 
-        Last, what of it may come before a device starts, (E, V).
+        Of these, what may come before a device starts, and those on the way to it.
         """
-        said, (_, _, _, alike) = self.options.layouts.framework, self.placed
-        found = self.exposed_s.sum(axis=0)
-        less = np.zeros((len(alike), len(self.choices[0])))
-        if not said.hides_transfers:
-            seconds, received, sent = self._transfers
-            found += np.einsum("dt,dvt->dv", received, seconds[alike][self._placed_devices.owner])
-            less = (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)
-        return found, less
+        said, (*_, alike), owner = self.options.layouts.framework, self.placed, self._placed_devices.owner
+        seconds, (received, entered), sent = self._transfers
+        way = np.einsum("dt,dvt->dv", entered, seconds[alike][owner])
+        if said.hides_transfers:
+            return np.zeros_like(way), np.zeros_like(way), way
+        every = np.einsum("dt,dvt->dv", received, seconds[alike][owner])
+        return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
 
-    @cached_property
-    def exposed_s(self) -> Floats:
-        """Exchanges of ZeRO that are never hidden in the passes of a microbatch on all devices of places, (2, D, V).
-
-        Where computation hides them (see `prefetch`), those of what is no block, the gather of the block that a pass
-        begins with, and the reduction of that which backward ends with.
-        """
-        if not self.options.layouts.framework.hides_gathers:
-            return self.moving_s
-        blocks = np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
-        rest, begin, end = self.work[0] * (1 - blocks), self.joined("begin"), self.joined("end")
-        gather, _, turned, reduce = self._moved_at
-        forward = _each_device(rest + begin, gather)
-        return np.stack([forward, _each_device(end, turned) + _each_device(rest + begin, reduce)])
-
-    @cached_property
-    def moving_s(self) -> Floats:
-        """All exchanges of ZeRO in the passes of a microbatch on all devices of places, forward and backward (2, D, V).
-
-        They run one after the other, so that no pass takes less.
-        """
-        gather, before, turned, reduce = self._moved_at
-        work = self.work[0]
-        blocks = np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
-        again = work * blocks if self.options.layouts.framework.hides_gathers else work
-        forward = _each_device(work, gather + before)
-        return np.stack([forward, _each_device(again, turned) + _each_device(work, reduce)])
-
-    @property
-    def _moved_at(self) -> Floats:
-        """As of `_moved`, of all devices of places, (4, D, V, K)."""
-        (_, _, joined, alike), owner = self.placed, self._placed_devices.owner
-        found: Floats = self._moved[joined.astype(np.intp), :, alike].swapaxes(0, 1)[:, owner]
+    def waits_s(self, row: Rows, choice: Rows, at: Rows) -> Floats:
+        """At least what transfers between stages add, (N,), on devices `at` of places, of strategies under choices."""
+        every, less, way = (some[at, choice] for some in self._waits_s)
+        found: Floats = np.maximum(self.each[row] * every - less, 0.0) + (1 + self.turned[row]) * way
         return found
+
+    def exchanging_s(self, row: Rows, choice: Rows, at: Rows) -> tuple[Floats, Floats]:
+        """Exchanges of ZeRO beside passes on devices `at` of places, of strategies under choices: (2, 2, N) each side.
+
+        First of passes forward, then of those after the loss: on the devices and ahead of them, seconds that nothing
+        hides, and of all. Nothing hides those of what is no block, the gather of the block that a pass begins with, and
+        the reduction of that which backward ends with (see `prefetch`).
+        """
+        work = self.work[0][at], self.work[1][at]
+        said, joined = self.options.layouts.framework, self.placed[2][self.placed[1][row]].astype(np.intp)
+        found = np.zeros((2, 2, 2, len(row)))
+        if self._moved.any():
+            gather, none, again, reduce = self._moved[joined, :, self.alike[1][row], choice].transpose(
+                1, 0, 2
+            )
+            body = self._body
+            shown = gather * (1 - body), reduce * (1 - body)
+            every = gather + none, again * body + reduce
+            for side, some in enumerate(zip(shown, every, strict=True)):
+                for part, groups in enumerate(work):
+                    found[side, part] = [np.einsum("nk,nk->n", groups, one) for one in some]
+            begin, end = self.joined("begin")[at], self.joined("end")[at]
+            found[0, 0, 0] += np.einsum("nk,nk->n", begin, gather)
+            found[1, 0, 0] += np.einsum("nk,nk->n", end, again) + np.einsum("nk,nk->n", begin, reduce)
+            if not said.hides_gathers:
+                found[:, :, 0] = found[:, :, 1]
+        return found[0], found[1]
+
+    @cached_property
+    def _body(self) -> Floats:
+        """1 for kinds of groups that are blocks, (K,)."""
+        return np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
 
     @cached_property
     def no_less(self) -> Flags:
@@ -378,7 +396,7 @@ class Sheet:
         """What all devices of places need whatever is recomputed, (D, Z)."""
         rows, _, both, q, which = self._sorts
         layouts, zeros = self.options.layouts, self.zeros[0]
-        body = np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
+        body = self._body
         ranks = np.array([ranks_of(s) for s in self.alike[0]]).T
         found = np.empty((len(rows), len(zeros)))
         for joined in np.unique(both).tolist():
@@ -456,12 +474,6 @@ def product_of(rows: Floats, columns: Floats) -> Floats:
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         np.matmul(rows[part], columns, out=found[part])
-    return found
-
-
-def _each_device(groups: Floats, seconds: Floats) -> Floats:
-    """Of groups of every kind on devices (D, K) the seconds of choices, (D, V), of (D, V, K) of one group."""
-    found: Floats = np.einsum("dk,dvk->dv", groups, seconds)
     return found
 
 
