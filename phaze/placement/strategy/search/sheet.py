@@ -366,10 +366,10 @@ class Sheet:
         order = np.argsort(q, kind="stable")
         first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
         rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
-        found = (rest[:, :, None] <= rest[:, None]).all(axis=3)
+        found: Flags = (rest[:, :, None] <= rest[:, None]).all(axis=3)
         for some in self._tails:
             mine = some[order]
-            found &= np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
+            found = found & np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
         return found
 
     # -- memory ----------------------------------------------------------------------------------------------
