@@ -366,7 +366,7 @@ class Sheet:
         order = np.argsort(q, kind="stable")
         first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
         rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
-        found: Flags = (rest[:, :, None] <= rest[:, None]).all(axis=3)
+        found = np.asarray((rest[:, :, None] <= rest[:, None]).all(axis=3))
         for some in self._tails:
             mine = some[order]
             found = found & np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
