@@ -190,6 +190,36 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
     assert counted == outcome.in_budget * outcome.settings
 
 
+class StopsSoon(Clock):
+    """A clock that is over after so many looks."""
+
+    def __init__(self, looks):
+        super().__init__(600.0)
+        self.looks = looks
+
+    @property
+    def over(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+@pytest.mark.parametrize("looks", [1, 4, 8, 12, 20, 30, 60])
+def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(tiny, small_space, looks):
+    task, candidates = small_task(tiny), Candidates(small_space, Budgets(power_w=150.0))
+    whole = CertifiedSearch(candidates, task, Clock(120.0), Silent(), block=32).run()
+    part = CertifiedSearch(candidates, task, StopsSoon(looks), Silent(), block=32).run()
+    counted = sum(part.pruned_by.values()) + len(part.evaluated)
+    assert counted == part.in_budget * part.settings
+    best = whole.best_per_candidate()
+    others, bound = part.undecided
+    reached = max((throughput for throughput, _ in part.best_per_candidate().values()), default=0.0)
+    for tdp, number in whole.frontier.keys:
+        value = best[number][0] * (1 - 1e-9)
+        assert reached >= value or (bound[others[:, 0] <= tdp] >= value).any()
+    assert part.finished == (not len(bound))
+    assert looks < 60 or reached > 0
+
+
 @pytest.mark.parametrize("name", ["resnet18", "bert-base", "mixtral-8x7b", "dlrm", "gnmt4"])
 def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
     """Forward a third of them, as the bound of a whole pipeline assumes of what lies ahead of a device."""

@@ -21,6 +21,7 @@ from phaze.explore.certified.relevance import Relevance
 from phaze.explore.certified.screen import Screen, Screened
 from phaze.explore.evaluator import Evaluator, PointBounds
 from phaze.explore.evaluators import evaluator_of
+from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
@@ -70,7 +71,7 @@ class BlockPiece:
     numbers: Numbers
     relevance: Relevance
     taken: Pool
-    hurry: bool
+    clock: Clock
 
     def on(self, ground: Ground) -> tuple[int, Screened]:
         """How many of them keep the budgets, and what is left of their points."""
@@ -79,8 +80,8 @@ class BlockPiece:
 
     def of(self, block: Block, ground: Ground) -> Screened:
         """What is left of the points of those that keep the budgets."""
-        screen = Screen(ground.evaluator, self.relevance)
-        return screen.run(block, ground.others(block), self.taken, hurry=self.hurry)
+        screen = Screen(ground.evaluator, self.relevance, self.clock)
+        return screen.run(block, ground.others(block), self.taken)
 
 
 @dataclass(frozen=True)

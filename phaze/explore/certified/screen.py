@@ -16,6 +16,7 @@ from phaze.explore.certified.pool import Pool, Stage
 from phaze.explore.certified.relevance import ROUNDING, Relevance
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.formats import fastest_flops_per_s
+from phaze.explore.progress import Clock
 from phaze.hardware.table import ArchitectureTable
 
 Rows = NDArray[np.intp]
@@ -26,7 +27,7 @@ WORTH = 1.05  # times what one setting promises, another one has to promise wher
 class Screened:
     """What is left of a block, and where the rest fell.
 
-    `spared`: others and optimistic throughput of what was let go without proof: for the slack, or in a hurry.
+    `spared`: others and optimistic throughput of what was let go without proof: for the slack, or as time is over.
     """
 
     pool: Pool
@@ -37,10 +38,11 @@ class Screened:
 class Screen:
     """Bounds all points of blocks of candidates against what is known; nothing is evaluated."""
 
-    def __init__(self, evaluator: Evaluator, relevance: Relevance) -> None:
+    def __init__(self, evaluator: Evaluator, relevance: Relevance, clock: Clock) -> None:
         """`evaluator` shares its costs with the blocks where it knows their combinations."""
         self._evaluator = evaluator
         self._relevance = relevance
+        self._clock = clock
         self._batch = float(evaluator.task.cluster.global_batch)
 
     def roof(self, table: ArchitectureTable) -> FloatArray:
@@ -49,19 +51,19 @@ class Screen:
         peak = fastest_flops_per_s(table, task, task.recipe) * task.cluster.devices
         return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
 
-    def run(self, block: Block, others: FloatArray, taken: Pool, *, hurry: bool = False) -> Screened:
+    def run(self, block: Block, others: FloatArray, taken: Pool) -> Screened:
         """All three stages over a block with the minimised columns (A, k) of its candidates.
 
-        Points that are `taken` already are passed over. In a `hurry` only the roofline is looked at, and what it
+        Points that are `taken` already are passed over. Once time is over only the roofline is looked at, and what it
         leaves stays open.
         """
         sieve = _Sieve(self._relevance, block, others, taken)
         roof, settings = self.roof(block.table), len(self._evaluator.settings)
         alive = sieve.under_the_roof(roof, settings)
-        if hurry:
+        if self._clock.over:
             sieve.leave_open(alive, roof[alive], settings)
             return Screened(Pool.empty(), sieve.fallen, sieve.spared)
-        left = self._survivors(block.table.take(alive), alive, sieve)
+        left = self._survivors(block.table.take(alive), alive, roof[alive], sieve)
         found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
         return Screened(Pool.join(found), sieve.fallen, sieve.spared)
 
@@ -69,16 +71,25 @@ class Screen:
         """Path bounds of points of some architectures, throughput (settings, A).
 
         Of every class of rows at least the `most` highest are told, or others that are nearly as high; points that are
-        not needed for that may be left at 0.
+        not needed for that may be left at 0, and so are those for which half of the time that is left is not enough.
         """
-        evaluator, rows = self._evaluator.on(table), np.arange(len(table))
-        roof = np.stack([self._optimistic(evaluator.roofline_s(s)) for s in evaluator.settings])
+        evaluator, rows, half = self._evaluator.on(table), np.arange(len(table)), self._clock.left() / 2
+
+        def late() -> bool:
+            return self._clock.over or self._clock.left() < half
+
+        roof = np.zeros((len(evaluator.settings), len(table)))
+        for k, setting in enumerate(evaluator.settings):
+            if k == 0 or not late():
+                roof[k] = self._optimistic(evaluator.roofline_s(setting))
         found = np.zeros_like(roof)
         for level in np.unique(roof[:, 0])[::-1]:
             next_ = roof[:, 0] == level
             if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
                 break
             for k, hope in self._hopes(evaluator, np.flatnonzero(next_)):
+                if found.any() and late():
+                    return found
                 open_ = np.flatnonzero(hope > WORTH * found.max(axis=0))
                 if len(open_):
                     give_up_s = self._batch / np.maximum(found.max(axis=0)[open_], 1e-300)
@@ -93,19 +104,29 @@ class Screen:
         """
         if not evaluator.task.full:
             return [(k, np.full(len(evaluator.table), np.inf)) for k in some.tolist()]
-        rows = np.arange(len(evaluator.table))
-        hopes = [self._optimistic(evaluator.path_bound(evaluator.settings[k], rows)) for k in some.tolist()]
-        order = np.argsort([-float(hope.sum()) for hope in hopes], kind="stable")
-        return [(int(some[i]), hopes[i]) for i in order.tolist()]
+        rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, FloatArray]]()
+        for k in some.tolist():
+            if hopes and self._clock.over:
+                break
+            hopes.append((k, self._optimistic(evaluator.path_bound(evaluator.settings[k], rows))))
+        return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 
     def _survivors(
-        self, table: ArchitectureTable, alive: Rows, sieve: _Sieve
+        self, table: ArchitectureTable, alive: Rows, roof: FloatArray, sieve: _Sieve
     ) -> Iterator[tuple[int, Rows, FloatArray]]:
-        """Number of a setting, rows of the table that all stages leave of it, and their bounds."""
+        """Number of a setting, rows of the table that all stages leave of it, and their bounds.
+
+        `roof` (A,): throughput that no setting exceeds; points for which no time is left stay open below it.
+        """
         evaluator = self._evaluator.on(table)
         numbered = enumerate(evaluator.settings)
         for _, group in groupby(numbered, key=lambda item: item[1].chain):
             same_chain = list(group)
+            if self._clock.over:
+                for k, _ in same_chain:
+                    rows = sieve.free(alive, k)
+                    sieve.leave(alive[rows], roof[rows])
+                continue
             roofs = [self._optimistic(evaluator.roofline_s(setting)) for _, setting in same_chain]
             able = evaluator.takes(same_chain[0][1])
             hopeful = [
@@ -157,6 +178,11 @@ class _Sieve:
         there = np.zeros(len(self._least), dtype=bool)
         there[rows] = True
         self.fallen["open"] += self._points(there, settings)
+        self.spared.append((self._others[rows], bound))
+
+    def leave(self, rows: Rows, bound: FloatArray) -> None:
+        """Count one point of each of some candidates as undecided."""
+        self.fallen["open"] += len(rows)
         self.spared.append((self._others[rows], bound))
 
     def free(self, rows: Rows, k: int) -> Rows:

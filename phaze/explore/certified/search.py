@@ -74,7 +74,7 @@ class CertifiedSearch:
         self._undecided = Undecided(archive())
         self._ground = Ground(candidates, task, others, means.recall)
         self.evaluator = self._ground.evaluator
-        self._screen = Screen(self.evaluator, self._relevance)
+        self._screen = Screen(self.evaluator, self._relevance, self._clock)
         self._taken = Pool.empty()
         self._fallen: Counter[str] = Counter()
         self._done = 0
@@ -143,7 +143,7 @@ class CertifiedSearch:
         return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._ground), blocks))
 
     def _piece(self, numbers: NDArray[np.int64]) -> BlockPiece:
-        return BlockPiece(numbers, self._relevance, self._taken, self._clock.over)
+        return BlockPiece(numbers, self._relevance, self._taken, self._clock)
 
     def _seed(self, blocks: list[Block]) -> None:
         """Tighten a few promising points, so that bounds have something to meet."""
