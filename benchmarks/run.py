@@ -2,7 +2,7 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, growth, product, scaling, estimates, workload or convergence. `--data` is a
+PART is schedules, placement, plans, joint, growth, product, scaling, estimates, workload or convergence. `--data` is a
 folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
 instances are solved. Writes nothing without `--out` and `--answers`.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import convergence_jobs
 import convergence_tables
 import estimates
 import growth
+import joint
 import placements
 import plans
 import product
@@ -29,18 +31,13 @@ import workload
 from answers import Answers
 from report import Report, machine, write
 
-PARTS = (
-    *("schedules", "placement", "plans", "growth", "product"),
-    *("scaling", "estimates", "workload", "convergence"),
-)
-
 
 def main() -> None:
     """Run the parts one after another; what is done is written before the next begins."""
     arguments = _parser().parse_args()
     tell(machine())
     done = []
-    for part in PARTS if arguments.part == "all" else (arguments.part,):
+    for part in _MEASURED if arguments.part == "all" else (arguments.part,):
         done.append(_report(part, arguments))
         print(done[-1].text, flush=True)
         if arguments.out:
@@ -53,28 +50,7 @@ def tell(line: str) -> None:
 
 
 def _report(part: str, arguments: argparse.Namespace) -> Report:
-    match part:
-        case "schedules":
-            return _schedules(arguments)
-        case "placement":
-            return placements.report(arguments.data)
-        case "growth":
-            return growth.report(growth.measure(arguments.limit, tell), arguments.limit)
-        case "workload":
-            return workload.report(workload.measure(tell))
-        case "convergence":
-            kept = convergence_jobs.Kept(arguments.runs)
-            return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
-        case _:
-            return _OTHERS[part]()
-
-
-_OTHERS = {
-    "estimates": estimates.report,
-    "product": product.report,
-    "plans": plans.measured,
-    "scaling": lambda: scaling.measured(tell),
-}
+    return _MEASURED[part](arguments)
 
 
 def _convergence(arguments: argparse.Namespace) -> convergence_jobs.Plan:
@@ -102,9 +78,28 @@ def _schedules(arguments: argparse.Namespace) -> Report:
     return schedule_tables.report(chosen, limits, found)
 
 
+def _searches(arguments: argparse.Namespace) -> Report:
+    kept = convergence_jobs.Kept(arguments.runs)
+    return convergence_tables.report(convergence.measure(_convergence(arguments), tell, kept))
+
+
+_MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
+    "schedules": _schedules,
+    "placement": lambda asked: placements.report(asked.data),
+    "plans": lambda _: plans.measured(),
+    "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.workloads),
+    "growth": lambda asked: growth.report(growth.measure(asked.limit, tell), asked.limit),
+    "product": lambda _: product.report(),
+    "scaling": lambda _: scaling.measured(tell),
+    "estimates": lambda _: estimates.report(),
+    "workload": lambda _: workload.report(workload.measure(tell)),
+    "convergence": _searches,
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure phaze.")
-    parser.add_argument("part", choices=(*PARTS, "all"))
+    parser.add_argument("part", choices=(*_MEASURED, "all"))
     parser.add_argument("--data", type=Path, help="folder with scheduling/ and placement/ instance files")
     parser.add_argument("--limit", type=float, default=5.0, help="seconds per schedule (default 5)")
     parser.add_argument(
@@ -117,10 +112,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--per-family", type=int, default=10, help="generated schedules per family (default 10)"
     )
+    parser.add_argument(
+        "--search-limit", type=float, default=120.0, help="joint: seconds per search (default 120)"
+    )
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")
     searches.add_argument(
-        "--workloads", nargs="+", default=(), help="built-in ones (default: PHAZE's and WHAM's)"
+        "--workloads",
+        nargs="+",
+        default=(),
+        help="built-in ones, also for joint (default: PHAZE's and WHAM's)",
     )
     searches.add_argument(
         "--strategies", nargs="+", default=(), help="some of the registered ones (default: all)"
