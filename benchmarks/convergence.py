@@ -106,8 +106,8 @@ def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
     """Hand-made chips at the highest clock in the budget, and the published plan on the winner."""
     builder = DesignBuilder(request.task, request.budgets.tdp_margin)
     effort = Effort(ProcessorClock(CHIPS_S).left)
-    plan = plan_beside(request, answer.document.best, effort)
-    beside = [*chips_beside(request, builder, effort, CHIPS), *plan]
+    *_, plan = plan_beside(request, answer.document.best, effort)
+    *_, chips = chips_beside(request, builder, effort, CHIPS)
     return [
         {
             "kind": "chip",
@@ -115,7 +115,7 @@ def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
             "value": chip.result.throughput_samples_per_s if chip.result else None,
             "note": chip.note,
         }
-        for chip in beside
+        for chip in (*chips, *plan)
     ]
 
 
