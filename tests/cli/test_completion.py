@@ -39,6 +39,7 @@ ROOT = typer.main.get_command(app)
 FOLDER = Path(sys.executable).parent
 PATIENCE_S = 60
 
+TRAINED = [schedule for schedule in Schedule if not schedule.forward_only]
 WORDS = {
     "run": {
         "workload": [model.name for model in list_workloads()],
@@ -56,7 +57,7 @@ WORDS = {
     },
     "sweep": {"sampler": Sampler, "objectives": METRICS},
     "evaluate": {"arch": list_architectures(), "framework": list_frameworks(), "recompute": Recompute},
-    "plan": {"schedule": Schedule, "order": Order, "rung": [Rung.ANALYTIC, Rung.CALIBRATED]},
+    "plan": {"schedule": TRAINED, "order": Order, "rung": [Rung.ANALYTIC, Rung.CALIBRATED]},
     "plan export": {"target": Target},
     "validate": {"rung": Rung},
     "solve schedule": {"method": Method},
