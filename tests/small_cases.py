@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from phaze.explore.progress import Clock
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
@@ -54,3 +55,16 @@ def varied_architectures():
     values = np.array(list(product(*axes.values()))).T
     base = to_table([load_architecture("tpuv4")]).take(np.zeros(values.shape[1], dtype=np.intp))
     return base.replace(**{n: v.astype(base[n].dtype) for n, v in zip(axes, values, strict=True)})
+
+
+class StopsSoon(Clock):
+    """A clock that is over after so many looks."""
+
+    def __init__(self, looks):
+        super().__init__(600.0)
+        self.looks = looks
+
+    @property
+    def over(self):
+        self.looks -= 1
+        return self.looks < 0

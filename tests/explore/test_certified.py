@@ -7,10 +7,10 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from brute_force import brute_force, check
+from small_cases import StopsSoon
 
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.api import explore
-from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
@@ -137,16 +137,6 @@ def test_an_impossible_budget_names_the_smallest_that_would_do(task, space):
 def test_an_interrupted_search_keeps_a_valid_bound(task, space, answer):
     request = ExploreRequest(task, space, Budgets(power_w=300.0))
     truth = answer.document.certificate.objective_value
-
-    class StopsSoon(Clock):
-        def __init__(self, looks):
-            super().__init__(60.0)
-            self.looks = looks
-
-        @property
-        def over(self):
-            self.looks -= 1
-            return self.looks < 0
 
     def first():
         for looks in range(1, 100):

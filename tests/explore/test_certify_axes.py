@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from small_cases import StopsSoon
 
 from phaze.errors import OutOfTimeError
 from phaze.explore.api import explore
 from phaze.explore.certifying.certify import certify
-from phaze.explore.progress import Clock
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.space_file import load_space
 
@@ -66,19 +66,6 @@ def test_a_good_run_passes(run):
     assert report.passed
     assert len(report.samples) == 8
     assert any(sample.value > 0 for sample in report.samples)
-
-
-class StopsSoon(Clock):
-    """A clock that is over after so many looks."""
-
-    def __init__(self, looks):
-        super().__init__(600.0)
-        self.looks = looks
-
-    @property
-    def over(self):
-        self.looks -= 1
-        return self.looks < 0
 
 
 def first_answer(asked):

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from small_cases import varied_architectures
+from small_cases import StopsSoon, varied_architectures
 
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
@@ -188,19 +188,6 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
     assert {round(best[number][0], 6) for _, number in outcome.frontier.keys} == steps
     counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
     assert counted == outcome.in_budget * outcome.settings
-
-
-class StopsSoon(Clock):
-    """A clock that is over after so many looks."""
-
-    def __init__(self, looks):
-        super().__init__(600.0)
-        self.looks = looks
-
-    @property
-    def over(self):
-        self.looks -= 1
-        return self.looks < 0
 
 
 @pytest.mark.parametrize("looks", [1, 4, 8, 12, 20, 30, 60])
