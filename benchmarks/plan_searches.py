@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from timing import seconds
 
-from phaze.explore.api import measured_links
 from phaze.explore.planning.document import PlanDocument
 from phaze.explore.planning.plan import plan
 from phaze.explore.request import Task
@@ -65,7 +64,6 @@ def measure(tell: Callable[[str], None]) -> list[dict[str, object]]:
 def _every_plan(search: Search) -> tuple[int, float]:
     """All plans of a space, evaluated exactly, and the processor time that takes once layers are costed."""
     task, chip = _task(search), load_architecture(CHIP)
-    task = measured_links(task, chip)
     rest = (task.cluster, task.framework, task.rung, task.own)
     estimator, space = Estimator(task.workload, to_table([chip]), *rest), task.plan_space
     plans = [plan for some in screened(estimator, space) for plan in space.variants(some.strategy)]

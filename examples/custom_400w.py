@@ -1,7 +1,8 @@
 """H100 against a custom chip of 400 W for training Llama 3 70B on 256 devices.
 
 How much of an H100's throughput is left at 400 W on a chip made for the model? Scaled down, so that it takes seconds,
-to a space in which only the number of cores and the tensor cores' columns vary: leave out `fix` for the whole one.
+to a space in which only the number of cores and the tensor cores' columns vary, and to the plans that Megatron-LM
+runs: leave out `fix` and `plans` for the whole.
 """
 
 import phaze
@@ -14,14 +15,15 @@ SCALED_DOWN = {
     "vector_core_alus": 1024,
     "global_buffer_bytes": "32MiB",
 }
+PLANS = "megatron"
 
 
 def main() -> None:
     """Search, evaluate an H100, and compare."""
     custom = phaze.explore(
-        MODEL, power="400W", devices=DEVICES, node="N5", fix=SCALED_DOWN, time_limit="5min"
+        MODEL, power="400W", devices=DEVICES, node="N5", fix=SCALED_DOWN, plans=PLANS, time_limit="5min"
     )
-    h100 = phaze.evaluate("h100", MODEL, devices=DEVICES)
+    h100 = phaze.evaluate("h100", MODEL, devices=DEVICES, plans=PLANS)
     print(custom)
     ours, theirs = custom.best.workloads[MODEL], h100.result
     fast = ours.throughput_samples_per_s / theirs.throughput_samples_per_s

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
-LONG = {"portfolio.py", "phaze_question.py"}
+LONG = {"custom_400w.py", "portfolio.py", "phaze_question.py"}
 SCRIPTS = [
     pytest.param(name, marks=[pytest.mark.soak] if name in LONG else [])
     for name in sorted(path.name for path in FOLDER.glob("*.py"))

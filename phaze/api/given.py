@@ -11,7 +11,6 @@ from phaze.api.judged import Compared, Evaluated, Planned, Validated
 from phaze.api.words import options, several, speaks_python
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.network import Network
     from phaze.inputs.task import Source
@@ -32,7 +31,16 @@ def evaluate(
     pipeline_parallel: int | None = None,
     microbatch: int | None = None,
     recompute: str | None = None,
-    plans: str | Path | Plans | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    plans: str | Path | Plans = "full",
     framework: str | Path | Framework = "ideal",
     mode: str = "training",
     context: int | None = None,
@@ -46,27 +54,19 @@ def evaluate(
     calibration: str | Path | None = None,
     out: str | Path | None = None,
 ) -> Evaluated:
-    """Evaluate one architecture under its best placement, or one that is given, as `dse evaluate` does.
+    """Evaluate one architecture under its best plan, or one that is given, as `dse evaluate` does.
 
-    `plans`: the best plan of such a space, as a `framework` runs it (with another one than `ideal`: of space `full`);
-    without, 1F1B that hides nothing. Fixed
-    schedules, ZeRO and further kinds of parallelism are for `phaze.plan`. `out`: keep the
-    answer in this folder, here as in `compare` and `plan`.
+    The best plan of the space `plans` as a `framework` runs it; what is fixed stays fixed. `out`: keep the answer in
+    this folder, here as in `compare` and `plan`.
 
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
     asked = _task(locals())
     from phaze.inputs.files import recorded
-    from phaze.inputs.known import evaluated, evaluated_planned
-
-    def answer() -> ResultDocument:
-        if plans is not None or framework != "ideal":
-            return evaluated_planned(asked["arch"], asked["workload"], asked)
-        usual = {"attention": attention or "flash", "fusion": fusion or "all"}
-        return evaluated(**{n: v for n, v in asked.items() if n not in ("plans", "framework")} | usual)
+    from phaze.inputs.known import evaluated
 
     with _kept(asked.pop("out")) as keep:
-        document = recorded(answer(), "evaluate", asked)
+        document = recorded(evaluated(asked["arch"], asked["workload"], asked), "evaluate", asked)
         keep(document)
     return Evaluated(document)
 
@@ -78,8 +78,8 @@ def compare(
     *,
     devices: int = 1024,
     global_batch: int | None = None,
-    plans: str | Path | Plans | None = None,
-    framework: str | Path | Framework | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
     mode: str = "training",
     context: int | None = None,
     kv_cache: str = "contiguous",

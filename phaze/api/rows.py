@@ -48,7 +48,7 @@ def plan_row(plan: PlanResult) -> dict[str, Any]:
 
 
 def figures(result: WorkloadResult) -> dict[str, Any]:
-    """What a workload comes to, its degrees, and where its time goes (`time.`)."""
+    """What a workload comes to, its degrees, and where its time goes: five parts (`time.`), and by cause (`cause.`)."""
     told = result.model_dump(mode="json", exclude={"memory", "kinds", "host_memory_bytes"})
     placement, time = told.pop("placement"), told.pop("breakdown")
     stages, plan = placement.pop("stages"), placement.pop("plan") or {}
@@ -61,7 +61,7 @@ def figures(result: WorkloadResult) -> dict[str, Any]:
         **plan,
         "stages": len(stages),
         **_within("time", time),
-        **_within("time", causes),
+        **_within("cause", causes),
     }
 
 

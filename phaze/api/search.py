@@ -30,8 +30,8 @@ def explore(
     power_density: Quantity | None = None,
     devices: int | None = None,
     global_batch: int | None = None,
-    plans: str | Path | Plans | None = None,
-    framework: str | Path | Framework | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
     objective: str = "throughput",
     axes: str | Sequence[str] | None = None,
     strategy: str = "certified",
@@ -64,6 +64,7 @@ def explore(
     fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
+    rung: str = "analytic",
     time_limit: Quantity = "60s",
     gap: float = 0.0,
     seed: int = 0,
@@ -77,8 +78,8 @@ def explore(
 
     `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
     such as `power` and `area` are texts with units or SI numbers (areas in mm2). `plans`: the space of plans that is
-    searched beside the chips, as a `framework` runs them; without either, 1F1B that hides nothing. `out`: keep a run
-    directory there; without it nothing is written. `workers` processes, or the Dask cluster at `executor`
+    searched beside the chips, as a `framework` runs them. `out`: keep a run directory there; without it nothing is
+    written. `workers` processes, or the Dask cluster at `executor`
     (dask://HOST:PORT), do the work; they change no answer. `progress` is told what is done.
 
     Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
@@ -113,8 +114,8 @@ def sweep(
     objectives: str | Sequence[str] = ("throughput", "tdp"),
     devices: int = 1024,
     global_batch: int | None = None,
-    plans: str | Path | Plans | None = None,
-    framework: str | Path | Framework | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
     space: str | Path | DesignSpace = "default",
     network: str | Path | Network = "default",
     node: str | None = None,
@@ -129,6 +130,7 @@ def sweep(
     fusion: str | None = None,
     recipe: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
+    rung: str = "analytic",
     storage: str | None = None,
     study: str = "sweep",
     batch: int = 8,

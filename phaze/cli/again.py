@@ -53,8 +53,6 @@ def again(document: Answer, run: Path, report: Progress) -> Again:
     manifest = document.manifest
     if manifest is None:
         raise InputError(f"{run} does not tell what was asked")
-    if manifest.asked is None and not isinstance(document, ResultDocument):
-        raise InputError(f"{run} does not tell what was asked: it was made before answers did")
     verb = manifest.asked.verb if manifest.asked else "run"
     if verb == "run":
         return _run(asked_of_run(manifest, run), report).signed_as(manifest)

@@ -11,12 +11,6 @@ from phaze.cli import plan_options as own
 
 if TYPE_CHECKING:
     from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.document import PlanDocument
-
-_PLACEMENT = ("data_parallel", "tensor_parallel", "pipeline_parallel", "microbatch", "recompute")
-_CLUSTER = ("devices", "global_batch", "network")
-_COSTS = ("attention", "fusion", "rung", "calibration")
-_PASS = ("mode", "context", "kv_cache")
 
 
 def command(
@@ -39,7 +33,7 @@ def command(
     order: own.Order = None,
     offload: own.Offload = None,
     framework: own.Framework = "ideal",
-    plans: own.SomePlans = None,
+    plans: own.Plans = "full",
     mode: opt.ModeOption = "training",
     context: opt.Context = None,
     kv_cache: opt.KvCache = "contiguous",
@@ -55,8 +49,8 @@ def command(
 ) -> None:
     """Evaluate one architecture: iteration time, MFU, memory, energy, where the time goes.
 
-    With context, expert or sequence parallelism, whole layers, a schedule, chunks, ZeRO, an order, offload or a
-    framework: as a training plan, see dse plan. With a space of plans: the best of it.
+    Under the best plan of a space of plans that has what is fixed; degrees that divide nothing evenly are those of
+    --plans any.
 
     Examples:
         dse evaluate --arch a100 --workload gpt3 --devices 1024
@@ -64,14 +58,12 @@ def command(
 
     Exit codes: 3
 
-    See also: dse compare for several architectures; dse plan for training plans.
+    See also: dse compare for several architectures; dse plan for more about the best plan and the next ones.
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.explore.document import ResultDocument
     from phaze.inputs.files import recorded
     from phaze.report.design import print_design
-    from phaze.report.plan import print_plan
     from phaze.runs.answers import kept
 
     with kept(out) as keep:
@@ -79,25 +71,12 @@ def command(
         keep(document)
     if json:
         print_json(document)
-    elif isinstance(document, ResultDocument):
-        print_design(document.best, console())
     else:
-        print_plan(document, console())
+        print_design(document.best, console())
 
 
-def answer(asked: Mapping[str, Any]) -> ResultDocument | PlanDocument:
-    """One architecture as the options say: its best placement, or a training plan where they ask for one."""
-    from phaze.inputs.known import evaluated, evaluated_planned
-    from phaze.inputs.plan import HELD, held, planned
+def answer(asked: Mapping[str, Any]) -> ResultDocument:
+    """One architecture as the options say: under its best plan, within the choices that they fix."""
+    from phaze.inputs.known import evaluated
 
-    if asked["plans"] is not None:
-        return evaluated_planned(asked["arch"], asked["workload"], asked)
-    given: dict[str, Any] = {n: asked[n] for n in (*_CLUSTER, *_COSTS)} | {"bind": asked["bind"] or ()}
-    choices = {name: asked[name] for name in HELD}
-    special = held(**{k: v for k, v in choices.items() if k not in _PLACEMENT})
-    if asked["framework"] != "ideal" or special:
-        given |= {"mode": asked["mode"], "recipe": asked["recipe"]}
-        return planned(asked["arch"], asked["workload"], asked["framework"], held(**choices), "any", **given)
-    given |= {"attention": asked["attention"] or "flash", "fusion": asked["fusion"] or "all"}
-    given |= {name: asked[name] for name in (*_PLACEMENT, *_PASS, "recipe")}
-    return evaluated(asked["arch"], asked["workload"], **given)
+    return evaluated(asked["arch"], asked["workload"], asked)

@@ -60,7 +60,8 @@ Offload = Annotated[
 Framework = Annotated[
     str,
     typer.Option(
-        help="Built-in framework or YAML file: what the software costs.", autocompletion=known.frameworks
+        help="Built-in framework or YAML file: what the software hides, costs and can run.",
+        autocompletion=known.frameworks,
     ),
 ]
 Plans = Annotated[
@@ -69,22 +70,6 @@ Plans = Annotated[
         help="Space of plans: full (what can be launched), any (ragged degrees, too), megatron, phaze, or a YAML file.",
         autocompletion=known.plans,
         metavar="NAME|FILE",
-    ),
-]
-SomePlans = Annotated[
-    str | None,
-    typer.Option(
-        help="Space of plans: full, any, megatron, phaze or a YAML file (default: 1F1B over "
-        "data x tensor x pipeline, nothing hidden).",
-        autocompletion=known.plans,
-        metavar="NAME|FILE",
-    ),
-]
-SomeFramework = Annotated[
-    str | None,
-    typer.Option(
-        help="Built-in framework or YAML file that runs the plans (default with --plans: ideal).",
-        autocompletion=known.frameworks,
     ),
 ]
 Attention = Annotated[

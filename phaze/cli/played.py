@@ -14,23 +14,21 @@ if TYPE_CHECKING:
     from phaze.explore.explaining.document import Sensitivity
     from phaze.explore.planning.again import PlayedPlan
     from phaze.explore.request import ExploreRequest
-    from phaze.report.replay.replay import Replay
 
 _SAME = 1e-6  # relative; what a run and a new evaluation of its winner may differ by
 
 
 @dataclass(frozen=True)
 class Played:
-    """The placements of a run by workload, `plans` those of a space of plans, and that with a design per stage.
+    """The plans of a run by workload, and that with a design per stage.
 
     Empty where `left_out` says why.
     """
 
     document: ResultDocument
     request: ExploreRequest | None = None
-    replays: Mapping[str, Replay] = field(default_factory=dict)
     plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
-    per_stage: Replay | None = None
+    per_stage: PlayedPlan | None = None
     left_out: str = ""
 
     def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
@@ -57,11 +55,11 @@ class Played:
 def played(document: ResultDocument, run: Path) -> Played:
     """What can be played again; the reason why not is kept instead of raised."""
     from phaze.cli.rerun import request_of
-    from phaze.report.replay.document import per_stage_replay, played_plans, replays
+    from phaze.report.replay.document import per_stage_plan, played_plans
 
     try:
         request = request_of(document, run)
-        again, plans = per_stage_replay(document, request), played_plans(document, request)
-        return Played(document, request, replays(document, request), plans, again)
+        again, plans = per_stage_plan(document, request), played_plans(document, request)
+        return Played(document, request, plans, again)
     except InputError as error:
         return Played(document, left_out=" ".join(str(error).split()))

@@ -36,7 +36,7 @@ def played_plan(document: PlanDocument) -> PlayedPlan | str:
         )
         chip = find_architecture(asked["architecture"])
         task = running(task, asked.get("recipe") or "none", chip)
-        return play(document, replace(task, framework=framework, full=True), chip)
+        return play(document, replace(task, framework=framework), chip)
     except KeyError as error:
         return f"the request of the document does not tell {error}"
     except (InputError, ValueError) as error:  # ValueError: a name that no file can have

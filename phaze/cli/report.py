@@ -90,7 +90,6 @@ def _run(document: ResultDocument, run: Path, report: Progress) -> tuple[str, st
         name=run.resolve().name,
         document=document,
         designs=load_designs(run) if (run / DESIGNS).is_file() else (),
-        replays=found.replays,
         plans=found.plans,
         per_stage=found.per_stage,
         sensitivity=found.sensitivity(),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from phaze.errors import InputError
 
@@ -22,9 +20,10 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     Files are looked for where they were named, from the working directory. Raises InputError where the run
     was not made by `dse run`, or an input has changed since.
     """
+    from phaze.explore.combinations import resolved
     from phaze.inputs.request import make_request
 
-    return make_request(asked_of_run(document.manifest, run))
+    return resolved(make_request(asked_of_run(document.manifest, run)))
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
@@ -56,25 +55,9 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
 
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
-    old = manifest.asked is None
-    options = _typed(manifest.command, run) if old else asked_before(manifest, run, command)
+    options = asked_before(manifest, run, command)
     check_inputs(manifest, options)
     return options
-
-
-def _typed(line: Sequence[str], run: Path) -> dict[str, Any]:
-    """The options of a command line, read again by the same parser: all that runs of `phaze-result/1` tell.
-
-    Raises InputError where it was not `dse run`.
-    """
-    from phaze.cli.run import command
-
-    if list(line[:2]) != ["dse", "run"]:
-        raise InputError(f"{run} was not made by dse run, whose command line its manifest would hold")
-    app = typer.Typer(add_completion=False)
-    app.command("run")(command)
-    context = typer.main.get_command(app).make_context("run", list(line[2:]))
-    return dict(context.params)
 
 
 def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:

@@ -24,8 +24,8 @@ def command(
     power_density: opt.PowerDensity = None,
     devices: own.Devices = None,
     global_batch: opt.GlobalBatch = None,
-    plans: plan_options.SomePlans = None,
-    framework: plan_options.SomeFramework = None,
+    plans: plan_options.Plans = "full",
+    framework: plan_options.Framework = "ideal",
     objective: own.Objective = "throughput",
     axes: own.Axes = None,
     strategy: own.Strategy = "certified",
@@ -58,6 +58,7 @@ def command(
     fusion: plan_options.Fusion = None,
     recipe: opt.Recipe = None,
     bind: opt.Bind = None,
+    rung: opt.Rung = "analytic",
     time_limit: opt.TimeLimit = "60s",
     gap: own.Gap = 0.0,
     seed: opt.Seed = 0,
@@ -73,7 +74,7 @@ def command(
 
     Examples:
         dse run --workload gpt3 --power 400W
-        dse run --workload gpt3 --power 400W --plans full
+        dse run --workload gpt3 --power 400W --framework megatron-core-2024
         dse run -w bert-large -w resnet50 --devices 64 --power 300W --combine worst --out results/common
         dse run --workload model.onnx --devices 8 --strategy wham --designs per-stage --json
 

@@ -11,8 +11,10 @@ import typer
 from phaze.cli import options as opt
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from phaze.explore.document import ResultDocument
-    from phaze.report.replay.replay import Replay
+    from phaze.explore.planning.again import PlayedPlan
 
 
 class Format(StrEnum):
@@ -49,9 +51,6 @@ def command(
     """
     from phaze.cli.output import say
     from phaze.cli.report import beside
-    from phaze.report.trace.chrome import written
-    from phaze.report.trace.events import trace_of
-    from phaze.report.trace.gantt_svg import draw, picture_of
     from phaze.runs.directory import load_run
     from phaze.runs.files import check_writable, write_atomically
 
@@ -60,11 +59,11 @@ def command(
     check_writable(target)
     name = _workload(document, run, workload)
     title = f"{run.resolve().name}: {name} on {document.best.id}"
-    if not per_stage and document.best.workloads[name].placement.plan is not None:
-        text = _planned(document, run, name, title, format)
+    if per_stage:
+        title = f"{run.resolve().name}: {name} on a design for every stage"
+        text = _per_stage(document, run, name, title, format)
     else:
-        plan = _per_stage(document, run) if per_stage else _winner(document, run, name)
-        text = written(trace_of(plan, title)) if format is Format.JSON else draw(picture_of(plan), title)
+        text = _planned(document, run, name, title, format)
     write_atomically(target, _packed(text, target))
     say(f"trace: {target}", quiet=quiet)
 
@@ -82,37 +81,45 @@ def _workload(document: ResultDocument, run: Path, workload: str | None) -> str:
     return workload or names[0]
 
 
-def _winner(document: ResultDocument, run: Path, workload: str) -> Replay:
-    """The winner's placement of a workload."""
-    from phaze.cli.rerun import request_of
-    from phaze.report.replay.document import replays
-
-    return replays(document, request_of(document, run))[workload]
-
-
 def _planned(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
-    """The winner's plan of a space of plans."""
+    """The winner's plan."""
     from phaze.cli.rerun import request_of
     from phaze.report.replay.document import played_plans
-    from phaze.report.trace.chrome import written
-    from phaze.report.trace.gantt_svg import draw, picture_of_plan
-    from phaze.report.trace.plan import plan_trace
 
     played = played_plans(document, request_of(document, run))[workload]
-    if form is Format.SVG:
-        return draw(picture_of_plan(played), title)
-    return written(plan_trace(played, title, workload, document.best.workloads[workload]))
+    stages = document.best.workloads[workload].placement.stages
+    return _drawn(played, workload, title, form, [stage.layers for stage in stages])
 
 
-def _per_stage(document: ResultDocument, run: Path) -> Replay:
+def _per_stage(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
+    """The plan of the pipeline with a design for every stage."""
     from phaze.cli.rerun import request_of
     from phaze.errors import InputError
-    from phaze.report.replay.document import per_stage_replay
+    from phaze.report.replay.document import per_stage_plan
 
-    plan = per_stage_replay(document, request_of(document, run))
-    if plan is None:
+    played = per_stage_plan(document, request_of(document, run))
+    if played is None or document.wham is None or document.wham.per_stage is None:
         raise InputError(f"{run} holds no pipeline with a design per stage; see dse run --designs per-stage")
-    return plan
+    stages = document.wham.per_stage.stages
+    layers, designs = [stage.layers for stage in stages], [stage.id for stage in stages]
+    return _drawn(played, workload, title, form, layers, designs)
+
+
+def _drawn(
+    played: PlayedPlan,
+    workload: str,
+    title: str,
+    form: Format,
+    layers: Sequence[Sequence[str]],
+    designs: Sequence[str] = (),
+) -> str:
+    from phaze.report.trace.chrome import written
+    from phaze.report.trace.gantt_svg import draw, picture_of
+    from phaze.report.trace.plan import plan_trace
+
+    if form is Format.SVG:
+        return draw(picture_of(played), title)
+    return written(plan_trace(played, title, workload, layers, designs))
 
 
 def _packed(text: str, target: Path) -> str | bytes:

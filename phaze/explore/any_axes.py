@@ -16,8 +16,7 @@ from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
 from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.exploration import REPORT_S, Answer
 from phaze.explore.findings import frontier_points
 from phaze.explore.goal import below_floor, floor_throughput
@@ -26,12 +25,10 @@ from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.progress import Clock, Progress, Reporting
 from phaze.explore.request import ExploreRequest
 from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.price import price_usd
-from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -62,7 +59,7 @@ class AxesExploration:
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
-        evaluator = evaluator_of(self._request.task, block.table, recall=self._means.recall)
+        evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
         columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
@@ -126,7 +123,7 @@ class AxesExploration:
                 -float(p.columns["throughput_samples_per_s"]),
             ),
         )
-        builder = DesignBuilder(request.task, request.budgets.tdp_margin, evaluator.shared)
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin)
         best = self._design(builder, block, evaluator, winner)
         document = ResultDocument(
             request=describe_request(request) | {"axes": [axis.name for axis in self._axes]},
@@ -134,7 +131,7 @@ class AxesExploration:
             certificate=self._certificate(block, evaluator, found, winner),
             frontier=self._frontier(evaluator, found),
             next_best=[],
-            comparison=comparisons(request, best, builder, self._effort),
+            comparison=comparisons(request, best, builder, self._effort.left_s),
             manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
         )
         return Answer(document, self._columns(block, document.frontier, found))
@@ -159,7 +156,7 @@ class AxesExploration:
             told |= dict(zip(positions.values(), described, strict=True))
         return [told[position] for position in range(len(found.points))]
 
-    def _plan(self, evaluator: Evaluator, point: ParetoPoint) -> Plan | FoundPlan:
+    def _plan(self, evaluator: Evaluator, point: ParetoPoint) -> FoundPlan:
         if point.plan is not None:
             return point.plan
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])

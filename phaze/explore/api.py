@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from phaze.cost.kernels.links import with_laws
-from phaze.cost.rung import Rung
 from phaze.errors import OutOfTimeError
 from phaze.explore.combinations import check, resolved
 from phaze.explore.designs import DesignBuilder
@@ -15,11 +13,11 @@ from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDoc
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.means import ALONE, Means
+from phaze.explore.measured import check_measured
 from phaze.explore.progress import Clock, Part, Progress, Silent
 from phaze.explore.request import ExploreRequest, Objective, Task
 from phaze.explore.training_run import training_run
 from phaze.hardware.architecture import Architecture
-from phaze.scheduling.passes import Effort
 
 if TYPE_CHECKING:
     from phaze.explore.robustness.document import Robustness
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
 ROBUST_S = 15.0  # least time to look for near-optimal designs, beyond the time limit if need be
-EVALUATE_S = 30.0  # time for exact schedules of one architecture; a second or two are the rule
 
 
 def explore(
@@ -46,6 +43,8 @@ def explore(
     """
     request = resolved(request)
     check(request)
+    for task in request.tasks:
+        check_measured(task, request.space)
     report, timer = progress or Silent(), clock or Clock(request.time_limit_s)
     answer = _searched(request, report, timer, means)
     document = answer.document
@@ -91,28 +90,19 @@ def _searched(request: ExploreRequest, report: Progress, timer: Clock, means: Me
     return Exploration(request, report, timer, means).answer()
 
 
-def measured_links(task: Task, architecture: Architecture) -> Task:
-    """On the calibrated rung, the task on a network with the measured constants of the chip's family."""
-    if task.rung is not Rung.CALIBRATED:
-        return task
-    return replace(task, network=with_laws(task.network, str(architecture.value("family"))))
-
-
 def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:
     """One architecture under its best placement (or within the degrees the task fixes).
 
     Raises InfeasibleError where the workload does not fit.
     """
-    builder = DesignBuilder(measured_links(task, architecture), tdp_margin)
-    return builder.best(architecture, Effort(Clock(EVALUATE_S).left))
+    return DesignBuilder(task, tdp_margin).best(architecture)
 
 
 def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> ResultDocument:
     """The same as a result document: a space of one architecture, whose points are its placements."""
-    started, clock = datetime.now(UTC), Clock(EVALUATE_S)
-    task = measured_links(task, architecture)
+    started, clock = datetime.now(UTC), Clock(float("inf"))
     builder = DesignBuilder(task, tdp_margin)
-    design, points = builder.best_of(architecture, Effort(clock.left))
+    design, points = builder.best_of(architecture)
     result = design.workloads[task.workload.name]
     value = result.throughput_samples_per_s
     upper = task.cluster.global_batch / points.lower_s

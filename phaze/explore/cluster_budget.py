@@ -16,7 +16,7 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.cluster_choice import MOST_DEVICES, Choice, Status, grid, with_devices
 from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.document import ResultDocument
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.member import roofline
@@ -70,7 +70,7 @@ class _ClusterSearch:
             request, best, within = with_devices(self.request, self.budget, devices), 0.0, 0
             for block in Candidates(request.space, request.budgets).blocks():
                 if len(block):
-                    best = max(best, float(roofline(evaluator_of(request.task, block.table)).max()))
+                    best = max(best, float(roofline(Evaluator(request.task, block.table)).max()))
                     within += len(block)
             if not within:
                 break  # more devices leave less for each
@@ -86,8 +86,11 @@ class _ClusterSearch:
         if choice.bound < self.value or (choice.bound == self.value and not self._fewer(choice)):
             choice.status = Status.BOUNDED if choice.bound > 0 else Status.INFEASIBLE
             return
+        exploration = Exploration(choice.request, self.progress, self.clock, self.means)
+        if self.best is not None and not self._beaten(choice, exploration):
+            return
         try:
-            answer = Exploration(choice.request, self.progress, self.clock, self.means).answer()
+            answer = exploration.answer()
         except OutOfTimeError:
             return
         except InfeasibleError:
@@ -103,6 +106,18 @@ class _ClusterSearch:
         if value > self.value or (value == self.value and self._fewer(choice)):
             self.best, self.value = answer, value
 
+    def _beaten(self, choice: Choice, exploration: Exploration) -> bool:
+        """Whether a number of devices beats the best known: its fastest design alone is looked for, no frontier."""
+        least = self.value if self._fewer(choice) else float(np.nextafter(self.value, np.inf))
+        found = exploration.fastest(max(least, choice.floor))
+        if any(throughput >= least for throughput in found.evaluated.values()):
+            return True
+        if found.finished:
+            choice.status, choice.bound = Status.BOUNDED, min(choice.bound, self.value)
+        else:
+            choice.bound = min(choice.bound, max(self.value, float(found.undecided[1].max())))
+        return False
+
     def _fewer(self, choice: Choice) -> bool:
         """Whether a number of devices is below that of the best known."""
         if self.best is None:
@@ -116,7 +131,7 @@ class _ClusterSearch:
             return np.asarray((hoped[0] > self.value) & (hoped[0] > 0) & (tdp_w > 0))
 
         candidates = Candidates(request.space, request.budgets)
-        evaluator = evaluator_of(request.task, candidates.table(range(1)))
+        evaluator = Evaluator(request.task, candidates.table(range(1)))
         screen = Screen(candidates, [evaluator], np.array([np.inf]), self.clock, self.progress)
         return float(screen.run(matters).hoped.max(initial=self.value))
 

@@ -20,11 +20,9 @@ def resolved(request: ExploreRequest) -> ExploreRequest:
     """The request with the search that its space asks for: one design per stage where stages may differ."""
     choice, differ = request.strategy, request.space.heterogeneous
     if choice is None:
-        return (
-            replace(request, strategy=StrategyChoice(STAGES, designs=Designs.PER_STAGE))
-            if differ
-            else request
-        )
+        if not differ:
+            return request
+        choice = StrategyChoice(STAGES, designs=Designs.PER_STAGE)
     own = Designs.PER_STAGE if differ and choice.name == STAGES else Designs.ONE
     return replace(request, strategy=replace(choice, designs=choice.designs or own))
 
@@ -59,8 +57,7 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield "a training run (--tokens, --samples) is that of one --workload"
     yield from _of_strategy(request)
     yield from _of_axes(request)
-    if any(task.full for task in request.tasks):
-        yield from _of_plans(request)
+    yield from _of_plans(request)
     if request.robust:
         yield from _of_robust(request)
 
@@ -115,9 +112,7 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
 
 def _of_plans(request: ExploreRequest) -> Iterator[str]:
     """Where plans are those of a space of plans."""
-    choice, plans = request.strategy, request.task.plans
-    if choice is not None and choice.designs is Designs.PER_STAGE:
-        yield "--designs per-stage knows 1F1B pipelines alone: leave out --plans and --framework"
+    plans = request.task.plans
     if plans.whole != (frozenset(),) or plans.offloads != (frozenset(),):
         yield (
             f"space of plans {plans.name} leaves it open what stays whole or lies with hosts, which dse plan searches "

@@ -5,10 +5,11 @@ They are no part of the answer: what fails, or is not done in time, is told in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import inf
 
 import numpy as np
 
@@ -20,10 +21,7 @@ from phaze.hardware.architecture import Architecture, load_architecture, to_tabl
 from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.power import tdp_w
-from phaze.placement.cluster import FixedDegrees
 from phaze.placement.strategy.choices import load_plans
-from phaze.recall import Recall
-from phaze.scheduling.passes import Effort
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
@@ -32,37 +30,35 @@ LEFT_OUT = "not worked out within the time limit"
 
 
 def comparisons(
-    request: ExploreRequest, best: Design, builder: DesignBuilder, effort: Effort
+    request: ExploreRequest, best: Design, builder: DesignBuilder, left_s: Callable[[], float] = lambda: inf
 ) -> list[Comparison]:
-    """Known chips and the expert plan beside the winner."""
-    chips = partial(chips_beside, request, builder, effort)
-    plan = partial(plan_beside, request, best, effort, builder.recall)
-    with aside(chips, effort.left_s) as some, aside(plan, effort.left_s) as others:
+    """Known chips and the expert plan beside the winner, as far as the time goes that is left."""
+    chips = partial(chips_beside, request, builder)
+    plan = partial(plan_beside, request, best)
+    with aside(chips, left_s) as some, aside(plan, left_s) as others:
         return [*(some() or ()), *(others() or ())]
 
 
 def left_out(request: ExploreRequest, best: Design) -> list[Comparison]:
     """All of them where there is no time for any."""
-    builder, effort = DesignBuilder(request.task, request.budgets.tdp_margin), Effort(lambda: 0.0)
-    none = next(chips_beside(request, builder, effort)), *islice(plan_beside(request, best, effort), 1)
+    builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+    none = next(chips_beside(request, builder)), *islice(plan_beside(request, best), 1)
     return [one for some in none for one in some]
 
 
 def chips_beside(
-    request: ExploreRequest, builder: DesignBuilder, effort: Effort, chips: Sequence[str] = CHIPS
+    request: ExploreRequest, builder: DesignBuilder, chips: Sequence[str] = CHIPS
 ) -> Iterator[list[Comparison]]:
     """Templates at the highest clock that keeps the power budget, again after each one that is worked out.
 
     They do not depend on the winner.
     """
-    return _Beside(request, effort, builder.recall).chips(chips, builder)
+    return _Beside(request).chips(chips, builder)
 
 
-def plan_beside(
-    request: ExploreRequest, best: Design, effort: Effort, recall: Recall | None = None
-) -> Iterator[list[Comparison]]:
+def plan_beside(request: ExploreRequest, best: Design) -> Iterator[list[Comparison]]:
     """The expert plan on the winner, where there is one: before and after it is worked out."""
-    return _Beside(request, effort, recall).expert(best)
+    return _Beside(request).expert(best)
 
 
 @dataclass(frozen=True)
@@ -70,8 +66,6 @@ class _Beside:
     """Evaluates one thing at a time beside the winner of a request."""
 
     request: ExploreRequest
-    effort: Effort
-    recall: Recall | None
 
     def chips(self, names: Sequence[str], builder: DesignBuilder) -> Iterator[list[Comparison]]:
         """Templates under the budgets."""
@@ -84,7 +78,7 @@ class _Beside:
         told = [self._row(c, None, f"{note}; {LEFT_OUT}" if fits else note) for c, note, fits in wanted]
         yield [*told]
         fitting = [place for place, (*_, fits) in enumerate(wanted) if fits]
-        designs = builder.each([wanted[place][0] for place in fitting], self.effort)
+        designs = builder.each([wanted[place][0] for place in fitting])
         try:
             for number, design in designs:
                 chip, note, _ = wanted[fitting[number]]
@@ -121,14 +115,13 @@ class _Beside:
             return iter(())
         pipeline, tensor, _ = task.workload.expert_plan
         data = task.devices // (pipeline * tensor)
-        if data < 1 or tensor not in task.widths:
+        if data < 1 or tensor not in task.workload.tensor_parallel_divisors(task.devices):
             return iter(())
-        fixed = FixedDegrees(pipeline_parallel=pipeline, tensor_parallel=tensor, data_parallel=data)
+        held = {"pipeline": (pipeline,), "tensor": (tensor,), "data": (data,)}
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
         builder = DesignBuilder(
-            replace(task, fixed=fixed, plans=load_plans("any")),
+            replace(task, held=held, plans=load_plans("any")),
             self.request.budgets.tdp_margin,
-            recall=self.recall,
         )
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
         return self._each([(chip, note, True)], builder)

@@ -1,4 +1,4 @@
-"""What points of one task on a table of architectures are made of: layers with costs, placements, peaks."""
+"""What points of one task on a table of architectures are made of: layers with their costs, pipelines, peaks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.model import CostModel
+from phaze.cost.model import CostModel, PassCosts
 from phaze.cost.optimizer import optimizer_s_per_parameter
-from phaze.explore.formats import counted_flops_per_s, fastest_flops_per_s, takes
+from phaze.explore.formats import counted_flops_per_s, takes
+from phaze.explore.measured import measured_links
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
-from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, under_load
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.cluster import busy_share
-from phaze.placement.planner import Planner, Rates
+from phaze.placement.strategy.figures import LayerFigures, figures_of, unlinked
+from phaze.placement.strategy.framework import Framework, TensorOverlap
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.operators import Operators, measured, operators
+from phaze.placement.strategy.passes import passes_of
+from phaze.placement.strategy.search.options import ShapeOptions
+from phaze.placement.strategy.search.pipeline import Times
+from phaze.placement.strategy.strategy import Strategy
 from phaze.recall import Recall
-from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.workload.degrees import Parallel
+from phaze.workload.work import Link, Pass
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -30,7 +39,7 @@ class Costed:
     """One task on one table of architectures; caches what points share.
 
     `shared` does not depend on the architectures: those of one task may share it. `base`: one whose costs this one
-    shares, at the positions of its own architectures, with the `model` derived from it. `recall`: what earlier
+    shares, at the positions of its own architectures, with the models derived from it. `recall`: what earlier
     searches have found out.
     """
 
@@ -38,49 +47,70 @@ class Costed:
     table: ArchitectureTable
     _chains: dict[Chain, TimedChain] = field(default_factory=dict)
     shared: dict[Any, Any] = field(default_factory=dict)
-    base: Costed | None = None
+    base: Self | None = None
     recall: Recall | None = None
+    _whole: dict[Chain, TimedChain] = field(default_factory=dict)
+    _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """On the calibrated rung, links are those of the family of the table's chips."""
+        self.task = measured_links(self.task, self.table)
 
     def on(self, table: ArchitectureTable) -> Self:
-        """The same task on other architectures; what does not depend on them is shared.
-
-        Costs are shared where every architecture combines tensor cores, vector cores and memories in a way that
-        this one knows; otherwise they are worked out anew.
-        """
-        base = self.base or self
-        other = type(self)(self.task, table, shared=self.shared, recall=self.recall)
-        if (model := base.model.on(table)) is not None:
-            other.base, other.model = base, model
+        """The same task on other architectures; what does not depend on them is shared."""
+        base = self._base
+        other = type(self)(self.task, table, recall=self.recall, shared=self.shared)
+        model, ideal = base.model.on(under_load(table)), base.unlinked_model.on(other._unlinked_table)
+        if model is not None and ideal is not None:
+            other.base, other.model, other.unlinked_model = base, model, ideal
         return other
+
+    @property
+    def _base(self) -> Self:
+        """The one whose costs this one shares."""
+        return self.base or self
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """The points of every architecture, in a fixed order."""
+        """The shapes of the plan space under every recipe, in a fixed order."""
         return tuple(
-            Setting(b, t, r, recipe)
+            Setting(
+                shape.microbatch,
+                shape.sharding.tensor,
+                shape.recompute,
+                recipe,
+                shape.sharding.sequence,
+                shape.sharding.context,
+                shape.sharding.expert,
+            )
             for recipe in self.task.recipes
-            for b in self.task.microbatches
-            for t in self.task.widths
-            for r in self.task.recomputes
+            for shape in self.task.plan_space.shapes(self.task.workload, self.task.cluster)
         )
-
-    @cached_property
-    def model(self) -> CostModel:
-        """Operator costs over the table."""
-        return CostModel(self.table, self.task.network, self.task.rung, self.task.own)
 
     @cached_property
     def capacity_bytes(self) -> FloatArray:
-        """HBM capacity of every architecture, (A,)."""
-        return hbm_capacity_bytes(self.table)
+        """What plans may fill of the memory of every architecture, (A,)."""
+        return self.framework.usable_memory * hbm_capacity_bytes(self.table)
 
     @cached_property
-    def rates(self) -> Rates:
-        """Link bandwidth and optimizer speed of every architecture, (A,) each."""
-        return Rates(
-            np.asarray(self.table["link_bandwidth_bytes_per_s"], dtype=np.float64),
-            optimizer_s_per_parameter(self.table, self.task.workload.numerics),
-        )
+    def model(self) -> CostModel:
+        """Operator costs over the table at the clocks that training leaves."""
+        return CostModel(under_load(self.table), self.task.network, self.task.rung, self.task.own)
+
+    @cached_property
+    def unlinked_model(self) -> CostModel:
+        """The same where collectives take no time."""
+        return unlinked(self.model, under_load(self.table))[1]
+
+    @cached_property
+    def link_bytes_per_s(self) -> FloatArray:
+        """Bandwidth of the link of every architecture, (A,)."""
+        return np.asarray(self.table["link_bandwidth_bytes_per_s"], dtype=np.float64)
+
+    @cached_property
+    def optimizer_s(self) -> FloatArray:
+        """Seconds of an optimizer step per parameter on every architecture, (A,)."""
+        return optimizer_s_per_parameter(self.table, self.task.workload.numerics)
 
     def peak_flops_per_s(self, setting: Setting) -> FloatArray:
         """What MFU counts against, (A,)."""
@@ -93,59 +123,151 @@ class Costed:
     @cached_property
     def model_flops(self) -> float:
         """Model FLOPs of one iteration, all devices together."""
-        b = self.task.microbatches[0]
-        return self.task.workload.chain(b, 1).model_flops * (self.task.cluster.global_batch // b)
+        return self.task.workload.chain(1, 1).model_flops * self.task.cluster.global_batch
 
-    def roofline_s(self, setting: Setting) -> FloatArray:
-        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is built or costed for it.
+    @cached_property
+    def _unlinked_table(self) -> ArchitectureTable:
+        loaded = under_load(self.table)
+        return loaded.replace(link_bandwidth_bytes_per_s=np.full(len(loaded), 1e18))
 
-        On as many devices as can be at work at a time: some wait while pipelines fill.
-        """
-        cluster = self.task.cluster
-        share = busy_share(cluster, setting.microbatch, setting.tensor_parallel)
-        peak = fastest_flops_per_s(self.table, self.task, setting.recipe)
-        return np.asarray(self.model_flops / (peak * cluster.devices * share))
+    @property
+    def framework(self) -> Framework:
+        """What the software does."""
+        return self.task.framework
+
+    def layouts(self, setting: Setting) -> Layouts:
+        """Layers and chunks of the workload as a setting has it."""
+        key = "layouts", setting.recipe
+        if key not in self.shared:
+            workload = self.task.workload_in(setting.recipe)
+            self.shared[key] = Layouts(workload, self.task.cluster, self.framework.running(workload))
+        found: Layouts = self.shared[key]
+        return found
+
+    def shape(self, setting: Setting) -> Strategy:
+        """The strategy without a pipeline that a setting stands for."""
+        none = 0 if self.task.plan_space.frugal and setting.recomputes else None
+        return Strategy(
+            setting.microbatch, sharding=setting.sharding, recompute=setting.recompute, recomputed=none
+        )
+
+    def options(self, setting: Setting) -> ShapeOptions:
+        """The pipelines of a setting."""
+        key = "options", setting
+        if key not in self.shared:
+            self.shared[key] = ShapeOptions(self.layouts(setting), self.task.plan_space, self.shape(setting))
+        found: ShapeOptions = self.shared[key]
+        return found
 
     def timed(self, setting: Setting) -> TimedChain:
-        """The costed chain of layers behind a setting."""
+        """The layers on the cores, collectives aside."""
         key = setting.chain
         if key not in self._chains:
-            if self.base is not None:
-                self._chains[key] = self.base.timed(setting).on(self.model, self.table)
+            base = self.base
+            if base is not None:
+                found = base.timed(setting).on(self.unlinked_model, self._unlinked_table)
             else:
-                microbatch, sharding, selective, recipe = key
-                chain = self.task.workload_in(recipe).chain(microbatch, sharding, selective=selective)
-                self._chains[key] = TimedChain(chain, self.model, self.table, recall=self.recall)
+                chain = self.layouts(setting).chain(self.shape(setting))
+                found = TimedChain(chain, self.unlinked_model, self._unlinked_table, recall=self.recall)
+            self._chains[key] = found
         return self._chains[key]
 
     def linked(self, setting: Setting) -> TimedChain:
-        """The layers with all their operators, collectives among them: what energy counts."""
-        return self.timed(setting)
+        """The layers with all their operators, collectives among them, on the architectures as they are."""
+        key = setting.chain
+        if key not in self._whole:
+            self._whole[key] = TimedChain(self.timed(setting).chain, self.model, self.table)
+        return self._whole[key]
 
-    def planner(self, setting: Setting, capacity_bytes: float) -> Planner:
-        """The placement of a setting within one memory capacity."""
-        key = (setting, capacity_bytes)
-        if key not in self.shared:
-            self.shared[key] = Planner(
-                chain=self.timed(setting).chain,
-                numerics=self.task.workload.numerics,
-                cluster=self.task.cluster,
-                recompute=setting.recompute,
-                memory_bytes=capacity_bytes,
-                fixed=self.task.fixed,
-            )
-        found: Planner = self.shared[key]
-        return found
+    def _passes(self, setting: Setting) -> list[tuple[PassCosts, PassCosts]]:
+        """Costs of the operators of every unique layer, forward and backward, collectives among them."""
+        key = setting.chain
+        if key not in self._linked:
+            if self.base is not None:
+                base = self._base._passes(setting)
+                self._linked[key] = [(f.on(self.model), b.on(self.model)) for f, b in base]
+            else:
+                none, said = Pass((), ()), self.framework
+                self._linked[key] = [
+                    (
+                        self.model.costs(measured(layer.forward, said)),
+                        self.model.costs(measured(layer.backward or none, said)),
+                    )
+                    for layer in self.timed(setting).chain.layers
+                ]
+        return self._linked[key]
 
-    def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
-        """Positions within `rows` grouped by memory capacity."""
-        values, group = self._capacity_groups
-        if len(values) == 1:
-            return [(float(values[0]), np.arange(len(rows)))] if len(rows) else []
-        of = group[rows]
-        found = ((float(v), np.flatnonzero(of == g)) for g, v in enumerate(values))
-        return [(value, at) for value, at in found if len(at)]
+    def figures(self, setting: Setting, rows: Rows, times: LayerTimes) -> LayerFigures:
+        """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
+        chain, said = self.timed(setting).chain, self.framework
+        links = self.link_bytes_per_s[rows]
+        costed: list[list[Operators]] = []
+        for side in (0, 1):
+            each = zip(chain.layers, (both[side] for both in self._passes(setting)), strict=True)
+            found = []
+            for layer, costs in each:
+                latencies = costs.latencies(rows)
+                alone = np.fmin(latencies.single_s, latencies.parallel_s)
+                found.append(
+                    operators(
+                        costs.pass_,
+                        alone,
+                        said,
+                        (self.task.network, links),
+                        experts=layer.expert_parameters > 0,
+                    )
+                )
+            costed.append(found)
+        serial = self.model.factors.simt_of[rows] >= 0
+        lasting = None if serial.all() else times
+        chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
+        return figures_of(chain, costed[0], costed[1], lasting, chips, said)
 
-    @cached_property
-    def _capacity_groups(self) -> tuple[FloatArray, Rows]:
-        return np.unique(self.capacity_bytes, return_inverse=True)
+    def times(self, setting: Setting, rows: Rows, times: LayerTimes) -> Times:
+        """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
+        kinds, _ = self.options(setting).kinds
+        found = passes_of(self.figures(setting, rows, times), kinds, self.framework)
+        return Times(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
+
+    def least_times(self, setting: Setting, rows: Rows) -> Times:
+        """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
+        least, options, chain = (
+            self.timed(setting).least(rows),
+            self.options(setting),
+            self.timed(setting).chain,
+        )
+        stretch, index = self.framework.stretch, np.array(chain.index)
+        found = np.zeros((len(rows), 7, len(options.kinds[0])))
+        exposed = self._exposed_s(setting, rows)
+        for row, seconds, link_s in ((0, least.forward_s, exposed[0]), (2, least.backward_s, exposed[1])):
+            every = seconds * stretch + link_s
+            for k, (first, last) in enumerate(options.kinds[0]):
+                found[:, row, k] = every[:, index[first : last + 1]].sum(axis=1)
+        if not (self.framework.prunes_recompute or self.framework.stops_early):
+            found[:, 1] = found[:, 0]
+        return Times(found, self.optimizer_s[rows])
+
+    def _exposed_s(self, setting: Setting, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Seconds of collectives that nothing can hide in each unique layer, (A, U) forward and backward."""
+        layers, none = self.timed(setting).chain.layers, Pass((), ())
+        found = np.zeros((2, len(rows), len(layers)))
+        for u, layer in enumerate(layers if len(rows) else ()):
+            for turned, pass_ in enumerate((layer.forward, layer.backward or none)):
+                links = [w.link for w in pass_.works if w.link]
+                shares = np.array([self._shown(link, turned=turned > 0) for link in links])
+                if shares.any():
+                    found[turned, :, u] = (self.model.links_s(links, rows) * shares).sum(axis=1)
+        return found[0], found[1]
+
+    def _shown(self, link: Link, *, turned: bool) -> float:
+        """Share of a collective that computation does not hide at least; `turned`: in backward."""
+        said, group = self.framework, link.group
+        hides = {Parallel.CONTEXT: said.hides_context, Parallel.EXPERT: said.hides_experts}
+        if said.merges_copies and link.copies > 1:
+            return 0.0
+        if group.parallel in hides or said.tensor_overlap is TensorOverlap.NONE:
+            return 1.0 - hides.get(group.parallel, 0.0)
+        pieces = said.tensor_overlap in (TensorOverlap.CHUNKED, TensorOverlap.EITHER)
+        beside = said.tensor_overlap in (TensorOverlap.WEIGHT_GRADIENT, TensorOverlap.EITHER)
+        # Gradients of weights are not made in forward; of pieces the last one hides behind nothing.
+        return 0.0 if beside and turned else 1 / group.size if pieces else 1.0

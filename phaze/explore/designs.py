@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from phaze.cost.rung import check_rung
-from phaze.errors import InfeasibleError, InputError, Shortfall
-from phaze.explore.best import BestPoints, best_points
-from phaze.explore.document import Breakdown, Design, Placement, WorkloadResult
-from phaze.explore.document import Stage as StageResult
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.document import Design, WorkloadResult
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.formats import counted_flops_per_s, takes, utilisation
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.planned import PlannedIteration, estimator_of, worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
@@ -27,24 +23,18 @@ from phaze.hardware.area import area_mm2, area_parts_mm2
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.account import Account
-from phaze.placement.plan import Plan
 from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import Evaluated, best_plans
-from phaze.recall import Recall
 from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
 
 _ONE = np.array([0])
 
-TOLD_STATES = 500
-"""Of each schedule on the idealised chips that say where the time goes: the figures of a design do not hang on them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Of one architecture's points: how many there are, how many were evaluated, and what none of them beats."""
+    """Of one architecture's plans: how many there are, how many were evaluated, and what none of them beats."""
 
     total: int
     evaluated: int
@@ -57,51 +47,13 @@ class DesignBuilder:
 
     task: Task
     tdp_margin: float = 1.0
-    shared: dict[Any, Any] = field(default_factory=dict)
-    recall: Recall | None = None
 
-    def best(self, architecture: Architecture, effort: Effort) -> Design:
+    def best(self, architecture: Architecture) -> Design:
         """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
-        return self.best_of(architecture, effort)[0]
+        return self.best_of(architecture)[0]
 
-    def best_of(self, architecture: Architecture, effort: Effort) -> tuple[Design, Points]:
-        """The same, with an account of the points (with a space of plans, the plans) that were looked at."""
-        if self.task.full:
-            return self._best_planned(architecture)
-        evaluator = self._evaluator([architecture])
-        found = best_points(evaluator, _ONE, effort)
-        points = Points(len(evaluator.settings), found.evaluated, float(found.lower_s[0]))
-        return self._found(architecture, evaluator, 0, found, effort), points
-
-    def each(
-        self, architectures: Sequence[Architecture], effort: Effort
-    ) -> Iterator[tuple[int, Design | Exception]]:
-        """Places of some architectures, each under its best placement or why there is none; cheaper than one by one.
-
-        In the order in which they are done: to say how much memory would do takes longest.
-        """
-        if not architectures:
-            return
-        if self.task.full:  # plans of one chip are searched faster than points of some
-            for place, one in enumerate(architectures):
-                yield place, _or_why_not(partial(self.best, one, effort))
-            return
-        evaluator = self._evaluator(architectures)
-        found = best_points(evaluator, np.arange(len(architectures)), effort)
-        for row in sorted(range(len(architectures)), key=lambda row: found.settings[row] is None):
-            one = architectures[row]
-            yield row, _or_why_not(partial(self._found, one, evaluator, row, found, effort))
-
-    def _found(
-        self, architecture: Architecture, evaluator: Evaluator, row: int, found: BestPoints, effort: Effort
-    ) -> Design:
-        """The report of the best point of one architecture. Raises InfeasibleError where there is none."""
-        if (best := found.settings[row]) is None:
-            raise out_of_memory(self._evaluator([architecture]), architecture.name)
-        return self.placed(architecture, evaluator, row, best, float(found.upper_s[row]), effort)
-
-    def _best_planned(self, architecture: Architecture) -> tuple[Design, Points]:
-        """The architecture under the best of all plans of its space. Raises InfeasibleError where none fits."""
+    def best_of(self, architecture: Architecture) -> tuple[Design, Points]:
+        """The same, with an account of the plans that were looked at."""
         task, table = self.task, to_table([architecture])
         self._check(architecture)
         capacity = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
@@ -125,16 +77,16 @@ class DesignBuilder:
         points = Points(total, evaluated, best.iteration.iteration_s)
         return self._design(architecture, table, result), points
 
+    def each(self, architectures: Sequence[Architecture]) -> Iterator[tuple[int, Design | Exception]]:
+        """Places of some architectures, each under its best placement or why there is none, one after the other."""
+        for place, one in enumerate(architectures):
+            yield place, _or_why_not(partial(self.best, one))
+
     def _check(self, architecture: Architecture) -> None:
         """Raise InputError where the rung of the task, or its calibration, is not for an architecture."""
         check_rung(self.task.rung, architecture)
         if self.task.calibration is not None:
             self.task.calibration.check(architecture)
-
-    def _evaluator(self, architectures: Sequence[Architecture]) -> Evaluator:
-        for architecture in architectures:
-            self._check(architecture)
-        return evaluator_of(self.task, to_table(architectures), shared=self.shared, recall=self.recall)
 
     def placed(
         self,
@@ -150,7 +102,7 @@ class DesignBuilder:
         `known_s`: an iteration time known to be reached in it. Raises InfeasibleError where nothing fits.
         """
         (plan,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), effort)
-        return self.design(architecture, evaluator, row, setting, plan, effort)
+        return self.design(architecture, evaluator, row, setting, plan)
 
     def design(
         self,
@@ -158,14 +110,13 @@ class DesignBuilder:
         evaluator: Evaluator,
         row: int,
         setting: Setting,
-        plan: Plan | FoundPlan | None,
-        effort: Effort,
+        plan: FoundPlan | None,
     ) -> Design:
         """The same under a plan that was found. Raises InfeasibleError where there is none."""
         table = evaluator.table.take(np.array([row]))
         if plan is None:
             raise out_of_memory(evaluator, architecture.name)
-        figures = self._figures(evaluator, row, setting, plan, effort)
+        figures = self._figures(evaluator, row, setting, plan)
         peak = float(evaluator.peak_flops_per_s(setting)[row])
         return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
 
@@ -196,23 +147,11 @@ class DesignBuilder:
             **figures,
         )
 
-    def _figures(
-        self, evaluator: Evaluator, row: int, setting: Setting, plan: Plan | FoundPlan, effort: Effort
-    ) -> dict[str, Any]:
+    def _figures(self, evaluator: Evaluator, row: int, setting: Setting, plan: FoundPlan) -> dict[str, Any]:
         """What a result tells of a plan itself, by the names it has there."""
-        if isinstance(plan, FoundPlan):
-            (planned,) = worked_out(evaluator, setting, {row: plan})
-            planned.check()
-            return planned.figures(setting.recipe)
-        account = Account(plan, evaluator.timed(setting), row, self.task.cluster, self.task.workload.numerics)
-        return {
-            "iteration_time_s": plan.iteration_s,
-            "devices_used": plan.devices_used,
-            "energy_per_iteration_j": account.energy_j(),
-            "memory_bytes": plan.memory_bytes,
-            "placement": _placement(plan, account.timed.chain.names, setting.recipe),
-            "breakdown": Breakdown(**asdict(account.time_parts(effort.at_most(TOLD_STATES)))),
-        }
+        (planned,) = worked_out(evaluator, setting, {row: plan})
+        planned.check()
+        return planned.figures(setting.recipe)
 
 
 def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
@@ -223,52 +162,10 @@ def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
         return error
 
 
-def _placement(plan: Plan, names: tuple[str, ...], recipe: Recipe | None) -> Placement:
-    return Placement(
-        data_parallel=plan.data_parallel,
-        tensor_parallel=plan.tensor_parallel,
-        pipeline_parallel=plan.pipeline_parallel,
-        microbatch_size=plan.microbatch,
-        recompute=plan.recompute.value,
-        recipe=recipe,
-        stages=[
-            StageResult(
-                layers=list(names[s.first : s.last + 1]),
-                devices=plan.tensor_parallel,
-                load_s=s.load_s,
-                memory_bytes=s.memory_bytes,
-            )
-            for s in plan.stages
-        ],
-    )
-
-
 def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
     """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
-    task, limit = evaluator.task, float(evaluator.capacity_bytes.max())
-    if task.full:
-        return unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}")
-    demand = min(
-        (evaluator.planner(s, np.inf).least_memory_bytes() for s in evaluator.settings), default=np.inf
-    )
-    if not np.isfinite(demand):
-        return InfeasibleError(
-            f"{name}: no placement of {task.workload.name} has these degrees; data x tensor x pipeline is at most "
-            f"{task.devices} devices, data at most the number of microbatches, pipeline at most that of layers"
-        )
-    if demand <= limit:  # it would fit, were the devices joined
-        return InfeasibleError(
-            f"{name}: {task.workload.name} does not fit on one device, and the chip has no links to others"
-        )
-    levers = (
-        "more --devices",
-        "more or larger HBM stacks (--space)",
-        "a smaller model or a shorter sequence",
-    )
-    return InfeasibleError(
-        f"{name}: {task.workload.name} does not fit in memory on {_devices(task.devices)}",
-        (Shortfall("memory per accelerator", limit, demand, "bytes", levers),),
-    )
+    task = evaluator.task
+    return unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}")
 
 
 def _devices(count: int) -> str:

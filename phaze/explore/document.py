@@ -49,7 +49,7 @@ class Placement(Record):
     )
     stages: list[Stage]
     plan: StrategyRecord | None = Field(
-        default=None, description="every choice of the plan, where it is one of a space of plans"
+        default=None, description="every choice of the plan; none in documents of before plans were searched"
     )
 
 
@@ -69,7 +69,9 @@ class Breakdown(Record):
     bubble_s: Figure = Field(description="pipeline fill and drain")
     optimizer_s: Figure
     host_s: Figure = Field(default=0.0, description="waiting for the host, and for transfers with its memory")
-    parts: PlanBreakdown | None = Field(default=None, description="by cause, of plans of a space of plans")
+    parts: PlanBreakdown | None = Field(
+        default=None, description="by cause; none in documents of before plans were searched"
+    )
 
     @property
     def spent(self) -> dict[str, float]:
@@ -105,11 +107,9 @@ class WorkloadResult(Record):
     placement: Placement
     breakdown: Breakdown
     memory: PlanMemory | None = Field(
-        default=None, description="what fills the fullest device, of plans of a space of plans"
+        default=None, description="what fills the fullest device; none in the same"
     )
-    kinds: list[PlanKind] = Field(
-        default_factory=list, description="computation by kind of operator, of the same"
-    )
+    kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
 
 
 class Design(Record):
@@ -169,7 +169,7 @@ class Certificate(Record):
     frontier_complete: bool
     plans_per_architecture: int | None = Field(
         default=None,
-        description="plans of every architecture in a space of plans; each point stands for all plans of its shape",
+        description="plans of every architecture; each point stands for all plans of its shape",
     )
 
     @model_validator(mode="before")

@@ -1,41 +1,99 @@
-"""One evaluator for every strategy: bounds and exact values of points, for a table of architectures.
+"""One evaluator for every search: bounds and exact values of points, for a table of architectures.
 
-A point is an architecture with a microbatch size, a tensor-parallel width, a recompute choice and a recipe of linear
-layers; data and pipeline degrees, stage cuts and operator schedules are optimised inside it (definitions: search).
+A point is an architecture with a shape of layers (microbatch, sharding, kind of recompute, recipe); pipelines,
+schedules, stage cuts, what ranks divide and what is recomputed are optimised inside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.digest import digest
 from phaze.explore.costed import Costed
+from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.points import PointBounds
 from phaze.explore.setting import Setting
-from phaze.placement.plan import Plan
-from phaze.placement.planner import Planner
+from phaze.placement.strategy.search.across import Across
+from phaze.placement.strategy.search.outline import least_flops
+from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.layers import LayerTimes
-from phaze.scheduling.passes import Effort
-
-__all__ = ["Evaluator", "PointBounds", "Setting"]
+from phaze.scheduling.passes import NEVER_S, Effort
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
+FEW = 2048  # strategies of a setting that are sooner fitted than points are tightened
+PROBED = 128  # architectures whose times are looked at
+QUANTILES = np.array([0, 1, 3, 6, 12, 25, 50, 100])  # those of them that are taken
 RECHECK = 64
+
+
+@dataclass(frozen=True)
+class FoundPlan:
+    """A strategy of one architecture and the seconds of its iteration."""
+
+    strategy: Strategy
+    iteration_s: float
 
 
 class Evaluator(Costed):
     """Evaluates points of one task on one table of architectures."""
 
     @property
-    def plans_each(self) -> int | None:
-        """Plans of a space of plans that every architecture has; None where there is no such space."""
-        return None
+    def plans_each(self) -> int:
+        """Plans that every architecture has, over all settings."""
+        return sum(self.options(setting).size for setting in self.settings)
+
+    def across(self, setting: Setting, capacity_bytes: float, link_bytes_per_s: float) -> Across:
+        """The plans of a setting on architectures of one memory and one link."""
+        key = "across", setting, capacity_bytes, link_bytes_per_s
+        if key not in self.shared:
+            options, probes = self.options(setting), partial(self._probes, setting)
+            self.shared[key] = Across(options, capacity_bytes, link_bytes_per_s, probes)
+        found: Across = self.shared[key]
+        return found
+
+    def _probes(self, setting: Setting) -> FloatArray:
+        """Terms of some architectures from fast to slow, (3 K + 2, P): bounds of strategies are made for such.
+
+        They are those of the evaluator whose costs are shared, so that bounds do not depend on what is asked together.
+        """
+        key = "probes", setting
+        if key not in self.shared:
+            known = self._base
+            rows = np.unique(np.linspace(0, len(known.table) - 1, PROBED).astype(np.intp))
+            terms = np.minimum(known.least_times(setting, rows).terms, NEVER_S)
+            order = np.argsort(terms[:-2].sum(axis=0), kind="stable")
+            self.shared[key] = terms[:, order[(len(order) - 1) * QUANTILES // 100]]
+        found: FloatArray = self.shared[key]
+        return found
+
+    def _classes(self, setting: Setting, rows: Rows) -> list[tuple[Across, Rows]]:
+        """Positions within `rows` by memory and link, with their plans."""
+        links = self.link_bytes_per_s[rows]
+        found = []
+        for capacity, at in self.capacities(rows):
+            for link in np.unique(links[at]).tolist():
+                found.append((self.across(setting, capacity, link), at[links[at] == link]))
+        return found
+
+    def roofline_s(self, setting: Setting) -> FloatArray:
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is costed.
+
+        Of the devices that end last, in the strategy where they do so first.
+        """
+        key = "least FLOPs", setting
+        if key not in self.shared:
+            link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
+            self.shared[key] = least_flops(self.across(setting, np.inf, link).tiers)
+        flops: float = self.shared[key]
+        return np.asarray(
+            flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, setting.recipe)
+        )
 
     def work_s(self, setting: Setting) -> tuple[FloatArray, FloatArray]:
         """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
@@ -44,28 +102,30 @@ class Evaluator(Costed):
     def work_bound(self, setting: Setting, work_s: tuple[FloatArray, FloatArray]) -> FloatArray:
         """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
 
-        It is at most `quick_bound` (rounding aside), and infinite in the same places.
+        Memory does not count.
         """
-        forward_s, backward_s = work_s
-        every = np.arange(len(self.table))
-        seconds = self._by_capacity(setting, every, lambda p, at: p.work_bound(forward_s[at], backward_s[at]))
+        share = self.options(setting).least_share
+        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
         return np.where(self.takes(setting), seconds, np.inf)
 
     def quick_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray | None = None) -> FloatArray:
-        """A cheap lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
+        """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
 
-        It need not be tight where it is not below `give_up_s` (A,).
+        It does not count memory where the point does not get below `give_up_s` (A,) without it.
         """
-        del give_up_s
-        times = self.timed(setting).least(rows)
-        seconds = self._by_capacity(
-            setting, rows, lambda p, at: p.quick_bound(times.take(at), self.rates.take(rows[at]))
-        )
-        return np.where(self.takes(setting)[rows], seconds, np.inf)
+        limit_s = np.full(len(rows), np.inf) if give_up_s is None else give_up_s
+        times, found = self.least_times(setting, rows), np.full(len(rows), np.inf)
+        for across, at in self._classes(setting, rows):
+            found[at] = across.bound_s(times.take(at), limit_s[at])
+        return np.where(self.takes(setting)[rows], found, np.inf)
 
     def path_bound(self, setting: Setting, rows: Rows) -> FloatArray:
-        """What all points are screened by, (A,) seconds: at most `quick_bound`, where that is dear; else the same."""
-        return self.quick_bound(setting, rows)
+        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone where strategies are many.
+
+        Neither memory nor exchanges count then, so that no strategy has to be fitted.
+        """
+        few = self.options(setting).size <= FEW
+        return self.quick_bound(setting, rows, np.full(len(rows), np.inf if few else 0.0))
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
@@ -80,21 +140,13 @@ class Evaluator(Costed):
         return bounds
 
     def _hopeful(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> NDArray[np.bool_]:
-        """Whether the least times of the layers, and bounds on their placement, leave it open to beat `give_up_s`."""
-        times = self.timed(setting).least(rows)
-        hopeful = self._by_capacity(
-            setting, rows, lambda p, at: p.hopeful(times.take(at), self.rates.take(rows[at]), give_up_s[at])
-        )
-        return hopeful > 0
-
-    def _by_capacity(
-        self, setting: Setting, rows: Rows, find: Callable[[Planner, Rows], NDArray[Any]]
-    ) -> FloatArray:
-        """One figure per architecture, (A,), by the planner of its memory; `find` is given positions in `rows`."""
-        found = np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            found[at] = find(self.planner(setting, capacity), at)
-        return found
+        hopeful = self.quick_bound(setting, rows, give_up_s) < give_up_s
+        at = np.flatnonzero(hopeful)
+        if len(at):
+            hopeful[at] = (
+                self._bound_s(setting, rows[at], self.timed(setting).rough(rows[at])) < give_up_s[at]
+            )
+        return hopeful
 
     def exact(self, setting: Setting, rows: Rows, give_up_s: FloatArray, effort: Effort) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
@@ -125,11 +177,17 @@ class Evaluator(Costed):
         )
 
     def _least_s(self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray) -> FloatArray:
-        return self._by_capacity(
-            setting,
-            rows,
-            lambda p, at: p.iteration_s(times.take(at), self.rates.take(rows[at]), give_up_s[at])[0],
-        )
+        return self._search(setting, rows, times, give_up_s)[0]
+
+    def _search(
+        self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
+        best, choice = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+        for across, at in self._classes(setting, rows):
+            if len(at):
+                some = self.times(setting, rows[at], times.take(at))
+                best[at], choice[at] = across.best(some, give_up_s[at])
+        return best, choice
 
     def _place(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
@@ -153,7 +211,10 @@ class Evaluator(Costed):
         """Figures of placements that depend on `given`, the setting and the architectures alone."""
         if self.recall is None:
             return work_out()
-        chain, hardware = self.timed(setting).content, (self.capacity_bytes[rows], self.rates.take(rows))
+        chain, hardware = (
+            self.timed(setting).content,
+            (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
+        )
         key = digest(what, chain, self._rules, setting.recompute, hardware, given)
         return self.recall.array(key, shape, work_out)
 
@@ -162,48 +223,67 @@ class Evaluator(Costed):
         """Digest of everything but the architectures that values of points depend on."""
         return digest(self._rules, [(setting, self.timed(setting).content) for setting in self.settings])
 
-    @cached_property
-    def _rules(self) -> str:
-        """Digest of what placements depend on beside the chain and the architectures."""
-        return digest(self.task.workload.numerics, self.task.cluster, self.task.fixed)
-
     def _placed(
         self, setting: Setting, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: FloatArray
     ) -> FloatArray:
         lower, upper = times
-        low, high = np.empty(len(rows)), np.empty(len(rows))
-        for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            low[at], choice = planner.iteration_s(lower.take(at), rates, give_up_s[at])
-            high[at] = low[at]
-            open_ = np.flatnonzero(lower.take(at).differs(upper.take(at)) & (choice >= 0))
-            if len(open_):
-                open_times = upper.take(at[open_])
-                high[at[open_]] = planner.value(open_times, rates.take(open_), choice[open_])
+        low, choice = self._search(setting, rows, lower, give_up_s)
+        high, open_ = low.copy(), np.flatnonzero(lower.differs(upper) & (choice >= 0))
+        if len(open_):
+            high[open_] = self._value(setting, rows[open_], upper.take(open_), choice[open_])
+            if self.framework.hides_reduction or self.framework.hides_gathers:
+                # Exchanges may hide behind what computation takes longer than it is known to.
+                low[open_] = np.minimum(low[open_], self._bound_s(setting, rows[open_], lower.take(open_)))
         return np.stack([low, high])
 
-    def plans(self, setting: Setting, rows: Rows, known_s: FloatArray, effort: Effort) -> list[Plan | None]:
-        """The best plan of each architecture in one setting, with its stages; None where nothing fits.
+    def _bound_s(self, setting: Setting, rows: Rows, times: LayerTimes) -> FloatArray:
+        """At most the iteration time where layers take these times or longer, (A,)."""
+        found = np.full(len(rows), np.inf)
+        for across, at in self._classes(setting, rows):
+            some = self.times(setting, rows[at], times.take(at))
+            found[at] = across.bound_s(some, np.full(len(at), np.inf))
+        return found
+
+    def _value(
+        self, setting: Setting, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
+    ) -> FloatArray:
+        found = np.full(len(rows), np.inf)
+        for across, at in self._classes(setting, rows):
+            found[at] = across.value(self.times(setting, rows[at], times.take(at)), choice[at])
+        return found
+
+    @cached_property
+    def _rules(self) -> str:
+        """Digest of what plans depend on beside the chain and the architectures."""
+        return digest(self.task.workload.numerics, self.task.cluster, self.task.plan_space, self.framework)
+
+    def plans(
+        self, setting: Setting, rows: Rows, known_s: FloatArray, effort: Effort
+    ) -> list[FoundPlan | None]:
+        """The best plan of each architecture in one setting; None where nothing fits.
 
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
-        plans = self._plans(setting, rows, known_s * (1 + 1e-9), effort)
-        # What is known may come from schedules that were searched for longer, perhaps in another process.
-        longer = Effort(effort.left_s)
-        for limit_s, spent in ((known_s * (1 + 1e-9), longer), (np.full(len(rows), np.inf), effort)):
-            left = np.flatnonzero([plan is None for plan in plans] & np.isfinite(known_s))
-            if not len(left):
-                break
-            for i, plan in zip(left, self._plans(setting, rows[left], limit_s[left], spent), strict=True):
-                plans[i] = plan
-        return plans
-
-    def _plans(self, setting: Setting, rows: Rows, limit_s: FloatArray, effort: Effort) -> list[Plan | None]:
-        """The best plan of each architecture; None where nothing fits or gets below `limit_s` (A,)."""
         _, times = self.timed(setting).exact(rows, effort)
-        plans: list[Plan | None] = [None] * len(rows)
-        for capacity, at in self.capacities(rows):
-            planner, rates = self.planner(setting, capacity), self.rates.take(rows[at])
-            for i, plan in zip(at, planner.plans(times.take(at), rates, limit_s[at]), strict=True):
-                plans[i] = plan
-        return plans
+        found: list[FoundPlan | None] = [None] * len(rows)
+        for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
+            left = np.flatnonzero([one is None for one in found])
+            for across, at in self._classes(setting, rows[left]) if len(left) else []:
+                some = self.times(setting, rows[left[at]], times.take(left[at]))
+                best, choice = across.best(some, limit_s[left[at]])
+                for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
+                    found[i] = FoundPlan(across.found[number].strategy, seconds) if number >= 0 else None
+        return found
+
+    def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
+        """Positions within `rows` grouped by memory capacity."""
+        values, group = self._capacity_groups
+        if len(values) == 1:
+            return [(float(values[0]), np.arange(len(rows)))] if len(rows) else []
+        of = group[rows]
+        found = ((float(v), np.flatnonzero(of == g)) for g, v in enumerate(values))
+        return [(value, at) for value, at in found if len(at)]
+
+    @cached_property
+    def _capacity_groups(self) -> tuple[FloatArray, Rows]:
+        return np.unique(self.capacity_bytes, return_inverse=True)

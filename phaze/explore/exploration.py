@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -79,8 +79,8 @@ class Exploration:
     def chips(self) -> AbstractContextManager[Beside]:
         """Known chips under the same budgets, worked out beside what happens meanwhile, as long as there is time."""
         request = self._request
-        builder = DesignBuilder(request.task, request.budgets.tdp_margin, recall=self._means.recall)
-        return aside(lambda: chips_beside(request, builder, self.reporting), self.reporting.left_s)
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+        return aside(lambda: chips_beside(request, builder), self.reporting.left_s)
 
     def search(self) -> Proof:
         """The certified search.
@@ -102,12 +102,17 @@ class Exploration:
         task, means = self._request.task, self._means
         return CertifiedSearch(self.candidates, task, self._clock, self._progress, means=means, **options)
 
+    def fastest(self, least: float = 0.0) -> Outcome:
+        """The search for the highest throughput alone, from `least` samples/s on; floors aside."""
+        alone = partial(ParetoArchive, 0)
+        return self._certified(others=_nothing, archive=alone, min_throughput=least).run()
+
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.
 
         OutOfTimeError where time is over before that is known.
         """
-        fastest = self._certified(others=_nothing, archive=partial(ParetoArchive, 0)).run()
+        fastest = self.fastest()
         if not fastest.finished:
             raise _out_of_time()
         if fastest.evaluated:
@@ -121,7 +126,7 @@ class Exploration:
         ranked = self._ranked(found)
         found.place(ranked[: NEXT_BEST + 1])
         best = found.design(ranked[0])
-        beside = partial(plan_beside, request, best, self.reporting, self._means.recall)
+        beside = partial(plan_beside, request, best)
         with aside(beside, self.reporting.left_s) as expert:
             document = ResultDocument(
                 request=describe_request(request),
@@ -156,7 +161,8 @@ class Exploration:
     ) -> Certificate:
         """What `outcome` proves of the best of what is shown."""
         result = best.workloads[self._request.task.workload.name]
-        value = self.goal.value(result.throughput_samples_per_s, best.tdp_w)
+        # It keeps the floor as the search worked it out, which may differ from what is told in the last place.
+        value = replace(self.goal, floor=0.0).value(result.throughput_samples_per_s, best.tdp_w)
         others, optimistic = outcome.undecided
         undecided = zip(optimistic.tolist(), others.tolist(), strict=True)
         reached = value if shown is outcome else self.proven(outcome)

@@ -13,16 +13,14 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.certified.outcome import Outcome
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.formats import utilisation
 from phaze.explore.measures import spent
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.power import tdp_w
-from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 
@@ -45,8 +43,8 @@ class Findings:
         self._evaluator = evaluator.on(self.block.table)
         self._task = evaluator.task
         self._effort = effort
-        self._plans: dict[int, Plan | FoundPlan | None] = {}
-        self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin, evaluator.shared)
+        self._plans: dict[int, FoundPlan | None] = {}
+        self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin)
 
     def place(self, rows: Sequence[int]) -> None:
         """Find the plans of some candidates and of the frontier, all of one setting together."""
@@ -58,9 +56,7 @@ class Findings:
     def design(self, row: int) -> Design:
         """The full report of one candidate whose plan was found."""
         plan, setting = self._plans[row], self._settings[row]
-        return self._builder.design(
-            self._architecture(row), self._evaluator, row, setting, plan, self._effort
-        )
+        return self._builder.design(self._architecture(row), self._evaluator, row, setting, plan)
 
     def frontier(self) -> list[FrontierPoint]:
         """The frontier in the order in which the archive keeps it, its plans being found."""
@@ -116,7 +112,7 @@ class Findings:
 def frontier_points(
     evaluator: Evaluator,
     setting: Setting,
-    plans: Mapping[int, Plan | FoundPlan],
+    plans: Mapping[int, FoundPlan],
     varied: Iterable[str],
     margin: float,
 ) -> list[FrontierPoint]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
-from phaze.placement.cluster import FixedDegrees
 from phaze.placement.strategy.search.space import PlanSpace, plan_space
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.degrees import Shardable
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def space_of(task: Task) -> PlanSpace:
     """All plans of the task, some choices held. Raises InputError for one that the model does not allow."""
-    choices = _fixed(task.fixed) | dict(task.held)
+    choices = dict(task.held)
     _check_held(task, choices)
     space = plan_space(task.workload, task.cluster, task.framework, task.plans)
     if task.workload.mode is not Mode.TRAINING:
@@ -33,18 +32,6 @@ def space_of(task: Task) -> PlanSpace:
     if all(found.whole) and (max(found.tensor) == 1 or True not in found.sequence):
         raise InputError("--whole needs sequence parallelism over two or more tensor-parallel devices")
     return found
-
-
-def _fixed(fixed: FixedDegrees) -> dict[str, tuple[Any, ...]]:
-    """Degrees that are fixed, as choices of a plan space."""
-    given = {
-        "data": fixed.data_parallel,
-        "tensor": fixed.tensor_parallel,
-        "pipeline": fixed.pipeline_parallel,
-        "microbatches": fixed.microbatch,
-        "recomputes": fixed.recompute,
-    }
-    return {name: (value,) for name, value in given.items() if value is not None}
 
 
 def _check_held(task: Task, held: Mapping[str, tuple[Any, ...]]) -> None:

@@ -12,11 +12,11 @@ from importlib.metadata import version
 from typing import Any
 
 from phaze.explore.document import Machine, Manifest
+from phaze.explore.held import told
 from phaze.explore.request import ExploreRequest, Task
 from phaze.placement.pipelines.schedule import MOST_PASSES
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.fusion_rules import describe_fusion
-from phaze.workload.workload import Mode
 
 _LIBRARIES = ("phaze-dse", "numpy", "numba", "pyomo", "highspy", "optuna", "onnx")
 """Whose version can change a result."""
@@ -63,14 +63,7 @@ def _memory_bytes() -> int | None:
 
 
 def describe_task(task: Task) -> dict[str, Any]:
-    """The task with every default spelled out; fixed degrees where there are any."""
-    fixed = {
-        "data_parallel": task.fixed.data_parallel,
-        "tensor_parallel": task.fixed.tensor_parallel,
-        "pipeline_parallel": task.fixed.pipeline_parallel,
-        "microbatch": task.fixed.microbatch,
-        "recompute": task.fixed.recompute.value if task.fixed.recompute else None,
-    }
+    """The task with every default spelled out, and what is held of its plans."""
     return {
         "workloads": [task.workload.name],
         "mode": task.workload.mode.value,
@@ -82,8 +75,9 @@ def describe_task(task: Task) -> dict[str, Any]:
         "rung": task.rung.value,
         "calibration": dict(task.own),
         **({"recipe": task.recipe.value} if task.recipe else {}),
-        **({"framework": task.framework.name, "plans": task.plans.name} if task.full else {}),
-        "fixed": {name: value for name, value in fixed.items() if value is not None},
+        "framework": task.framework.name,
+        "plans": task.plans.name,
+        "held": told(task.held),
     }
 
 
@@ -126,17 +120,9 @@ def scope(task: Task) -> list[str]:
         f"fusion {describe_fusion(task.workload.fusion)}",
         *precision_scope(task),
         f"network {task.network.name}",
-        *(plans_scope(task) if task.full else _pipeline_scope(task)),
+        *plans_scope(task),
         "operators on one core or on all cores",
         "layer schedules minimise time",
-    ]
-
-
-def _pipeline_scope(task: Task) -> list[str]:
-    training = task.workload.mode is Mode.TRAINING
-    return [
-        "1F1B pipeline" if training else "forward-only pipeline",
-        "contiguous stages of one tensor-parallel width",
     ]
 
 

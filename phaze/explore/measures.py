@@ -8,14 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.planned import worked_out
 from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
-from phaze.placement.energy import ChainEnergy, Drivers, drivers
-from phaze.placement.least import least_drivers, least_peak_bytes
-from phaze.placement.plan import Plan
+from phaze.placement.energy import ChainEnergy, Drivers
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -30,7 +27,7 @@ class Measured:
     None, and infinite figures, where nothing fits in memory.
     """
 
-    plans: tuple[Plan | FoundPlan | None, ...]
+    plans: tuple[FoundPlan | None, ...]
     iteration_s: FloatArray
     energy_per_sample_j: FloatArray
     memory_bytes: FloatArray
@@ -40,31 +37,22 @@ _NOTHING = Drivers(np.zeros((1, 1)), np.ones(1), np.zeros(1), np.zeros(1))
 """Of a plan that recomputes, reduces and moves nothing: no plan spends less."""
 
 
-def _least_weight_bytes(task: Task) -> float:
-    """What some device holds of weights at least, however they are divided: a byte each, in the fewest bits."""
-    return float(task.workload.chain(1, 1).parameters) / task.devices
+def least_memory_bytes(task: Task) -> float:
+    """What the fullest device of a plan holds at least: a byte of every weight, however they are divided."""
+    return float(task.workload.chain(1, 1).parameters) / task.devices * (1 - ROUNDING)
 
 
 def spent(
-    evaluator: Evaluator, setting: Setting, plans: Mapping[int, Plan | FoundPlan], *, checked: bool = False
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, FoundPlan], *, checked: bool = False
 ) -> Iterator[tuple[float, float, float]]:
     """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table.
 
-    `checked`: held against a second count of them, where plans are those of a space. Raises PlanError where it differs.
+    `checked`: held against a second count of them. Raises PlanError where it differs.
     """
-    if found := {row: plan for row, plan in plans.items() if isinstance(plan, FoundPlan)}:
-        for planned in worked_out(evaluator, setting, found):
-            if checked:
-                planned.check(kinds=False)
-            yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
-        return
-    placed = {row: plan for row, plan in plans.items() if isinstance(plan, Plan)}
-    timed, task = evaluator.timed(setting), evaluator.task
-    energy = ChainEnergy(timed, task.cluster, task.workload.numerics)
-    rows = np.array(list(placed), dtype=np.intp)
-    joules = energy.energy_j(rows, drivers(list(placed.values()), timed.chain)) if placed else rows
-    for plan, spent_j in zip(placed.values(), joules.tolist(), strict=True):
-        yield plan.iteration_s, spent_j, plan.memory_bytes
+    for planned in worked_out(evaluator, setting, plans):
+        if checked:
+            planned.check(kinds=False)
+        yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
 
 
 @dataclass
@@ -73,8 +61,6 @@ class Measures:
 
     evaluator: Evaluator
     _energy: dict[Chain, ChainEnergy] = field(default_factory=dict)
-    _least: dict[tuple[Setting, float], Drivers] = field(default_factory=dict)
-    _peak: dict[Setting, float] = field(default_factory=dict)
 
     def exact(
         self, setting: Setting, rows: Rows, effort: Effort, known_s: FloatArray | None = None
@@ -98,29 +84,7 @@ class Measures:
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
-        if self.evaluator.task.full:
-            return self._per_sample(setting, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - ROUNDING)
-        energy = np.empty(len(rows))
-        for capacity, at in self.evaluator.capacities(rows):
-            least = replace(self._least_drivers(setting, capacity), iteration_s=least_s[at])
-            energy[at] = self._per_sample(setting, rows[at], least)
-        return energy * (1 - ROUNDING)
-
-    def least_memory_bytes(self, setting: Setting) -> float:
-        """Peak memory that no plan of a setting falls below, on any architecture."""
-        task = self.evaluator.task
-        if task.full:
-            return _least_weight_bytes(task) * (1 - ROUNDING)
-        if setting not in self._peak:
-            planner = self.evaluator.planner(setting, float(self.evaluator.capacity_bytes.max()))
-            self._peak[setting] = least_peak_bytes(planner) * (1 - ROUNDING)
-        return self._peak[setting]
-
-    def _least_drivers(self, setting: Setting, capacity_bytes: float) -> Drivers:
-        key = (setting, capacity_bytes)
-        if key not in self._least:
-            self._least[key] = least_drivers(self.evaluator.planner(setting, capacity_bytes))
-        return self._least[key]
+        return self._per_sample(setting, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - ROUNDING)
 
     def _per_sample(self, setting: Setting, rows: Rows, plans: Drivers) -> FloatArray:
         task, key = self.evaluator.task, setting.chain
@@ -129,11 +93,3 @@ class Measures:
                 self.evaluator.linked(setting), task.cluster, task.workload.numerics
             )
         return self._energy[key].energy_j(rows, plans) / task.cluster.global_batch
-
-
-def energy_and_memory(
-    evaluator: Evaluator, setting: Setting, rows: Rows, effort: Effort, known_s: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Energy per sample in J and peak memory in bytes of the best plans of one setting, (A,) each."""
-    found = Measures(evaluator).exact(setting, rows, effort, known_s)
-    return found.energy_per_sample_j, found.memory_bytes

@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.plan_evaluator import FoundPlan
+from phaze.explore.evaluator import FoundPlan
 from phaze.explore.setting import Setting
-from phaze.placement.plan import Plan
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -23,7 +22,7 @@ class ParetoPoint:
     row: int
     setting: Setting
     columns: Mapping[str, float]
-    plan: Plan | FoundPlan | None
+    plan: FoundPlan | None
 
 
 @dataclass(frozen=True)

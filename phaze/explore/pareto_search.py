@@ -17,14 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.explore.archive import ParetoArchive, nondominated
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric
 from phaze.explore.pareto_points import OpenPoints, ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_values import PointValues
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.progress import Clock, Progress, Silent
-from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -190,7 +188,7 @@ class ParetoSearch:
 
     def _add(self, k: int, rows: Rows, seconds: FloatArray, effort: Effort) -> None:
         setting = self._settings[k]
-        plans: tuple[Plan | FoundPlan | None, ...] = (None,) * len(rows)
+        plans: tuple[FoundPlan | None, ...] = (None,) * len(rows)
         energy = memory = np.full(len(rows), np.nan)
         if self._values.needs_plan:
             found = self._values.measures.exact(setting, rows, effort, seconds)

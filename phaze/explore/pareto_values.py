@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InputError
 from phaze.explore.formats import utilisation
-from phaze.explore.measures import ROUNDING, Measures
+from phaze.explore.measures import ROUNDING, Measures, least_memory_bytes
 from phaze.explore.metrics import Metric, Needs
 from phaze.explore.setting import Setting
 
@@ -76,7 +76,7 @@ class PointValues:
         energy = memory = np.zeros(len(rows))
         if self.needs_plan:
             energy = self.measures.least_energy_j(setting, rows, least_s)
-            memory = np.full(len(rows), self.measures.least_memory_bytes(setting))
+            memory = np.full(len(rows), least_memory_bytes(self.measures.evaluator.task))
         return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
 
     def others(self, values: FloatArray) -> FloatArray:

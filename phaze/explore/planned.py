@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from phaze.explore.document import Breakdown, Placement, Stage
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.plan_evaluator import FoundPlan, PlanEvaluator
+from phaze.explore.evaluator import Evaluator, FoundPlan
+from phaze.explore.measured import measured_links
 from phaze.explore.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
@@ -29,7 +29,7 @@ from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.low_precision import Recipe
 
-_NEAR = (
+NEAR = (
     0.01  # relative; a search that is out of time knows longer schedules than it takes to describe its plans
 )
 
@@ -38,6 +38,7 @@ def estimator_of(
     task: Task, table: ArchitectureTable, recipe: Recipe | None = None, laid_out: Layouts | None = None
 ) -> Estimator:
     """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`."""
+    task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
     return Estimator(workload, table, task.cluster, said, task.rung, task.own, laid_out=laid_out)
 
@@ -51,12 +52,12 @@ def worked_out(
     told is the time worked out here.
     """
     table = evaluator.table.take(np.array(list(plans), dtype=np.intp))
-    laid_out = evaluator.layouts(setting) if isinstance(evaluator, PlanEvaluator) else None
+    laid_out = evaluator.layouts(setting)
     each = estimator_of(evaluator.task, table, setting.recipe, laid_out).each()
     for costs, found in zip(each, plans.values(), strict=True):
         planned = PlannedIteration.of(costs, found.strategy)
         seconds = planned.iteration.iteration_s
-        if not isclose(seconds, found.iteration_s, rel_tol=_NEAR):
+        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
             raise PlanError(
                 f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
             )

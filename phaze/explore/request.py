@@ -16,15 +16,12 @@ from phaze.explore.held import space_of
 from phaze.explore.portfolio.merit import Combine
 from phaze.hardware.network import Network
 from phaze.hardware.space import DesignSpace
-from phaze.placement.cluster import Cluster, FixedDegrees, Recompute
+from phaze.placement.cluster import Cluster
 from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.workload.low_precision import Recipe
-from phaze.workload.workload import Mode, Workload
-
-MICROBATCHES = (1, 2, 4, 8, 16, 32)
-DECODE_MICROBATCHES = (*MICROBATCHES, 64, 128, 256, 512)
+from phaze.workload.workload import Workload
 
 
 class Objective(StrEnum):
@@ -86,20 +83,18 @@ class Task:
     """A workload on a cluster: everything but the architecture.
 
     `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung. `recipe`: in which few
-    bits linear layers may run, where the chip is faster on such operands and the iteration is. `full`: plans are those
-    of the space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`.
+    bits linear layers may run, where the chip is faster on such operands and the iteration is. Plans are those of the
+    space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`.
     """
 
     workload: Workload
     devices: int
     network: Network
     global_batch: int | None = None
-    fixed: FixedDegrees = field(default_factory=FixedDegrees)
     rung: Rung = Rung.ANALYTIC
     calibration: CalibrationFile | None = None
     recipe: Recipe | None = None
     framework: Framework = field(default_factory=load_framework)
-    full: bool = False
     plans: Plans = field(default_factory=load_plans)
     held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -120,34 +115,6 @@ class Task:
         return Cluster(self.devices, batch, self.network)
 
     @property
-    def microbatches(self) -> tuple[int, ...]:
-        """Microbatch sizes to try: powers of two up to 32 (decode: 512) that divide the global batch."""
-        batch = self.cluster.global_batch
-        if self.fixed.microbatch is not None:
-            if batch % self.fixed.microbatch:
-                raise InputError(
-                    f"microbatch {self.fixed.microbatch} does not divide the global batch {batch}"
-                )
-            return (self.fixed.microbatch,)
-        sizes = DECODE_MICROBATCHES if self.workload.mode is Mode.DECODE else MICROBATCHES
-        return tuple(b for b in sizes if batch % b == 0)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Tensor-parallel widths to try: those of the workload that stay inside a scale-up domain."""
-        limit = min(self.devices, self.network.scale_up_devices)
-        admissible = self.workload.tensor_parallel_widths(limit)
-        wanted = self.fixed.tensor_parallel
-        if wanted is None:
-            return admissible
-        if wanted not in admissible:
-            choices = ", ".join(map(str, admissible))
-            raise InputError(
-                f"tensor-parallel width {wanted} is not possible for {self.workload.name}; possible: {choices}"
-            )
-        return (wanted,)
-
-    @property
     def recipes(self) -> tuple[Recipe | None, ...]:
         """Recipes of linear layers to try; None: as the workload has them."""
         return (None,) if self.recipe is None else (None, self.recipe)
@@ -159,16 +126,7 @@ class Task:
     @property
     def points_per_architecture(self) -> int:
         """Points of every architecture: microbatch size, what divides layers, recompute choice and recipe."""
-        if self.full:
-            return sum(1 for _ in self.plan_space.shapes(self.workload, self.cluster)) * len(self.recipes)
-        return len(self.microbatches) * len(self.widths) * len(self.recomputes) * len(self.recipes)
-
-    @property
-    def recomputes(self) -> tuple[Recompute, ...]:
-        """Recompute choices to try; inference keeps nothing, so there is nothing to recompute."""
-        if self.workload.mode is not Mode.TRAINING:
-            return (Recompute.NONE,)
-        return (self.fixed.recompute,) if self.fixed.recompute else (Recompute.NONE, Recompute.FULL)
+        return sum(1 for _ in self.plan_space.shapes(self.workload, self.cluster)) * len(self.recipes)
 
 
 class Designs(StrEnum):

@@ -97,7 +97,7 @@ def setting_row(task: Task, setting: Setting) -> dict[str, Any]:
         "microbatch_size": setting.microbatch,
         "tensor_parallel": setting.tensor_parallel,
         "recompute": setting.recompute.value,
-        **(further if task.full else {}),
+        **further,
         **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
     }
 

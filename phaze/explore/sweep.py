@@ -10,8 +10,9 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.candidates import Candidates
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import Design
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.means import ALONE, Means
+from phaze.explore.measured import check_measured
 from phaze.explore.metrics import Metric
 from phaze.explore.progress import Progress
 from phaze.explore.request import Task
@@ -82,9 +83,11 @@ class Sweep:
     def run(self) -> SweepResult:
         """Sample until `plan.trials` trials are told or `stop` says so.
 
-        Raises InfeasibleError where nothing keeps the budgets or not one trial was feasible, WorkerLostError where
-        those that evaluate have gone, StorageLostError where the storage went away.
+        Raises InputError where the chips do not have the rung, InfeasibleError where nothing keeps the budgets or not
+        one trial was feasible, WorkerLostError where those that evaluate have gone, StorageLostError where the storage
+        went away.
         """
+        check_measured(self.plan.task, self.plan.candidates.space)
         with reaching(str(self.plan.place)):
             return self._run()
 
@@ -219,7 +222,7 @@ class Sweep:
             names = [name for name in misses[0] if any(m[name] > 0 for m in misses)]
             return InfeasibleError(f"{found}: each misses {' or '.join(names)}; more --trials may find one")
         table = self._scope.table(list(self._known))
-        error = out_of_memory(evaluator_of(self.plan.task, table), f"space {self.plan.candidates.space.name}")
+        error = out_of_memory(Evaluator(self.plan.task, table), f"space {self.plan.candidates.space.name}")
         return InfeasibleError(f"{found}; {error}", error.shortfalls)
 
 

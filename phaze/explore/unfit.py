@@ -55,8 +55,8 @@ def unfit(
             levers = (*levers, "--offload any, which uses the memory of hosts")
         short = Shortfall(
             f"memory of one device ({framework.usable_memory:.0%} of it can be used)",
-            capacity,
-            least,
+            capacity / framework.usable_memory,
+            least / framework.usable_memory,
             "bytes",
             levers,
         )

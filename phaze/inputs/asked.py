@@ -12,6 +12,12 @@ from phaze.errors import InputError
 from phaze.explore.document import Asked, Manifest
 from phaze.runs.store.question import NO_MATTER
 
+_SEARCHING = ("run", "evaluate", "compare", "sweep")
+_EARLIER = (
+    "{run} was answered under 1F1B pipelines alone, a model that this version no longer has; ask again with dse {verb} "
+    "(--plans phaze has such pipelines)"
+)
+
 
 def asked(verb: str, options: Mapping[str, Any]) -> Asked:
     """The options of a verb, by their names in Python, without those that change no answer."""
@@ -24,15 +30,25 @@ def options_of(record: Asked, run: Path) -> dict[str, Any]:
 
 
 def asked_before(manifest: Manifest, run: Path, command: Callable[..., object]) -> dict[str, Any]:
-    """The recorded options; what the `command` (a verb, or its function) did not have then is at its default."""
+    """The recorded options; what the `command` (a verb, or its function) did not have then is at its default.
+
+    Raises InputError where the run is from before plans were searched, whose model of a plan is no more.
+    """
+    if manifest.asked is None and manifest.command[:2] == ["dse", "run"]:
+        raise InputError(_EARLIER.format(run=run, verb="run"))
     if manifest.asked is None:
-        raise InputError(f"{run} does not tell what was asked")
+        raise InputError(f"{run} was not made by dse run, whose options its manifest would hold")
     defaults = {
         name: parameter.default
         for name, parameter in signature(command).parameters.items()
         if parameter.default is not Parameter.empty
     }
-    return {**defaults, **options_of(manifest.asked, run)}
+    options = options_of(manifest.asked, run)
+    if manifest.asked.verb in _SEARCHING and options.get("plans") is None:
+        if options.get("framework") in (None, "ideal"):
+            raise InputError(_EARLIER.format(run=run, verb=manifest.asked.verb))
+        del options["plans"]  # where software was named, plans were the default's
+    return {**defaults, **options}
 
 
 def _plain(value: object) -> object:

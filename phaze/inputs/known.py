@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InfeasibleError
 from phaze.inputs.architecture import find_architecture
-from phaze.inputs.choice import choose
 from phaze.inputs.recipe import with_recipe
 from phaze.inputs.request import asked_task
-from phaze.inputs.task import make_task, name_of, one_workload
+from phaze.inputs.task import name_of, one_workload
 
 if TYPE_CHECKING:
     from phaze.explore.compare_document import CompareDocument
@@ -23,38 +22,6 @@ if TYPE_CHECKING:
 
 
 def evaluated(
-    arch: str | Path | Architecture,
-    workload: Sequence[Source],
-    *,
-    data_parallel: int | None,
-    tensor_parallel: int | None,
-    pipeline_parallel: int | None,
-    microbatch: int | None,
-    recompute: str | None,
-    recipe: str | None,
-    **task: Any,  # noqa: ANN401 - the arguments of make_task
-) -> ResultDocument:
-    """One architecture under its best placement, within the degrees that are given.
-
-    Raises InputError, and InfeasibleError where the workload does not fit.
-    """
-    from phaze.explore.api import evaluate_document
-    from phaze.hardware.architecture import to_table
-    from phaze.placement.cluster import FixedDegrees, Recompute
-
-    fixed = FixedDegrees(
-        data_parallel,
-        tensor_parallel,
-        pipeline_parallel,
-        microbatch,
-        choose(Recompute, recompute, "--recompute") if recompute else None,
-    )
-    chip = find_architecture(arch)
-    made = make_task(workload, fixed=fixed, **task)
-    return evaluate_document(with_recipe(made, recipe, to_table([chip])), chip)
-
-
-def evaluated_planned(
     arch: str | Path | Architecture, workload: Sequence[Source], asked: Mapping[str, Any]
 ) -> ResultDocument:
     """One architecture under the best plan of a space of plans, within the choices that are given among `asked`.

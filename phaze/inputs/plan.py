@@ -127,4 +127,4 @@ def planned(
     chip, recipe = find_architecture(arch), asked.pop("recipe", None)
     space = plans if isinstance(plans, Plans) else load_plans(plans)
     planned_for = running(make_task(workload, **asked), recipe, chip)
-    return plan(replace(planned_for, framework=software, plans=space, held=choices, full=True), chip)
+    return plan(replace(planned_for, framework=software, plans=space, held=choices), chip)

@@ -17,8 +17,6 @@ from phaze.quantity import Quantity, parse_power, parse_time
 if TYPE_CHECKING:
     from phaze.explore.request import ClusterBudget, ExploreRequest, StrategyChoice, Task, TrainingLength
     from phaze.inputs.task import Source
-    from phaze.placement.strategy.choices import Plans
-    from phaze.placement.strategy.framework import Framework
     from phaze.workload.low_precision import Recipe
 
 DEVICES = 1024
@@ -72,17 +70,18 @@ def make_tasks(asked: Mapping[str, Any]) -> tuple[Task, ...]:
 def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
     """A workload on the cluster that the other options describe, with the plans and the software that are asked for.
 
-    Without either, plans are those of the 1F1B planner. The software says how attention runs and what is fused
-    unless options do. Raises InputError for several workloads.
+    The software says how attention runs and what is fused unless options do. Raises InputError for several workloads.
     """
+    from phaze.placement.strategy.choices import Plans, load_plans
+    from phaze.placement.strategy.framework import Framework, load_framework
     from phaze.workload.fusion_rules import describe_fusion
 
-    plans, software = _plans(asked), _software(asked)
-    loading = (
-        {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
-        if software and isinstance(one_workload(workloads), str | Path)
-        else {"attention": "flash", "fusion": "all"}
-    )
+    plans, software = asked["plans"], asked["framework"]
+    plans = plans if isinstance(plans, Plans) else load_plans(plans)
+    software = software if isinstance(software, Framework) else load_framework(software)
+    loading = {"attention": "flash", "fusion": "all"}
+    if isinstance(one_workload(workloads), str | Path):
+        loading = {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
     task = make_task(
         workloads,
         mode=asked["mode"],
@@ -97,29 +96,7 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
         rung=asked.get("rung", "analytic"),
         calibration=asked.get("calibration"),
     )
-    if not (software and plans):
-        return task
-    return replace(task, framework=software, plans=plans, full=True)
-
-
-def _software(asked: Mapping[str, Any]) -> Framework | None:
-    """The software that runs plans; None where neither it nor a space of plans is asked for."""
-    from phaze.placement.strategy.framework import Framework, load_framework
-
-    named = asked.get("framework")
-    if named is None and asked.get("plans") is None:
-        return None
-    return named if isinstance(named, Framework) else load_framework(named or "ideal")
-
-
-def _plans(asked: Mapping[str, Any]) -> Plans | None:
-    """The space of plans; None where neither it nor software is asked for."""
-    from phaze.placement.strategy.choices import Plans, load_plans
-
-    named = asked.get("plans")
-    if named is None and asked.get("framework") is None:
-        return None
-    return named if isinstance(named, Plans) else load_plans(named or "full")
+    return replace(task, framework=software, plans=plans)
 
 
 def weights(texts: Sequence[str], names: Sequence[str]) -> tuple[float, ...]:

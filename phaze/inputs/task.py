@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from phaze.explore.request import Budgets, Task
     from phaze.hardware.network import Network
     from phaze.hardware.space import DesignSpace
-    from phaze.placement.cluster import FixedDegrees
     from phaze.workload.workload import Workload
 
     Source = str | Path | Workload
@@ -54,7 +53,6 @@ def make_task(
     devices: int,
     global_batch: int | None,
     network: str | Path | Network,
-    fixed: FixedDegrees | None = None,
     rung: str = "analytic",
     calibration: Path | None = None,
     **loading: Any,  # noqa: ANN401 - options of `make_workload`
@@ -64,14 +62,12 @@ def make_task(
     from phaze.cost.rung import Rung
     from phaze.explore.request import Task
     from phaze.hardware.network import Network, load_network
-    from phaze.placement.cluster import FixedDegrees
 
     return Task(
         make_workload(one_workload(workloads), global_batch=global_batch, **loading),
         devices,
         network if isinstance(network, Network) else load_network(network),
         global_batch,
-        fixed or FixedDegrees(),
         choose(Rung, "calibrated" if calibration else rung, "--rung"),
         load_calibration(calibration) if calibration else None,
     )

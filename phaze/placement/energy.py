@@ -6,7 +6,6 @@ each of them, so that least figures give a bound that no plan falls below.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from phaze.cost.collective import wire_bytes
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.placement.cluster import Cluster
-from phaze.placement.plan import Plan
 from phaze.scheduling.layers import TimedChain
 from phaze.workload.work import Collective, LayerChain
 from phaze.workload.workload import Numerics
@@ -39,23 +37,6 @@ class Drivers:
     cut_bytes: FloatArray
     iteration_s: FloatArray
     gathers: float = 0.0
-
-
-def drivers(plans: Sequence[Plan], chain: LayerChain) -> Drivers:
-    """The drivers of one plan per architecture."""
-    output_bytes = np.array([chain.layers[unique].output_bytes for unique in chain.index])
-    return Drivers(
-        np.array([_recomputed(plan, chain) for plan in plans]).reshape(len(plans), len(chain.layers)),
-        np.array([plan.data_parallel for plan in plans], dtype=np.float64),
-        np.array([output_bytes[[s.last for s in plan.stages[:-1]]].sum() for plan in plans]),
-        np.array([plan.iteration_s for plan in plans]),
-    )
-
-
-def _recomputed(plan: Plan, chain: LayerChain) -> FloatArray:
-    """How many layers of each unique kind stand in stages that recompute, (U,)."""
-    index = [u for s in plan.stages if s.recompute for u in chain.index[s.first : s.last + 1]]
-    return np.bincount(np.array(index, dtype=np.intp), minlength=len(chain.layers)).astype(np.float64)
 
 
 @dataclass(frozen=True)

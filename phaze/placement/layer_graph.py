@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from phaze.cost.collective import tier
 from phaze.placement.cluster import Cluster
-from phaze.placement.options import SCALE_UP, tier_of
-from phaze.placement.planner import Rates
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.layer_graph import LayerGraph
 from phaze.workload.workload import Numerics
 
+_SCALE_UP = 0  # the innermost tier
 _WEIGHT_BYTES = 2  # of a parameter in compute; the format has gradients of the same size
 
 
 def placement_instance(
     graphs: Mapping[int, tuple[LayerGraph, LayerTimes]],
-    rates: Rates,
+    link_bytes_per_s: float,
     cluster: Cluster,
     numerics: Numerics,
     memory_bytes: float,
@@ -25,7 +27,7 @@ def placement_instance(
     """Document `dse-placement/2` of one model on one architecture under 1F1B, without recomputation or ZeRO.
 
     `graphs`: for every tensor-parallel width the layers and their times (1, U), all of one microbatch size.
-    `rates` of that one architecture: every transfer is at its link bandwidth inside a scale-up domain, without
+    `link_bytes_per_s` of that architecture: every transfer is at what of it is left inside a scale-up domain, without
     latency. Gradients count with their own bytes when they are reduced, and all state together in memory.
     Raises ValueError for a workload without training.
     """
@@ -33,7 +35,7 @@ def placement_instance(
         msg = "the format places training steps only"
         raise ValueError(msg)
     (first, _), *_ = graphs.values()
-    bandwidth, _ = tier_of(cluster, SCALE_UP, rates.link_bytes_per_s)
+    bandwidth, _ = tier(cluster.network, _SCALE_UP, np.array([link_bytes_per_s]))
     return {
         "format": "dse-placement/2",
         "microbatches_per_batch": cluster.global_batch // first.order.microbatch,

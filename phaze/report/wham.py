@@ -19,6 +19,7 @@ from phaze.explore.wham.report import (
 )
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
+from phaze.report.plan_words import summary
 from phaze.workload.low_precision import recipe_word
 
 
@@ -145,6 +146,15 @@ def _ranges(positions: list[int]) -> str:
     return ", ".join(f"{r[0] + 1}" if len(r) == 1 else f"{r[0] + 1}-{r[-1] + 1}" for r in runs)
 
 
+def _choices(mixed: PerStage) -> str:
+    if mixed.plan is not None:
+        return summary(mixed.plan)
+    return (
+        f"data {mixed.data_parallel} x tensor {mixed.tensor_parallel} x pipeline {len(mixed.stages)}, microbatch "
+        f"{mixed.microbatch_size}, recompute {mixed.recompute}"
+    )
+
+
 def pipeline_table(mixed: PerStage, objective: Callable[[float], str]) -> Table:
     """The best pipeline with a design for every stage; neighbours alike are one row."""
     table = plain_table(
@@ -170,9 +180,8 @@ def pipeline_table(mixed: PerStage, objective: Callable[[float], str]) -> Table:
         )
         first = last + 1
     table.caption = (
-        f"data {mixed.data_parallel} x tensor {mixed.tensor_parallel} x pipeline {len(mixed.stages)}, microbatch "
-        f"{mixed.microbatch_size}, recompute {mixed.recompute}; mean {fmt.number(mixed.mean_tdp_w)} W; "
-        f"{mixed.designs_offered} designs offered. The certificate speaks of one design for all stages."
+        f"{_choices(mixed)}; mean {fmt.number(mixed.mean_tdp_w)} W; {mixed.designs_offered} designs offered. The "
+        "certificate speaks of one design for all stages."
     )
     table.caption_justify = "left"
     return table

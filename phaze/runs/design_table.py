@@ -57,9 +57,9 @@ FIGURES = (
     Column("microbatch_size", Content.INTEGER, "1", "Samples of a microbatch in its best point.", "one workload"),
     Column("tensor_parallel", Content.INTEGER, "1", "Tensor-parallel width in its best point.", "one workload"),
     Column("recompute", Content.STRING, "", "What its best point runs again: none, selective, full.", "one workload"),
-    Column("sequence_parallel", Content.BOOLEAN, "", "Whether tensor ranks divide tokens in it.", "--plans"),
-    Column("context_parallel", Content.INTEGER, "1", "Devices that share a sample in its best point.", "--plans"),
-    Column("expert_parallel", Content.INTEGER, "1", "Devices that experts are divided among.", "--plans"),
+    Column("sequence_parallel", Content.BOOLEAN, "", "Whether tensor ranks divide tokens in it.", "one workload"),
+    Column("context_parallel", Content.INTEGER, "1", "Devices that share a sample in its best point.", "one workload"),
+    Column("expert_parallel", Content.INTEGER, "1", "Devices that experts are divided among.", "one workload"),
     Column("recipe", Content.STRING, "", "Few bits of its linear layers in its best point, or none.", "--recipe"),
 )  # fmt: skip
 _KINDS = {

@@ -19,13 +19,9 @@ from phaze.hardware.space_file import load_space
 from phaze.runs.directory import load_run
 from phaze.workload.load import load_workload
 
-PLAN_ONLY = {
-    *("context_parallel", "expert_parallel", "sequence_parallel", "whole"),
-    *("schedule", "chunks", "zero", "order", "offload"),
-}
 NO_ARGUMENT = {
     "explore": {"json", "quiet", "no_cache"},
-    "evaluate": {"json", *PLAN_ONLY},
+    "evaluate": {"json"},
     "compare": {"json", "more"},
     "sweep": {"json", "quiet", "no_cache"},
     "plan": {"json"},

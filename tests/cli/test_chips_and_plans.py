@@ -126,7 +126,6 @@ def test_inference_has_plans_too(run, dse, tmp_path, mode):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--strategy", "wham", "--designs", "per-stage"), "knows 1F1B pipelines alone"),
         (("--framework", "megatron-croe-2024"), "no framework is named 'megatron-croe-2024'"),
     ],
 )

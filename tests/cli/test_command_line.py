@@ -138,7 +138,7 @@ def test_run_prints_tables_and_leaves_a_run_directory(dse, explorer, tmp_path, d
     assert request.time_limit_s == 60.0
     stored = load_run(tmp_path / "r")
     assert stored.manifest.command[:4] == ["dse", "run", "-w", "gpt3"]
-    assert set(stored.manifest.inputs_sha256) == {"workload", "space", "network"}
+    assert set(stored.manifest.inputs_sha256) == {"workload", "space", "network", "plans", "framework"}
     assert stored.best == document.best
 
 
@@ -293,7 +293,7 @@ def test_evaluate_and_compare(dse, explorer, document):
     assert code == 0
     assert json.loads(out)["best"]["tdp_w"] == document.best.tdp_w
     task, chip = explorer.asked[0]
-    assert (task.fixed.tensor_parallel, chip.name) == (8, "a100")
+    assert (task.held["tensor"], chip.name) == ((8,), "a100")
     code, out, _ = dse("compare", "--arch", "a100", "h100", "-w", "gpt3")
     assert code == 0
     assert "a100" in out

@@ -71,14 +71,15 @@ def test_fixed_plan_in_evaluate(dse):
         "--json",
     )
     assert code == 0
-    strategy = json.loads(out)["best"]["strategy"]
-    assert (strategy["zero_stage"], strategy["data_parallel"], strategy["recompute"]) == (3, 8, "full")
+    (result,) = json.loads(out)["best"]["workloads"].values()
+    plan = result["placement"]["plan"]
+    assert (plan["zero_stage"], plan["data_parallel"], plan["recompute"]) == (3, 8, "full")
 
 
 def test_layers_that_stay_whole(dse, tmp_path):
     fixed = (*SMALL, *FEW, "--tensor-parallel", "4", "--pipeline-parallel", "1")
     path = tmp_path / "plan.json"
-    path.write_text(dse("evaluate", *fixed, "--whole", "mlp", "--json")[1])
+    path.write_text(dse("plan", *fixed, "--whole", "mlp", "--json")[1])
     document = json.loads(path.read_text())
     strategy = document["best"]["strategy"]
     assert (strategy["whole_layers"], strategy["sequence_parallel"]) == (["mlp"], True)

@@ -51,9 +51,18 @@ def test_fixed_plan_with_offload_and_recipe(dse):
     )
     assert code == 0
     document = json.loads(out)
-    assert document["best"]["strategy"]["offload"] == ["optimizer"]
+    (result,) = document["best"]["workloads"].values()
+    assert result["placement"]["plan"]["offload"] == ["optimizer"]
     assert document["request"]["recipe"] == "fp8"
-    assert "recipe fp8" in document["certificate"]["scope"]
+    held = {
+        "microbatches": [1],
+        "chunks": [1],
+        "schedules": ["1f1b"],
+        "zeros": [1],
+        "offloads": ["optimizer"],
+    }
+    assert document["request"]["held"] == held
+    assert any("by recipe fp8" in line for line in document["certificate"]["scope"])
 
 
 def test_recipes_side_by_side(dse):

@@ -76,8 +76,16 @@ def test_other_files_and_formats(run, dse, tmp_path):
     assert json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))["traceEvents"]
     assert dse("trace", run, "--format", "svg", "--per-stage", "--out", tmp_path / "t.svg", "-q")[0] == 0
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
+    assert dse("trace", run, "--per-stage", "--out", tmp_path / "s.json", "-q")[0] == 0
+    told = json.loads((run / "result.json").read_text())["wham"]["per_stage"]
+    events = json.loads((tmp_path / "s.json").read_text())["traceEvents"]
+    assert {stage["id"] for stage in told["stages"]} == {
+        e["args"]["labels"].split(" x ")[1] for e in events if e["name"] == "process_labels"
+    }
+    ends = max(e["ts"] + e.get("dur", 0) for e in events)
+    assert ends / 1e6 == pytest.approx(told["iteration_time_s"], abs=2e-9)
     assert dse("report", run / "result.json", "--out", tmp_path / "r.html", "-q")[0] == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "t.json.gz", "t.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "s.json", "t.json.gz", "t.svg"]
 
 
 def test_a_changed_input_leaves_sections_out_of_the_report_and_ends_the_trace(run, dse, home):

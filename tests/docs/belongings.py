@@ -19,9 +19,27 @@ fixed: {node: N5, hbm_generation: HBM3, hbm_stacks: 4, vector_cores: 4}
 axes: [{fields: [tensor_cores], values: [8, 16]}]
 """
 
+FEW = """
+schema_version: 1
+name: few
+source: made up, so that a search takes no time
+microbatches: [1]
+chunks: [1]
+stages: equal
+schedules: [1f1b]
+recompute: [some-blocks]
+zero: [0, 1]
+tensor: [4, 8]
+divides: [tensor, pipeline]
+"""
+
 
 def _space(path):
     path.write_text(TINY, encoding="utf-8")
+
+
+def _plans(path):
+    path.write_text(FEW, encoding="utf-8")
 
 
 def _model(path):
@@ -59,6 +77,7 @@ def _collectives(path):
 
 _MAKERS = {
     "tiny.yaml": _space,
+    "few.yaml": _plans,
     "model.onnx": _model,
     "transformer.onnx": _transformer,
     "path/to/config.json": _config,

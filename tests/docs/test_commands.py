@@ -17,7 +17,15 @@ PAGES = [
     *sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "decisions" and page.name != "cli.md"),
 ]  # examples of the command line's own page are held against its parser in tests/cli
 PATIENCE = " --time-limit 10min"
-LONG = {"cluster", "report", "runs", "several-workloads", "strategies", "wham"}  # more than ten seconds
+LONG = {
+    "cluster",
+    "report",
+    "runs",
+    "several-workloads",
+    "strategies",
+    "tutorial",
+    "wham",
+}  # more than ten seconds
 WITH_COMMANDS = [
     pytest.param(page, marks=[pytest.mark.soak] if page.stem in LONG else [])
     for page in PAGES

@@ -8,8 +8,10 @@ from phaze.cli.rerun import asked_of_run
 from phaze.errors import InputError
 from phaze.explore.api import explore
 from phaze.explore.certifying.certify import certify as checked
+from phaze.explore.document import Asked
 from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.space_file import load_space
+from phaze.placement.strategy.choices import load_plans
 
 WHOLE_ANSWERS = True  # runners-up serve as false winners
 SPACE = """
@@ -29,7 +31,10 @@ def run(tiny, network, tmp_path_factory):
     path = tmp_path_factory.mktemp("spaces") / "few.yaml"
     path.write_text(SPACE)
     request = ExploreRequest(
-        Task(tiny, 4, network), load_space(path), Budgets(power_w=250.0), time_limit_s=600.0
+        Task(tiny, 4, network, plans=load_plans("phaze")),
+        load_space(path),
+        Budgets(power_w=250.0),
+        time_limit_s=600.0,
     )
     return request, explore(request)
 
@@ -98,20 +103,29 @@ def typed(document, *line):
     return document.manifest.model_copy(update={"command": list(line), "asked": None})
 
 
-def test_the_command_line_of_a_run_is_read_again(document, tmp_path):
-    line = ("dse", "run", "-w", "gpt3", "-w", "bert-large", "--power", "400W")
-    asked = asked_of_run(typed(document, *line), tmp_path)
-    assert list(asked["workload"]) == ["gpt3", "bert-large"]
-    assert (asked["power"], asked["space"], asked["gap"]) == ("400W", "default", 0.0)
+def test_a_run_from_before_plans_were_searched_is_refused(document, tmp_path):
+    with pytest.raises(InputError, match="under 1F1B pipelines alone"):
+        asked_of_run(typed(document, "dse", "run", "-w", "gpt3", "--power", "400W"), tmp_path)
+    asked = Asked(verb="run", options={"workload": ["gpt3"], "plans": None, "framework": None})
+    with pytest.raises(InputError, match="ask again with dse run"):
+        asked_of_run(document.manifest.model_copy(update={"asked": asked}), tmp_path)
     with pytest.raises(InputError, match="was not made by dse run"):
         asked_of_run(typed(document, "dse", "sweep", "-w", "gpt3"), tmp_path)
 
 
+def test_software_that_was_named_had_the_plans_of_the_default(document, tmp_path):
+    options = {"workload": ["gpt3"], "plans": None, "framework": "exposed"}
+    manifest = document.manifest.model_copy(
+        update={"asked": Asked(verb="run", options=options), "inputs_sha256": {}}
+    )
+    assert asked_of_run(manifest, tmp_path)["plans"] == "full"
+
+
 def test_a_changed_input_is_refused(document, tmp_path):
-    manifest = typed(document, "dse", "run", "-w", "gpt3")
-    manifest = manifest.model_copy(update={"inputs_sha256": {"workload": "0" * 64}})
+    asked = Asked(verb="run", options={"workload": ["gpt3"], "plans": "full", "framework": "ideal"})
+    manifest = document.manifest.model_copy(update={"asked": asked, "inputs_sha256": {"workload": "0" * 64}})
     with pytest.raises(InputError, match="has changed since the run"):
         asked_of_run(manifest, tmp_path)
-    gone = manifest.model_copy(update={"command": ["dse", "run", "-w", str(tmp_path / "gone.yaml")]})
+    lost = Asked(verb="run", options={**asked.options, "workload": [str(tmp_path / "gone.yaml")]})
     with pytest.raises(InputError, match="is missing"):
-        asked_of_run(gone, tmp_path)
+        asked_of_run(manifest.model_copy(update={"asked": lost}), tmp_path)

@@ -14,7 +14,7 @@ from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.space_file import load_space
 
 AXES = {
-    "throughput": ("energy_per_sample",),
+    "throughput": ("energy_per_sample", "tdp"),
     "energy_per_sample": ("throughput", "tdp"),
     "tdp": ("throughput", "cost_per_chip", "mfu"),
 }

@@ -41,7 +41,18 @@ def run(tmp_path_factory):
     small_decoder(folder)
     (folder / "few.yaml").write_text(SPACE)
     words = ["run", "-w", folder / "tiny.yaml", "--space", folder / "few.yaml", "--power", "400W", "-q"]
-    words += ["--devices", 4, "--tokens", "1e9", "--time-limit", "10min", "--out", folder / "run"]
+    words += [
+        "--devices",
+        4,
+        "--tokens",
+        "1e9",
+        "--time-limit",
+        "10min",
+        "--plans",
+        "phaze",
+        "--out",
+        folder / "run",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["dse", *map(str, words)])
         with pytest.raises(SystemExit) as leave:
@@ -58,7 +69,7 @@ def judge(run):
     """
     document = load_run(run)
     request, designs = request_of(document, run), load_designs(run)
-    beside = whole.comparisons(request, document.best, whole.DesignBuilder(request.task, 1.0), whole.WHOLE)
+    beside = whole.comparisons(request, document.best, whole.DesignBuilder(request.task, 1.0))
     kept = {}
 
     def once(work):

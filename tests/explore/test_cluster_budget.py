@@ -16,7 +16,6 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Budgets, ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
 from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
 
 SPACE = """
@@ -155,8 +154,8 @@ class _Images:  # a workload whose samples are no sequences
 
 def test_of_equally_good_numbers_of_devices_the_fewest_win(request_):
     """One sample that is not spread over anything: more devices than one idle."""
-    alone = FixedDegrees(tensor_parallel=1, pipeline_parallel=1)
-    task = replace(request_.task, global_batch=1, fixed=alone)
+    alone = {"tensor": (1,), "pipeline": (1,)}
+    task = replace(request_.task, global_batch=1, held=alone)
     document = explore(replace(request_, task=task, length=None)).document
     assert max(choice.devices for choice in document.cluster.choices) > 1
     assert document.cluster.devices == 1

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-import numpy as np
 import pytest
 
-from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate_document
-from phaze.explore.best import BestPoints
 from phaze.explore.comparison import CHIPS, LEFT_OUT, chips_beside, comparisons, left_out
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.exploration import Exploration
@@ -21,13 +18,12 @@ from phaze.placement.strategy.choices import load_plans
 from phaze.scheduling.passes import Effort
 
 WHOLE_ANSWERS = True
-WHOLE = Effort(lambda: inf)
 OVER = Effort(lambda: 0.0)
 
 
-@pytest.fixture(scope="module", params=["1F1B", "plans"])
-def request_(request, tiny, network, small_space):
-    task = Task(tiny, 4, network, 8, full=request.param == "plans", plans=load_plans("phaze"))
+@pytest.fixture(scope="module")
+def request_(tiny, network, small_space):
+    task = Task(tiny, 4, network, 8, plans=load_plans("phaze"))
     return ExploreRequest(task, small_space, Budgets(power_w=400.0))
 
 
@@ -37,7 +33,7 @@ def best(request_):
 
 
 def test_chips_are_worked_out_one_after_the_other(request_):
-    told = list(chips_beside(request_, DesignBuilder(request_.task), WHOLE))
+    told = list(chips_beside(request_, DesignBuilder(request_.task)))
     assert [[one.name for one in some] for some in told] == [list(CHIPS)] * len(told)
     assert [sum(one.result is not None for one in some) for some in told] == list(range(len(told)))
     assert all((one.result is None) == (LEFT_OUT in one.note) for some in told for one in some)
@@ -46,7 +42,7 @@ def test_chips_are_worked_out_one_after_the_other(request_):
 
 def test_an_expired_clock_leaves_no_chip_unexplained(request_, best, monkeypatch):
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
-    told = comparisons(request_, best, DesignBuilder(request_.task), OVER)
+    told = comparisons(request_, best, DesignBuilder(request_.task), lambda: 0.0)
     assert [one.name for one in told] == list(CHIPS)
     assert all(one.result is None and LEFT_OUT in one.note for one in told)
     assert told == left_out(request_, best)
@@ -57,26 +53,9 @@ def test_whatever_fails_beside_a_winner_is_a_sentence(request_, best, monkeypatc
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(DesignBuilder, "best_of", broken)
-    monkeypatch.setattr("phaze.explore.designs.best_points", broken)
-    told = comparisons(request_, best, DesignBuilder(request_.task), WHOLE)
+    told = comparisons(request_, best, DesignBuilder(request_.task))
     assert [one.name for one in told] == list(CHIPS)
     assert all(one.result is None and one.note.endswith("not worked out: out of luck") for one in told)
-
-
-def test_what_does_not_fit_comes_last(tiny, network, monkeypatch):
-    """To say how much memory would do takes longest."""
-    chips = [load_architecture(name) for name in CHIPS]
-    builder, unfit = DesignBuilder(Task(tiny, 4, network, 8)), {0, 2}
-
-    def some_fit(evaluator, rows, effort):
-        settings = tuple(None if row in unfit else evaluator.settings[0] for row in rows)
-        return BestPoints(np.full(len(rows), inf), np.full(len(rows), inf), settings, len(rows))
-
-    monkeypatch.setattr("phaze.explore.designs.best_points", some_fit)
-    monkeypatch.setattr("phaze.explore.designs.out_of_memory", lambda *_: InfeasibleError("too large"))
-    found = list(builder.each(chips, WHOLE))
-    assert [place for place, _ in found] == [1, 3, 0, 2]
-    assert [isinstance(design, InfeasibleError) for _, design in found] == [False, False, True, True]
 
 
 def test_a_run_whose_time_is_over_still_tells_what_it_found(request_, monkeypatch):

@@ -8,14 +8,14 @@ import pytest
 
 from phaze.errors import InfeasibleError
 from phaze.explore.api import evaluate, explore
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.explaining.budgets import fastest, less_power
 from phaze.explore.explaining.explain import explain
 from phaze.explore.explaining.neighbours import FLOOR
 from phaze.explore.progress import Silent
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
-from phaze.hardware.architecture import Architecture
+from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.space_file import parse_space
-from phaze.placement.cluster import FixedDegrees
 
 SPACE = """
 schema_version: 1
@@ -55,18 +55,15 @@ def explanation(least_energy):
 def least_energy_of(request, architecture):
     """Joules per sample of the best of all settings that keep the floor, else of all; every one evaluated."""
     kept, all_ = [], []
-    for microbatch in request.task.microbatches:
-        for width in request.task.widths:
-            for recompute in request.task.recomputes:
-                fixed = FixedDegrees(microbatch=microbatch, tensor_parallel=width, recompute=recompute)
-                try:
-                    design = evaluate(replace(request.task, fixed=fixed), architecture)
-                except InfeasibleError:
-                    continue
-                result = design.workloads["tiny"]
-                all_.append(result.energy_per_iteration_j / result.global_batch)
-                if result.throughput_samples_per_s >= request.min_throughput:
-                    kept.append(all_[-1])
+    for setting in Evaluator(request.task, to_table([architecture])).settings:
+        try:
+            design = evaluate(replace(request.task, held=setting.choices), architecture)
+        except InfeasibleError:
+            continue
+        result = design.workloads["tiny"]
+        all_.append(result.energy_per_iteration_j / result.global_batch)
+        if result.throughput_samples_per_s >= request.min_throughput:
+            kept.append(all_[-1])
     return min(kept or all_)
 
 

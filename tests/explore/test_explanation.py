@@ -28,7 +28,7 @@ from phaze.hardware.budgets import over_budget, within_budget
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space import Axis, DesignSpace
 from phaze.hardware.space_file import parse_space
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Recompute
 from phaze.scheduling.passes import Effort
 
 WHOLE_ANSWERS = True
@@ -37,7 +37,7 @@ WHOLE_ANSWERS = True
 @pytest.fixture(scope="module")
 def request_(tiny, small_space, network):
     return ExploreRequest(
-        Task(tiny, 4, network, fixed=FixedDegrees(tensor_parallel=2, recompute=Recompute.NONE)),
+        Task(tiny, 4, network, held={"tensor": (2,), "recomputes": (Recompute.NONE,)}),
         small_space,
         Budgets(power_w=250.0),
     )
@@ -123,7 +123,7 @@ def test_neighbours_in_a_space_with_conditions_ties_and_constraints(tiny, networ
     space = parse_space(CONDITIONAL, "conditional.yaml")
     fields = {"tensor_cores": 4, "tensor_core_rows": 128, "vector_cores": 3, "tensor_core_columns": 256}
     chip = space.architecture(space.number(fields))
-    task = Task(tiny, 4, network, fixed=FixedDegrees(tensor_parallel=2, recompute=Recompute.NONE))
+    task = Task(tiny, 4, network, held={"tensor": (2,), "recomputes": (Recompute.NONE,)})
     density = tdp_w(to_table([chip]))[0] / area_mm2(to_table([chip]))[0]
     budgets = Budgets(power_density_w_per_mm2=1.01 * float(density))
     found = neighbours(Winner(ExploreRequest(task, space, budgets), chip, Effort(Clock(3600.0).left)))
@@ -267,7 +267,7 @@ def test_both_budgets_together_name_what_is_smallest_within_the_other(tiny, smal
 
 
 def test_too_little_memory_names_the_least_that_would_do(tiny, small_space, network):
-    task = Task(tiny, 1, network, fixed=FixedDegrees(microbatch=1))
+    task = Task(tiny, 1, network, held={"microbatches": (1,)})
     cramped = replace(small_space, hbm_capacities_bytes=(1e8,))
     with pytest.raises(InfeasibleError) as caught:
         explore(ExploreRequest(task, cramped))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from math import inf
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from small_cases import small_decoder, varied_architectures
 
 from phaze.errors import InputError
-from phaze.explore.api import evaluate, explore
+from phaze.explore.api import explore
 from phaze.explore.best import best_points
-from phaze.explore.plan_evaluator import PlanEvaluator
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.planned import estimator_of
 from phaze.explore.planning.again import PlayedPlan
 from phaze.explore.request import ExploreRequest, Task
@@ -22,7 +21,7 @@ from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import two_tiers
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.bounds import pipeline_bound_s
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.simulation import pipeline_s
@@ -67,7 +66,7 @@ def models(tmp_path_factory):
 
 def task_of(models, mode, software="exposed", devices=4, batch=8, **changes):
     framework = SOFTWARE[software]
-    return Task(models[mode], devices, NETWORK, batch, framework=framework, full=True, **changes)
+    return Task(models[mode], devices, NETWORK, batch, framework=framework, **changes)
 
 
 def estimator(task, chip="tpuv4", **fields):
@@ -138,7 +137,7 @@ def test_plans_of_many_architectures_are_those_of_each_alone(models, mode, softw
     table = varied_architectures().take(np.arange(0, 48, 13))
     if capacity is not None:
         table = table.replace(hbm_capacity_bytes=np.full(len(table), capacity))
-    rows, evaluator = np.arange(len(table)), PlanEvaluator(task, table)
+    rows, evaluator = np.arange(len(table)), Evaluator(task, table)
     found = best_points(evaluator, rows, EFFORT)
     for row in rows.tolist():
         e = estimator_of(task, table.take(np.array([row])))
@@ -158,7 +157,7 @@ def test_plans_of_many_architectures_are_those_of_each_alone(models, mode, softw
 def test_bounds_never_exceed_what_they_bound(models, mode, software):
     task = task_of(models, mode, software)
     table = varied_architectures().take(np.arange(0, 48, 11))
-    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    evaluator, rows = Evaluator(task, table), np.arange(len(table))
     never, compared = np.full(len(rows), np.inf), 0
     for setting in evaluator.settings:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
@@ -212,54 +211,6 @@ def test_winner_and_frontier_are_those_of_searching_every_chip_alone(models, mod
     assert np.array(found) == pytest.approx(np.array(edge), rel=1e-9)
 
 
-# -- beside the planner --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("chip", ["tpuv4", "a100"])
-@pytest.mark.parametrize(("tensor", "data", "microbatch"), list(product((1, 2), (1, 2), (1, 4))))
-def test_one_stage_takes_what_the_planner_says(models, mode, chip, tensor, data, microbatch):
-    fixed = FixedDegrees(data, tensor, 1, microbatch)
-    planner = Task(models[mode], 4, NETWORK, 8, fixed=fixed)
-    told = evaluate(planner, load_architecture(chip)).workloads["tiny"]
-    task = task_of(models, mode, fixed=fixed, held={"sequence": (False,)})
-    found = evaluate(task, load_architecture(chip)).workloads["tiny"]
-    if tensor > 1 and chip == "tpuv4":
-        # The planner lets collectives run beside operators that do not wait for them, and beside a layer's bytes; plans
-        # add them, but for what software is said to hide.
-        computing_s = found.iteration_time_s - found.breakdown.parts.tensor_s
-        assert computing_s * (1 - 1e-9) <= told.iteration_time_s <= found.iteration_time_s * (1 + 1e-9)
-    else:
-        assert found.iteration_time_s == pytest.approx(told.iteration_time_s, rel=1e-9)
-        assert found.energy_per_iteration_j == pytest.approx(told.energy_per_iteration_j, rel=1e-9)
-        assert found.mfu == pytest.approx(told.mfu, rel=1e-9)
-    # the planner counts a tied table at both of its layers, plans once on a device that has both
-    chain = models[mode].chain(microbatch, tensor)
-    twice = 2 * (chain.parameters - chain.joined.parameters)
-    assert found.memory_bytes == pytest.approx(told.memory_bytes - twice, rel=1e-9)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("stages", [2, 4])
-@pytest.mark.parametrize("microbatch", [1, 2])
-def test_pipelines_are_no_slower_than_the_turns_that_the_planner_counts(models, mode, stages, microbatch):
-    """It counts turns of the slowest stage with the transfers at both ends, the simulation what devices wait for."""
-    fixed = FixedDegrees(1, 1, stages, microbatch)
-    chip = load_architecture("tpuv4")
-    task = task_of(models, mode, fixed=fixed)
-    found = evaluate(task, chip).workloads["tiny"]
-    e = estimator(task)
-    s = best_plans(e, task.plan_space, inf).best[0].strategy
-    loads = e.loads(s)
-    ends = np.concatenate([[0.0], loads.transfer_s, [0.0]])
-    slowest = (loads.forward.pass_s + ends[:-1] + ends[1:]).max()
-    turns_s = (e.microbatches(s) + stages - 1) * slowest
-    assert 0.5 * turns_s < found.iteration_time_s <= turns_s * (1 + 1e-12)
-    planner = Task(models[mode], 4, NETWORK, 8, fixed=fixed)
-    told = evaluate(planner, chip).workloads["tiny"].iteration_time_s
-    assert told <= turns_s * (1 + 1e-9)  # it may cut between any two layers
-
-
 # -- the rest ------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +238,7 @@ def test_what_backward_passes_need_is_refused(models, mode):
 
 
 def test_training_has_no_schedule_without_backward_passes(tiny):
-    task = Task(tiny, 4, NETWORK, 8, full=True, held={"schedules": (Schedule.FORWARD,)})
+    task = Task(tiny, 4, NETWORK, 8, held={"schedules": (Schedule.FORWARD,)})
     with pytest.raises(InputError, match="no schedule forward"):
         _ = task.plan_space
     e = estimator(task)

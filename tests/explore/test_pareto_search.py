@@ -9,16 +9,16 @@ from phaze.errors import InputError
 from phaze.explore.api import evaluate
 from phaze.explore.archive import nondominated
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.measures import Measures, energy_and_memory
+from phaze.explore.measures import Measures
 from phaze.explore.metrics import METRICS, cost_per_run, metric
 from phaze.explore.pareto_search import ParetoSearch
 from phaze.explore.pareto_values import PointValues
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
+from phaze.explore.setting import setting_of_placement
 from phaze.hardware.architecture import to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
-from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
 
 EFFORT = Effort(lambda: 1e6, 1e7)
@@ -27,7 +27,7 @@ RUN = cost_per_run(samples=1e6, devices=16, usd_per_kwh=0.1, lifetime_s=1e8, ove
 
 @pytest.fixture(scope="module")
 def task(tiny, network):
-    return Task(tiny, 16, network, fixed=FixedDegrees(microbatch=1))
+    return Task(tiny, 16, network, held={"microbatches": (1,)})
 
 
 @pytest.fixture(scope="module")
@@ -162,13 +162,11 @@ def test_bounds_hold_at_every_point(evaluator, columns, measured):
 def test_measures_are_those_of_the_reported_design(task, small_space):
     chip = small_space.architecture(5)
     result = evaluate(task, chip).workloads["tiny"]
-    plan = result.placement
-    one = Evaluator(task, to_table([chip]))
-    choices = {(s.microbatch, s.tensor_parallel, s.recompute.value): s for s in one.settings}
-    setting = choices[plan.microbatch_size, plan.tensor_parallel, plan.recompute]
-    energy, memory = energy_and_memory(one, setting, np.array([0]), EFFORT)
-    assert energy[0] == pytest.approx(result.energy_per_iteration_j / result.global_batch, rel=1e-12)
-    assert memory[0] == result.memory_bytes
+    one, setting = Evaluator(task, to_table([chip])), setting_of_placement(task, result.placement)
+    found = Measures(one).exact(setting, np.array([0]), EFFORT)
+    energy = result.energy_per_iteration_j / result.global_batch
+    assert found.energy_per_sample_j[0] == pytest.approx(energy, rel=1e-12)
+    assert found.memory_bytes[0] == result.memory_bytes
 
 
 def test_every_metric_says_what_it_needs(everything):

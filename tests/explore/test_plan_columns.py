@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_cases import varied_architectures
 
-from phaze.explore.plan_evaluator import PlanEvaluator
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Task
 from phaze.hardware.network import two_tiers
 from phaze.placement.strategy.choices import load_plans
@@ -26,9 +26,9 @@ EFFORT = Effort(lambda: inf, states=1e5)
 
 def shapes(tiny, software, **changes):
     """Plans of every shape of a small task, with times of some architectures."""
-    task = replace(Task(tiny, 4, NETWORK, global_batch=4, full=True, framework=software), **changes)
-    evaluator = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 7)))
-    link, rows = float(evaluator.rates.link_bytes_per_s[0]), np.arange(7)
+    task = replace(Task(tiny, 4, NETWORK, global_batch=4, framework=software), **changes)
+    evaluator = Evaluator(task, varied_architectures().take(np.arange(0, 48, 7)))
+    link, rows = float(evaluator.link_bytes_per_s[0]), np.arange(7)
     for setting in evaluator.settings[::2]:
         times = evaluator.times(setting, rows, evaluator.timed(setting).exact(rows, EFFORT)[0])
         yield evaluator, setting, link, times
@@ -136,8 +136,8 @@ def test_screening_points_builds_no_columns(tiny):
 
 def test_strategies_that_promise_less_are_fitted_only_where_the_others_do_not():
     """Work is counted: with roomy memory and fast links the first tiers have the best strategies of a deep model."""
-    task = Task(load_workload("gpt3-small"), 32, NETWORK, full=True)
-    evaluator, rows = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 11))), np.arange(5)
+    task = Task(load_workload("gpt3-small"), 32, NETWORK)
+    evaluator, rows = Evaluator(task, varied_architectures().take(np.arange(0, 48, 11))), np.arange(5)
     across = evaluator.across(evaluator.settings[0], 1e12, 1e18)
     times = evaluator.least_times(evaluator.settings[0], rows)
     best, _ = across.best(times, np.full(5, inf))
@@ -158,9 +158,9 @@ def fitted_tiers(across):
 @pytest.fixture(scope="module")
 def unlike():
     """Plans of a network of unlike blocks, with times of some architectures: few microbatches, uneven stages."""
-    task = Task(load_workload("resnet18"), 16, NETWORK, 40, full=True, framework=load_framework("ideal"))
-    evaluator = PlanEvaluator(task, varied_architectures().take(np.arange(0, 48, 5)))
-    link, rows = float(evaluator.rates.link_bytes_per_s[0]), np.arange(len(evaluator.table))
+    task = Task(load_workload("resnet18"), 16, NETWORK, 40, framework=load_framework("ideal"))
+    evaluator = Evaluator(task, varied_architectures().take(np.arange(0, 48, 5)))
+    link, rows = float(evaluator.link_bytes_per_s[0]), np.arange(len(evaluator.table))
     some = evaluator.settings[:4:2]
     return [
         (

@@ -12,14 +12,14 @@ from small_cases import StopsSoon, varied_architectures
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certified.search import CertifiedSearch
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.formats import fastest_flops_per_s
-from phaze.explore.plan_evaluator import PlanEvaluator
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import two_tiers
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.search import best_plans
@@ -48,7 +48,7 @@ SOFTWARE = {
 
 
 def small_task(tiny, **changes):
-    task = Task(tiny, 4, NETWORK, global_batch=4, full=True, framework=PLAIN)
+    task = Task(tiny, 4, NETWORK, global_batch=4, framework=PLAIN)
     return replace(task, **changes)
 
 
@@ -68,7 +68,7 @@ def test_best_plans_are_those_of_each_architecture_alone(tiny, software, capacit
     if capacity is not None:
         table = table.replace(hbm_capacity_bytes=np.full(len(table), capacity))
     rows = np.arange(len(table))
-    evaluator = PlanEvaluator(task, table)
+    evaluator = Evaluator(task, table)
     found = best_points(evaluator, rows, EFFORT)
     for row in rows.tolist():
         expected = alone(task, table, row)
@@ -88,7 +88,7 @@ def test_best_plans_are_those_of_each_architecture_alone(tiny, software, capacit
 def test_bounds_never_exceed_what_they_bound(tiny, software):
     task = small_task(tiny, framework=SOFTWARE[software])
     table = varied_architectures().take(np.arange(0, 48, 11))
-    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    evaluator, rows = Evaluator(task, table), np.arange(len(table))
     never = np.full(len(rows), np.inf)
     for setting in evaluator.settings:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
@@ -109,7 +109,7 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
 
 def test_bounds_of_schedules_know_what_cheaper_bounds_know():
     workload = load_workload("mobilenet-v2")
-    evaluator = PlanEvaluator(small_task(workload), varied_architectures())
+    evaluator = Evaluator(small_task(workload), varied_architectures())
     rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.settings[0])
     (lower, upper), least = timed.bands(rows), timed.least(rows)
     for name in ("forward_s", "backward_s"):
@@ -121,10 +121,10 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):
     task = small_task(tiny)
     table = varied_architectures().take(np.arange(0, 48, 4))
-    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    evaluator, rows = Evaluator(task, table), np.arange(len(table))
     together = best_points(evaluator, rows, EFFORT)
     for some in (rows[::-3], rows[5:9]):
-        part = best_points(PlanEvaluator(task, table), some, EFFORT)
+        part = best_points(Evaluator(task, table), some, EFFORT)
         assert part.upper_s.tolist() == together.upper_s[some].tolist()
         assert list(part.settings) == [together.settings[row] for row in some]
     shared = best_points(evaluator.on(table.take(rows[:6])), rows[:6], EFFORT)
@@ -132,7 +132,7 @@ def test_answers_do_not_depend_on_what_is_asked_together(tiny):
 
 
 def test_what_cannot_be_beaten_is_left_alone(tiny):
-    evaluator = PlanEvaluator(small_task(tiny), varied_architectures())
+    evaluator = Evaluator(small_task(tiny), varied_architectures())
     rows, setting = np.arange(len(evaluator.table)), evaluator.settings[0]
     exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), EFFORT).lower_s
     limit = np.where(rows % 2, exact * 1.01, exact * 0.99)
@@ -143,24 +143,23 @@ def test_what_cannot_be_beaten_is_left_alone(tiny):
 
 def test_fixed_degrees_are_kept_and_never_better(tiny):
     table = to_table([load_architecture("tpuv4")])
-    free = best_points(PlanEvaluator(small_task(tiny), table), np.array([0]), EFFORT)
-    for fixed in (
-        FixedDegrees(pipeline_parallel=2),
-        FixedDegrees(tensor_parallel=2),
-        FixedDegrees(data_parallel=2),
-        FixedDegrees(microbatch=2),
-        FixedDegrees(recompute=Recompute.FULL),
-    ):
-        task = small_task(tiny, fixed=fixed)
-        evaluator = PlanEvaluator(task, table)
+    free = best_points(Evaluator(small_task(tiny), table), np.array([0]), EFFORT)
+    held = {
+        "pipeline": (2,),
+        "tensor": (2,),
+        "data": (2,),
+        "microbatches": (2,),
+        "recomputes": (Recompute.FULL,),
+    }
+    for name, values in held.items():
+        task = small_task(tiny, held={name: values})
+        evaluator = Evaluator(task, table)
         found = best_points(evaluator, np.array([0]), EFFORT)
         assert found.upper_s[0] >= free.upper_s[0] * (1 - 1e-12)
         (plan,) = evaluator.plans(found.settings[0], np.array([0]), found.upper_s, EFFORT)
         s = plan.strategy
-        told = (s.pipeline_parallel, s.sharding.tensor, s.data_parallel, s.microbatch)
-        wanted = (fixed.pipeline_parallel, fixed.tensor_parallel, fixed.data_parallel, fixed.microbatch)
-        assert all(want in (None, got) for want, got in zip(wanted, told, strict=True))
-        assert fixed.recompute in (None, s.recompute)
+        told = (s.pipeline_parallel, s.sharding.tensor, s.data_parallel, s.microbatch, s.recompute)
+        assert dict(zip(held, told, strict=True))[name] == values[0]
 
 
 def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, small_space):
@@ -210,9 +209,9 @@ def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(ti
 @pytest.mark.parametrize("name", ["resnet18", "bert-base", "mixtral-8x7b", "dlrm", "gnmt4"])
 def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
     """Forward a third of them, as the bound of a whole pipeline assumes of what lies ahead of a device."""
-    task = Task(load_workload(name), 64, NETWORK, global_batch=64, full=True)
+    task = Task(load_workload(name), 64, NETWORK, global_batch=64)
     table = varied_architectures().take(np.arange(0, 48, 17))
-    evaluator, rows = PlanEvaluator(task, table), np.arange(len(table))
+    evaluator, rows = Evaluator(task, table), np.arange(len(table))
     for setting in evaluator.settings[:: max(1, len(evaluator.settings) // 6)]:
         options = evaluator.options(setting)
         chain, width = options.chain, options.shape.width

@@ -7,8 +7,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from phaze.explore.plan_evaluator import PlanEvaluator
-from phaze.explore.request import FixedDegrees, Task
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import load_network
@@ -32,12 +32,11 @@ def test_the_best_of_all_shapes_is_the_best_plan(software, plans):
         16,
         load_network("default"),
         global_batch=64,
-        fixed=FixedDegrees(microbatch=4),
+        held={"microbatches": (4,)},
         framework=framework,
-        full=True,
         plans=load_plans(plans),
     )
-    evaluator, rows = PlanEvaluator(task, table), np.arange(1)
+    evaluator, rows = Evaluator(task, table), np.arange(1)
     none, effort = np.full(1, inf), Effort(lambda: inf)
     every = [evaluator.plans(setting, rows, none, effort)[0] for setting in evaluator.settings]
     least = min(one.iteration_s for one in every if one is not None)

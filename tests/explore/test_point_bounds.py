@@ -11,7 +11,6 @@ from phaze.explore.best import best_points
 from phaze.explore.certified.seeds import CLASSES, trials
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.request import Task
-from phaze.placement.cluster import Cluster, busy_share
 from phaze.scheduling.passes import Effort
 
 EFFORT = Effort(lambda: math.inf, 500)
@@ -53,12 +52,6 @@ def test_the_best_setting_is_found_though_few_are_looked_at(evaluator, exact_s):
     found = best_points(evaluator, np.arange(len(evaluator.table)), EFFORT)
     assert found.upper_s == pytest.approx(exact_s.min(axis=0), rel=1e-12)
     assert found.evaluated < exact_s.size
-
-
-@pytest.mark.parametrize(("microbatch", "share"), [(1, 1.0), (2, 1.0), (4, 0.5), (8, 0.25)])
-def test_large_microbatches_leave_devices_idle(network, microbatch, share):
-    """16 samples on 8 devices: four microbatches of 4 keep four pipelines, or half of one of eight stages, at work."""
-    assert busy_share(Cluster(8, 16, network), microbatch, 1) == share
 
 
 def test_the_least_values_are_tried_in_ever_smaller_classes():

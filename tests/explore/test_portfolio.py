@@ -20,7 +20,6 @@ from phaze.explore.portfolio.search import PortfolioSearch
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
 from phaze.workload.load import load_workload
 
@@ -54,8 +53,8 @@ def tasks(tiny, network, tmp_path_factory):
     text = DECODER.replace("name: tiny", "name: wide").replace("hidden: 512", "hidden: 1024")
     path = tmp_path_factory.mktemp("workloads") / "wide.yaml"
     path.write_text(text.replace("ffn_hidden: 2048", "ffn_hidden: 4096").replace("layers: 4", "layers: 2"))
-    chosen = FixedDegrees(microbatch=2)
-    return Task(tiny, 8, network, fixed=chosen), Task(load_workload(str(path)), 8, network, fixed=chosen)
+    chosen = {"microbatches": (2,)}
+    return Task(tiny, 8, network, held=chosen), Task(load_workload(str(path)), 8, network, held=chosen)
 
 
 @pytest.fixture(scope="module")

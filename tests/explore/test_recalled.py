@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from small_cases import small_decoder
 
-from phaze.cost.model import CostModel
 from phaze.explore.api import explore
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.means import Means
@@ -19,7 +18,6 @@ from phaze.hardware.network import load_network
 from phaze.hardware.space_file import parse_space
 from phaze.runs.store.database import Database
 from phaze.runs.store.guarded import Guarded
-from phaze.scheduling.layers import TimedChain
 
 SPACE = """
 schema_version: 1
@@ -123,11 +121,10 @@ def test_bands_and_placements_do_not_depend_on_what_is_asked_together(request_):
     for size in (1, 2, 5):
         some = np.sort(chosen.choice(len(table), size, replace=False))
         part = table.take(some)
-        chain = whole.timed(setting).chain
-        low, high = TimedChain(chain, CostModel(part, request_.task.network), part).bands(np.arange(size))
+        low, high = Evaluator(request_.task, part).timed(setting).bands(np.arange(size))
         for one, other in ((low, lower), (high, upper)):
             assert np.array_equal(one.forward_s, other.forward_s[some])
             assert np.array_equal(one.backward_s, other.backward_s[some])
-        alone = Evaluator(request_.task, part).bounds(setting, np.arange(size), limit[:size])
+        alone = whole.on(part).bounds(setting, np.arange(size), limit[:size])
         assert np.array_equal(alone.lower_s, bounds.lower_s[some])
         assert np.array_equal(alone.upper_s, bounds.upper_s[some])

@@ -21,7 +21,7 @@ from phaze.explore.robustness.statistics import best_probability, rank_correlati
 from phaze.explore.robustness.uncertainty import Range, Uncertainty, load_uncertainty
 from phaze.explore.scaling import scaled_chips, scaled_network
 from phaze.hardware.power import tdp_w
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Recompute
 from phaze.scheduling.passes import Effort
 
 BUDGETS = Budgets(power_w=250.0, area_mm2=600.0)
@@ -31,7 +31,7 @@ EFFORT = Effort(Clock(3600.0).left)
 @pytest.fixture(scope="module")
 def request_(tiny, small_space, network):
     return ExploreRequest(
-        Task(tiny, 4, network, fixed=FixedDegrees(tensor_parallel=2, recompute=Recompute.NONE)),
+        Task(tiny, 4, network, held={"tensor": (2,), "recomputes": (Recompute.NONE,)}),
         small_space,
         BUDGETS,
     )

@@ -12,7 +12,7 @@ from small_cases import DECODER
 from phaze.errors import InputError
 from phaze.explore.api import evaluate_document, explore
 from phaze.explore.certifying.certify import certify
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.measures import spent
 from phaze.explore.planned import PlannedIteration, estimator_of, strategy_of, worked_out
 from phaze.explore.planning.plan import plan
@@ -34,6 +34,7 @@ from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.search import best_plans
+from phaze.report.replay.document import per_stage_plan
 from phaze.scheduling.passes import Effort
 from phaze.workload.load import load_workload
 
@@ -68,7 +69,7 @@ def task(tiny, network, tmp_path_factory):
     path = tmp_path_factory.mktemp("plans") / "some.yaml"
     path.write_text(PLANS)
     software, plans = load_framework("ideal"), load_plans(path)
-    return Task(tiny, DEVICES, network, BATCH, framework=software, plans=plans, full=True)
+    return Task(tiny, DEVICES, network, BATCH, framework=software, plans=plans)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_winner_and_frontier_are_those_of_searching_every_chip_alone(task, space
 
 def test_points_and_plans_are_counted(task, space, answer):
     certificate = answer.certificate
-    settings = evaluator_of(task, space.table()).settings
+    settings = Evaluator(task, space.table()).settings
     assert certificate.space_size == space.size * len(settings) == space.size * task.points_per_architecture
     alone = plan(task, space.architecture(0)).certificate.space_size
     assert certificate.plans_per_architecture == alone
@@ -161,7 +162,7 @@ def test_fixing_a_choice_never_wins(task, space, answer):
 
 
 def test_energy_beside_throughput_against_all_points(task, space, chips):
-    evaluator, rows = evaluator_of(task, to_table(chips)), np.arange(len(chips))
+    evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
     for setting in evaluator.settings:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
@@ -173,7 +174,7 @@ def test_energy_beside_throughput_against_all_points(task, space, chips):
 
 
 def test_the_least_energy_and_memory_are_those_of_some_point(task, space, chips):
-    evaluator, rows = evaluator_of(task, to_table(chips)), np.arange(len(chips))
+    evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
     for setting in evaluator.settings:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
@@ -225,6 +226,24 @@ def test_a_power_budget_is_kept(task, space, chips):
     assert document.certificate.objective_value == pytest.approx(best, rel=1e-9)
 
 
+def test_a_design_per_stage_is_held_against_the_best_single_one(task, space):
+    per_stage = StrategyChoice("wham", designs=Designs.PER_STAGE)
+    request = ExploreRequest(task, space, strategy=per_stage)
+    document = explore(request).document
+    told = document.wham
+    assert told.per_stage.value >= told.one.value * (1 - 1e-9)
+    assert told.one.value <= document.certificate.upper_bound * (1 + 1e-9)
+    assert told.per_stage.gain == pytest.approx(told.per_stage.value / told.one.value - 1)
+    again = per_stage_plan(document, request)
+    assert again.iteration.iteration_s == told.per_stage.iteration_time_s
+    assert len(told.per_stage.stages) == told.per_stage.plan.pipeline_parallel
+    needs = [memory.total_bytes for memory in again.iteration.memory]
+    assert needs == [stage.memory_bytes for stage in told.per_stage.stages]
+    assert {name for stage in told.per_stage.stages for name in stage.layers} == set(
+        task.workload.chain(1, 1).names
+    )
+
+
 @pytest.mark.parametrize("axes", [(), ("throughput", "energy_per_sample")])
 def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes):
     request = ExploreRequest(task, space, axes=axes)
@@ -238,9 +257,6 @@ def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes):
 
 
 def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
-    per_stage = StrategyChoice("wham", designs=Designs.PER_STAGE)
-    with pytest.raises(InputError, match="--designs per-stage knows 1F1B pipelines alone"):
-        explore(ExploreRequest(task, space, strategy=per_stage))
     file = tmp_path / "hosts.yaml"
     file.write_text(PLANS + "offloads: [[], [optimizer]]\n")
     with pytest.raises(InputError, match="leaves it open what stays whole or lies with hosts"):
@@ -248,7 +264,7 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
 
 
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
-    evaluator = evaluator_of(task, to_table(chips[:1]))
+    evaluator = Evaluator(task, to_table(chips[:1]))
     setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
     (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
     unproven = replace(found, iteration_s=found.iteration_s * 1.005)
@@ -264,7 +280,7 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
         load_architecture(name) for name in ("h100", "tpuv4", "a100-80gb")
     ]  # other links, and kernels in a row
     chips, called = [*chips, *others], []
-    evaluator = evaluator_of(task, to_table(chips))
+    evaluator = Evaluator(task, to_table(chips))
     monkeypatch.setattr(
         "phaze.placement.strategy.estimate.layer_figures",
         lambda *given: called.append(len(given[2])) or layer_figures(*given),

@@ -12,13 +12,12 @@ from phaze.explore.strategies.oracle import Oracle
 from phaze.explore.strategies.report import Stop
 from phaze.explore.strategies.sampled import SampledSearch
 from phaze.explore.strategies.strategy import SearchBudget
-from phaze.placement.cluster import FixedDegrees
 
 
 @pytest.fixture
 def oracle(small_space, tiny, network):
     """A fresh oracle whose merit is the throughput, over a task of few settings."""
-    task = Task(tiny, 8, network, 8, FixedDegrees(microbatch=1, tensor_parallel=2))
+    task = Task(tiny, 8, network, 8, held={"microbatches": (1,), "tensor": (2,)})
 
     def fresh(power_w=300.0):
         candidates = Candidates(small_space, Budgets(power_w=power_w))

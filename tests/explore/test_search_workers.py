@@ -47,7 +47,8 @@ def everything_is_worth_a_worker(monkeypatch):
 
 @pytest.fixture(scope="module")
 def request_(tiny, network, small_space):
-    return ExploreRequest(Task(tiny, 16, network), small_space, Budgets(power_w=300.0), time_limit_s=1e6)
+    task = Task(tiny, 16, network, held={"microbatches": (1, 2)})
+    return ExploreRequest(task, small_space, Budgets(power_w=300.0), time_limit_s=1e6)
 
 
 def told(answer):
@@ -69,7 +70,7 @@ def test_workers_change_no_answer(request_, monkeypatch):
 
 @pytest.mark.parametrize("name", ["random", "tpe"])
 def test_workers_change_no_history(request_, tiny, network, name):
-    tasks = [request_.task, Task(tiny, 8, network, 8)]
+    tasks = [request_.task, Task(tiny, 8, network, 8, held={"microbatches": (2,)})]
     candidates = search.Candidates(request_.space, request_.budgets)
 
     def history(means):

@@ -27,11 +27,10 @@ from phaze.explore.strategies.report import Stop, StrategyReport
 from phaze.explore.strategies.strategy import SearchBudget
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import FixedDegrees
 from phaze.workload.load import load_workload
 
 BUDGETS = Budgets(power_w=300.0)
-FEW_SETTINGS = FixedDegrees(microbatch=1, tensor_parallel=2)
+FEW_SETTINGS = {"microbatches": (1,), "tensor": (2,)}
 
 FEW = """
 schema_version: 1
@@ -88,7 +87,7 @@ def space(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def task(tiny, network):
-    return Task(tiny, 4, network, fixed=FEW_SETTINGS)
+    return Task(tiny, 4, network, held=FEW_SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +202,7 @@ def histories(folder):
     """(evaluation, value) of every improvement of every strategy."""
     from small_cases import small_decoder
 
-    task, space = Task(small_decoder(Path(folder)), 4, load_network(), fixed=FEW_SETTINGS), few(Path(folder))
+    task, space = Task(small_decoder(Path(folder)), 4, load_network(), held=FEW_SETTINGS), few(Path(folder))
     reports = {name: run_small(name, 5, space, task) for name in strategies()}
     return {
         name: [(step.evaluation, step.value) for step in report.history] if report else None

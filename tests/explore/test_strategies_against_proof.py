@@ -22,7 +22,6 @@ from phaze.explore.strategies.strategy import SearchBudget
 from phaze.explore.wham.search import Designs, WhamSearch
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space
-from phaze.placement.cluster import FixedDegrees
 from phaze.workload.workload import Mode
 
 FIELDS = {
@@ -65,7 +64,7 @@ def case(request, tmp_path_factory, network):
     seed, mode = request.param
     space, budgets = drawn(seed)
     workload = small_decoder(tmp_path_factory.mktemp("case"), mode)
-    task = Task(workload, (4, 6, 8, 3)[seed], network, fixed=FixedDegrees(microbatch=1))
+    task = Task(workload, (4, 6, 8, 3)[seed], network, held={"microbatches": (1,)})
     candidates = Candidates(space, budgets)
     oracle = Oracle(candidates, [task], lambda t, tdp, area: t[0], Clock(1e9))
     known = {e.number: e for e in oracle.evaluate(candidates.all().numbers)}

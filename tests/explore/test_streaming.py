@@ -11,7 +11,6 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, Task
 from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import FixedDegrees
 from phaze.scheduling.passes import Effort
 
 MEMORY = """
@@ -33,7 +32,7 @@ BUDGETS = {
 
 @pytest.fixture(scope="module")
 def task(tiny, network):
-    return Task(tiny, 16, network, fixed=FixedDegrees(microbatch=2))
+    return Task(tiny, 16, network, held={"microbatches": (2,)})
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +130,7 @@ def test_an_evaluator_on_other_architectures_equals_a_fresh_one(task, small_spac
     assert (shared.base is base) == known
     rows, nothing = np.arange(len(part)), np.full(len(part), np.inf)
     for setting in base.settings[::2]:
-        np.testing.assert_array_equal(shared.quick_bound(setting, rows), fresh.quick_bound(setting, rows))
         mine, other = (e.exact(setting, rows, nothing, Effort(lambda: 60.0)) for e in (shared, fresh))
+        for evaluator in (shared, fresh):  # which strategies tell most is seen on other architectures
+            assert (evaluator.quick_bound(setting, rows) <= mine.lower_s * (1 + 1e-11)).all()
         np.testing.assert_array_equal(mine.upper_s, other.upper_s)

@@ -8,16 +8,20 @@ import pytest
 from phaze.solvers.scheduling import Method, Operator, ScheduleProblem, check_schedule
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 from phaze.solvers.scheduling.result import ScheduleResult, Status
+from small_cases import DECODER
 
 from phaze.explore.wham.contention import Latencies, conflicts, list_schedule, slack
 from phaze.explore.wham.core_grid import CoreGrid, PassGrid
 from phaze.explore.wham.cores import End, grow
 from phaze.explore.wham.pruner import explore
 from phaze.explore.wham.stages import StageKind, stage_kinds
-from phaze.placement.cluster import Recompute
-from phaze.placement.plan import Plan, StagePlan
-from phaze.workload.degrees import Sharding
-from phaze.workload.work import Layer, LayerChain, Pass
+from phaze.hardware.network import load_network
+from phaze.placement.cluster import Cluster, Recompute
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.framework import load_framework
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.strategy import Strategy
+from phaze.workload.load import load_workload
 
 NEVER = float("inf")
 
@@ -217,13 +221,45 @@ def test_the_most_hopeful_way_to_dimensions_counts():
     assert (last.parent, last.misses) == ((0, 0, 1), 1)
 
 
-def test_equal_layers_make_one_kind_of_stage():
-    empty = Layer("block", Pass((), ()), Pass((), ()), 0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    chain = LayerChain("w", 1, Sharding(), (empty,) * 3, (0, 1, 1, 1, 1, 1, 1, 2), tuple("abcdefgh"))
-    spans = [(0, 1, True), (2, 3, True), (4, 5, True), (6, 7, False)]
-    stages = tuple(StagePlan(a, b, redo, 1.0, 0.0, 0, 0.0) for a, b, redo in spans)
-    plan = Plan(1, 1, Recompute.FULL, 1, 4, stages, 0.0, 0.0, 1.0)
-    first, middle, last = stage_kinds(plan, chain)
-    assert (first.forward, first.backward, first.positions) == ((2, 2, 0), (1, 1, 0), (0,))
-    assert (middle.forward, middle.positions, middle.repeats) == ((0, 2, 0), (1, 2), (2, 2))
-    assert (last.forward, last.backward) == ((0, 1, 1), (0, 1, 1))
+@pytest.fixture
+def layouts(tmp_path):
+    """A decoder of eight blocks on eight devices."""
+    file = tmp_path / "eight.yaml"
+    file.write_text(DECODER.replace("layers: 4", "layers: 8"))
+    return Layouts(load_workload(str(file)), Cluster(8, 16, load_network()), load_framework())
+
+
+def kinds_of(layouts, **choices):
+    """Kinds of stage of a strategy, and the kinds of unique layers."""
+    strategy = Strategy(1, **choices)
+    return stage_kinds(strategy, layouts), [layer.kind for layer in layouts.chain(strategy).layers]
+
+
+def test_equal_layers_make_one_kind_of_stage(layouts):
+    (first, middle, last), names = kinds_of(layouts, pipeline_parallel=4)
+    assert (first.positions, middle.positions, last.positions) == ((0,), (1, 2), (3,))
+    assert (first.repeats, middle.repeats, last.repeats) == ((1,), (2, 2), (1,))
+    for kind, ends, blocks in ((first, "embedding", 2), (middle, None, 1), (last, "loss", 2)):
+        held = {name for name, count in zip(names, kind.forward, strict=True) if count}
+        assert kind.forward == kind.backward
+        assert max(kind.forward) == blocks
+        assert ends is None or ends in held
+
+
+def test_layers_that_run_again_count_once_more_forward(layouts):
+    again = {"recompute": Recompute.FULL, "recomputed": (2, 1, 0, 0)}
+    (first, second, third, last), names = kinds_of(layouts, pipeline_parallel=4, **again)
+    assert [kind.positions for kind in (first, second, third, last)] == [(0,), (1,), (2,), (3,)]
+    for kind, factor in ((first, 2), (second, 1.5), (third, 1)):
+        block = [k for k, name in enumerate(names) if name == "attention"]
+        assert [kind.forward[k] for k in block] == [factor * kind.backward[k] for k in block]
+    assert (second.repeats, third.repeats) == ((1,), (2,))
+
+
+def test_a_stage_is_all_that_a_device_holds(layouts):
+    found, _ = kinds_of(layouts, pipeline_parallel=2, chunks=2, schedule=Schedule.INTERLEAVED)
+    assert [kind.positions for kind in found] == [(0,), (1,)]
+    found, _ = kinds_of(layouts, pipeline_parallel=4, schedule=Schedule.ZB_V, chunks=2)
+    assert [(kind.positions, kind.repeats) for kind in found] == [((0,), (1,)), ((1, 2, 3), (2, 2, 2))]
+    found, _ = kinds_of(layouts, pipeline_parallel=4, schedule=Schedule.DUALPIPE)
+    assert [(kind.positions, kind.repeats) for kind in found] == [((0, 3), (1, 1)), ((1, 2), (4, 4))]

@@ -7,25 +7,30 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from phaze.solvers.placement.mixed import Goal
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.api import explore
 from phaze.explore.candidates import Candidates
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.planned import estimator_of
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
-from phaze.explore.setting import Setting
 from phaze.explore.strategies.oracle import Oracle
 from phaze.explore.strategies.report import Stop
 from phaze.explore.strategies.strategy import SearchBudget
 from phaze.explore.wham.axes import SearchAxes
 from phaze.explore.wham.metric import Target
-from phaze.explore.wham.mixed import best_mixed_plan
-from phaze.explore.wham.pipelines import Pipelines
+from phaze.explore.wham.mixed import MixedDesigns
 from phaze.explore.wham.search import Designs, WhamSearch
 from phaze.hardware.space_file import load_space, parse_space
-from phaze.placement.cluster import FixedDegrees, Recompute
-from phaze.placement.iterations import stage_plans
+from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.framework import load_framework
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
+from phaze.placement.strategy.search.fit import Room
+from phaze.placement.strategy.search.mixed_cuts import Cutting
+from phaze.placement.strategy.search.mixed_pipeline import Architectures
+from phaze.placement.strategy.search.mixed_search import MixedSearch
 from phaze.scheduling.passes import Effort
 
 POWER_W = 400.0
@@ -38,7 +43,7 @@ def candidates(small_space):
 
 @pytest.fixture(scope="module")
 def task(tiny, network):
-    return Task(tiny, 4, network, fixed=FixedDegrees(microbatch=2))
+    return Task(tiny, 4, network, held={"microbatches": (2,)})
 
 
 def search(candidates, tasks, strategy, evaluations=1000):
@@ -85,9 +90,8 @@ def test_the_certified_optimum_is_never_worse(task, small_space, per_stage):
 def test_a_design_per_stage_is_never_worse_than_one_for_all(candidates, task, per_stage):
     _, _, told = per_stage
     assert told.per_stage.value >= told.one.value * (1 - 1e-9)
-    assert [layer for stage in told.per_stage.stages for layer in stage.layers] == list(
-        task.workload.chain(1, 1).names
-    )
+    held = sorted(layer for stage in told.per_stage.stages for layer in stage.layers)
+    assert held == sorted(task.workload.chain(1, 1).names)
     for floor in (0.0, 0.8 * told.one.throughputs[0]):
         target = Target(Objective.THROUGHPUT_PER_TDP, floor)
         _, _, watt = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, settings=2))
@@ -102,46 +106,99 @@ def test_a_floor_that_nothing_reaches_leaves_nothing(candidates, task):
     assert (report.best_value, told.one, told.per_stage) == (None, None, None)
 
 
+SMALL_PLANS = """
+schema_version: 1
+name: small
+source: a test
+microbatches: [2]
+tensor: [1]
+chunks: [1, 2]
+zero: [0, 1]
+"""
+
+
+def every_pipeline(evaluator, block, setting):
+    """Every strategy of a setting on all designs for its devices: seconds of an iteration, and the mean power."""
+    several = estimator_of(evaluator.task, block.table, setting.recipe)
+    options, layouts = evaluator.options(setting), several.layouts
+    for strategy in every_strategy(options):
+        for zero, order in product(*evaluator.task.plan_space.choices(strategy)):
+            room = Room.of(layouts, strategy, [zero])
+            for rows in product(range(len(block)), repeat=strategy.pipeline_parallel):
+                fitting = room.need_bytes[0] <= evaluator.capacity_bytes[list(rows)]
+                twice = strategy.schedule.weight_copies > 1
+                if not fitting.any(axis=0).all() or (twice and rows != rows[::-1]):
+                    continue
+                one = room.at(replace(strategy, zero=zero, order=order), fitting.argmax(axis=0))
+                seconds = MixedEstimator.of(several, rows).iteration(one).iteration_s
+                yield one, seconds, float(block.tdp_w[list(rows)].mean())
+
+
+def every_strategy(options):
+    """Those of a plan space, and those of one chunk on each device with any cut."""
+    for depth in options.depths:
+        every = options.strategies(depth)
+        yield from every
+        blocks, known = len(options.blocks), {s.stages for s in every}
+        for cuts in combinations(range(1, blocks), depth.stages - 1):
+            stages = tuple(np.diff([0, *cuts, blocks]).tolist())
+            if stages not in known and depth.stages > 1:
+                yield from (replace(s, stages=stages) for s in every if s.chunks == 1 and not s.stages)
+
+
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.THROUGHPUT_PER_TDP])
-@pytest.mark.parametrize("recompute", Recompute)
-def test_a_mixed_pipeline_is_the_best_of_all(candidates, tiny, network, objective, recompute):
-    task = Task(tiny, 3, network, fixed=FixedDegrees(tensor_parallel=1))
-    block = candidates.within(np.array([10, 61, 94]))
-    setting = Setting(2, 1, recompute)
-    pipelines = Pipelines(Evaluator(task, block.table), block, setting, Effort(lambda: 60.0))
-    target = Target(objective)
-    found = best_mixed_plan(pipelines, target)
+@pytest.mark.parametrize("roomy", [True, False])
+@pytest.mark.parametrize("numbers", [(10, 60, 94), (80, 82, 92)])
+def test_a_mixed_pipeline_is_the_best_of_all(candidates, tiny, network, tmp_path, objective, roomy, numbers):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL_PLANS + ("pipeline: [2, 3]\n" if roomy else ""))
+    software = {} if roomy else {"reserved_bytes": 31.5e9, "hides_reduction": True}
+    framework = load_framework().model_copy(update=software)
+    task = Task(tiny, 3, network, plans=load_plans(file), framework=framework)
+    block, mixed = candidates.within(np.array(numbers)), 0
+    evaluator = Evaluator(task, block.table)
     batch = task.cluster.global_batch
-    value = target.value(np.array(batch / found.plan.iteration_s), np.array(found.mean_tdp_w))
-    assert value == pytest.approx(max(every_pipeline(pipelines, target, batch)), rel=1e-12)
+    for setting in evaluator.settings:
+        every = list(every_pipeline(evaluator, block, setting))
+        fast = sorted(seconds for _, seconds, _ in every)
+        for floor in (0.0, batch / fast[len(fast) // 50] if every else 1.0):
+            target = Target(objective, floor)
+            designs = MixedDesigns(evaluator, block, setting, Effort(lambda: 600.0))
+            found = designs.best(target, None, np.inf)
+            kept = [(s, w) for _, s, w in every if s <= target.longest_s(batch)]
+            if found is None:
+                assert not kept
+                continue
+            by_time = target.goal is Goal.TIME
+            assert found.value <= min(s if by_time else s * w for s, w in kept) * (1 + 1e-9)
+            own = found.planned.iteration.iteration_s
+            assert found.value == pytest.approx(own if by_time else own * found.mean_tdp_w, rel=1e-9)
+            mixed += 1
+    assert mixed
 
 
-def every_pipeline(pipelines, target, batch):
-    """Values of all cuts, designs, data degrees and depths of a small chain; memory is no limit here."""
-    o, layers = pipelines.options, len(pipelines.any_planner.index)
-    for option in range(len(o.stages)):
-        one = np.array([option])
-        for cuts in combinations(range(1, layers), int(o.stages[option]) - 1):
-            ranges = list(zip([0, *cuts], [cut - 1 for cut in [*cuts, layers]], strict=True))
-            on = [stages_on(pipelines, row, ranges, o, option) for row in range(len(pipelines.block))]
-            for rows in product(range(len(on)), repeat=len(ranges)):
-                slowest = max(on[row][k].load_s for k, row in enumerate(rows))
-                tails = []
-                for k, row in enumerate(rows):
-                    rate, latency = pipelines.planner(row).weight_rates(
-                        pipelines.rates.take(np.array([row])), o.take(one)
-                    )
-                    tails.append(on[row][k].parameters * rate[0, 0] + latency[0])
-                seconds = slowest * o.slots[option] + max(tails)
-                power_w = pipelines.block.tdp_w[list(rows)].mean()
-                yield float(target.value(np.array(batch / seconds), np.array(power_w)))
-
-
-def stages_on(pipelines, row, ranges, o, option):
-    at, planner = np.array([row]), pipelines.planner(row)
-    transfers = planner.boundaries(pipelines.rates.take(at), int(o.pipeline_tier[option]))
-    times = pipelines.times.take(at)
-    return stage_plans(planner, ranges, times, transfers, int(o.microbatches[option]))
+@pytest.mark.parametrize("goal", Goal)
+def test_no_pipeline_is_better_than_its_bounds(candidates, tiny, network, tmp_path, goal):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL_PLANS)
+    task = Task(tiny, 3, network, plans=load_plans(file))
+    block = candidates.within(np.array([10, 60, 94]))
+    evaluator, rows = Evaluator(task, block.table), np.arange(len(block))
+    for setting in evaluator.settings:
+        options, timed = evaluator.options(setting), evaluator.timed(setting)
+        times = evaluator.times(setting, rows, timed.exact(rows, Effort(lambda: 600.0))[1])
+        links = evaluator.link_bytes_per_s
+        chips = Architectures(times, evaluator.capacity_bytes, links, block.tdp_w)
+        tiers = evaluator.across(setting, np.inf, float(links.max())).tiers
+        bound = MixedSearch(options, tiers, chips, goal).least()
+        lines = Cutting(options, chips).lines(goal)
+        known = {(one.pipeline.pipeline_parallel, one.pipeline.data_parallel): one.bound for one in lines}
+        for strategy, seconds, power_w in every_pipeline(evaluator, block, setting):
+            value = seconds if goal is Goal.TIME else seconds * power_w
+            assert bound <= value
+            held = strategy.chunks * strategy.schedule.weight_copies
+            if held == 1 and strategy.pipeline_parallel in (2, 3):
+                assert known[strategy.pipeline_parallel, strategy.data_parallel] <= value
 
 
 def test_one_design_for_several_workloads(candidates, task, tiny):

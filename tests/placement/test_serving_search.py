@@ -14,7 +14,6 @@ from serving_cases import aimed, batches, served, space
 from phaze.errors import InfeasibleError, InputError
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
-from phaze.placement.checker import PlanError
 from phaze.placement.serving import (
     Binding,
     Policy,
@@ -29,6 +28,7 @@ from phaze.placement.serving.pools import split
 from phaze.placement.serving.search import best_of
 from phaze.placement.serving.steady import Cycle, Prefill, chunks_of
 from phaze.placement.serving.trial import trial
+from phaze.placement.strategy.checker import PlanError
 
 TARGETS = [
     Targets(),

@@ -51,7 +51,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory):
     """A function from a document to the contents of its report, with one workload played again."""
-    plan = played(tmp_path_factory.mktemp("page"), "four stages")[1]
+    plan = played(tmp_path_factory.mktemp("page"), pipeline=(4,), microbatches=(1,), tensor=(1,))[1]
 
     def of(document):
         name = next(iter(document.best.workloads))
@@ -66,7 +66,7 @@ def contents(tmp_path_factory):
         )
         designs = [{"id": p.id, **p.model_dump(exclude={"id", "architecture"})} for p in document.frontier]
         designs.append({"id": f"other {name}", "tdp_w": 500.0, "throughput_samples_per_s": 5.0})
-        return Contents(name, document, designs, {name: plan}, None, {name: [sensitive]})
+        return Contents(name, document, designs, None, {name: [sensitive]}, plans={name: plan})
 
     return of
 

@@ -7,13 +7,8 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 
 import pytest
-from small_cases import small_decoder
+import report_cases
 
-from phaze.explore.api import evaluate_document
-from phaze.explore.planning.again import play_record
-from phaze.explore.request import Task
-from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.strategy import Zero
@@ -27,16 +22,14 @@ def played(request, tmp_path_factory):
     held = {"pipeline": (2,), "schedules": (schedule,), "zeros": (Zero(0),), "microbatches": (1,)}
     if schedule is Schedule.INTERLEAVED:
         held["chunks"] = (2,)
-    tiny = small_decoder(tmp_path_factory.mktemp("workloads"))
-    task = Task(tiny, 4, load_network(), 16, full=True, held=held)
-    chip = load_architecture("a100")
-    result = evaluate_document(task, chip).best.workloads["tiny"]
-    return result, play_record(task, chip, result.placement.plan, result.iteration_time_s)
+    return report_cases.played(tmp_path_factory.mktemp("workloads"), "a100", **held)
 
 
 def events(played):
     result, again = played
-    document = json.loads(written(plan_trace(again, "<a>", "tiny", result)))
+    document = json.loads(
+        written(plan_trace(again, "<a>", "tiny", [stage.layers for stage in result.placement.stages]))
+    )
     assert document["otherData"]["title"] == "<a>"
     return document["traceEvents"]
 
@@ -81,3 +74,25 @@ def test_arrows_lead_from_one_pass_to_a_later_one(played):
     ends = {one["id"]: one["ts"] for one in flows if one["ph"] == "f"}
     assert starts.keys() == ends.keys() != set()
     assert all(starts[one] <= ends[one] for one in starts)
+
+
+def test_events_are_those_of_the_format(played):
+    """Trace Event Format: phases with the fields they need, numbers finite, metadata known, slices nested."""
+    needed = {
+        "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
+        "M": {"name", "ts", "pid", "tid", "args"},
+        "s": {"name", "cat", "id", "ts", "pid", "tid"},
+        "f": {"name", "cat", "id", "ts", "pid", "tid", "bp"},
+    }
+    known = {"process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index"}
+    found = events(played)
+    for event in found:
+        assert set(event) == needed[event["ph"]] | {"ph"}
+        assert all(isinstance(event[k], int) for k in ("pid", "tid"))
+        assert all(isinstance(event[k], int | float) and event[k] >= 0 for k in ("ts", "dur") if k in event)
+    metadata = [one for one in found if one["ph"] == "M"]
+    assert {one["name"] for one in metadata} <= known
+    once = [(one["name"], one["pid"], one["tid"]) for one in metadata]
+    assert len(once) == len(set(once))
+    threads = {(one["pid"], one["tid"]) for one in metadata if one["name"] == "thread_name"}
+    assert {(one["pid"], one["tid"]) for one in found if one["ph"] == "X"} == threads

@@ -89,7 +89,7 @@ def test_what_python_keeps_can_be_asked_again(dse, files):
         assert (code, out.split(".")[0]) == (0, "Same question, the same answer"), err
         assert load_answer(files / f"{name}-again").manifest.asked == load_answer(files / name).manifest.asked
     assert load_answer(files / "explored").manifest.inputs_sha256.keys() == {
-        *("workload", "network", "space", "space base h100")
+        *("workload", "network", "space", "space base h100", "plans", "framework")
     }
     assert (files / "explored" / "log.txt").read_text().endswith("  ended\n")
     for name in ("explored", "swept"):

@@ -59,7 +59,6 @@ def test_a_published_run_is_as_far_off_as_the_page_says(row):
             rung=rung,
             framework=framework,
             plans=load_plans("any"),
-            full=True,
             held=held(degrees, beside),
         )
         result = evaluate_document(task, load_architecture(chip)).best.workloads[workload]

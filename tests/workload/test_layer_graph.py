@@ -12,7 +12,6 @@ from test_layers_found import Fixed, branches, two_stacks
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster
 from phaze.placement.layer_graph import placement_instance
-from phaze.placement.planner import Rates
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.ir import GraphBuilder, OpKind
@@ -117,12 +116,11 @@ def test_the_general_solver_places_it(sizes):
     times = LayerTimes(np.ones(shape), 2 * np.ones(shape))
     layers = len(graph.order.index)
     cluster = Cluster(layers, 2 * 1000, load_network("default"))
-    rates = Rates(np.array([1e30]), np.array([0.0]))
     document = placement_instance(
-        {1: (graph, times)}, rates, cluster, numerics(Optimizer.ADAM, Mode.TRAINING), 1e30
+        {1: (graph, times)}, 1e30, cluster, numerics(Optimizer.ADAM, Mode.TRAINING), 1e30
     )
     found = place_general(read_general_problem(document))
     assert found.time_per_batch_s is not None
     assert 1000 * 3 <= found.time_per_batch_s <= (1000 + layers) * 3
     with pytest.raises(ValueError, match="training"):
-        placement_instance({1: (graph, times)}, rates, cluster, numerics(Optimizer.ADAM, Mode.PREFILL), 1e30)
+        placement_instance({1: (graph, times)}, 1e30, cluster, numerics(Optimizer.ADAM, Mode.PREFILL), 1e30)

@@ -19,8 +19,8 @@ from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.pool import Pool
 from phaze.explore.certified.relevance import Relevance
 from phaze.explore.certified.screen import Screen, Screened
-from phaze.explore.evaluator import Evaluator, PointBounds
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
+from phaze.explore.points import PointBounds
 from phaze.explore.progress import Clock
 from phaze.explore.request import Task
 from phaze.recall import Recall
@@ -57,7 +57,7 @@ class Ground:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Knows the combinations of hardware of the whole space."""
-        return evaluator_of(self.task, self.candidates.survey(), recall=self.recall)
+        return Evaluator(self.task, self.candidates.survey(), recall=self.recall)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""

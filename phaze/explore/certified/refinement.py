@@ -13,8 +13,8 @@ from phaze.explore.archive import FloatArray
 from phaze.explore.certified.ground import LEAST, BatchPiece, Ground
 from phaze.explore.certified.pool import Pool, Stage
 from phaze.explore.certified.relevance import ROUNDING, Relevance, Undecided, urgency
-from phaze.explore.evaluator import PointBounds
 from phaze.explore.means import Means
+from phaze.explore.points import PointBounds
 from phaze.explore.progress import Clock, Progress
 from phaze.scheduling.passes import Effort
 

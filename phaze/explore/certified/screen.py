@@ -98,12 +98,7 @@ class Screen:
         return found
 
     def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, FloatArray]]:
-        """Settings with looser bounds on the throughput of all architectures, (A,).
-
-        Where bounds of plans are dear those whose work alone promises most come first.
-        """
-        if not evaluator.task.full:
-            return [(k, np.full(len(evaluator.table), np.inf)) for k in some.tolist()]
+        """Settings with looser bounds on the throughput of all architectures, (A,): those that promise most first."""
         rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, FloatArray]]()
         for k in some.tolist():
             if hopes and self._clock.over:

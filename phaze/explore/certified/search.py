@@ -68,8 +68,7 @@ class CertifiedSearch:
         self._archive = archive
         self._threads = threads
         self._cap = cap
-        self._learns = task.full
-        self._blocks = -(-candidates.size // (block // SMALLER if self._learns else block))
+        self._blocks = -(-candidates.size // -(-block // SMALLER))
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
         self._ground = Ground(candidates, task, others, means.recall)
@@ -108,11 +107,11 @@ class CertifiedSearch:
     def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
         """Numbers of the blocks, a wave at a time; every block is spread evenly over the space.
 
-        Where bounds are dear, each wave is thrice as large as all before, and what it leaves is looked at first.
+        Each wave is thrice as large as all before, and what it leaves is looked at first.
         """
         size, done = self._candidates.size, 0
         blocks = (np.arange(i, size, self._blocks, dtype=np.int64) for i in range(self._blocks))
-        while wave := list(islice(blocks, min(max(3 * done, 1), WAVE * SMALLER) if self._learns else WAVE)):
+        while wave := list(islice(blocks, min(max(3 * done, 1), WAVE * SMALLER))):
             yield wave
             done += len(wave)
 
@@ -127,7 +126,7 @@ class CertifiedSearch:
         self._refinement.take_in([self._counted(found) for found in screened])
         self._done += len(wave)
         if self._done < self._blocks:
-            self._make_room(first=done == 0)
+            self._make_room()
 
     def _screened_by_workers(self, wave: list[NDArray[np.int64]]) -> list[Screened]:
         found = list(self._means.executor.map(self._ground, [self._piece(numbers) for numbers in wave]))
@@ -150,9 +149,7 @@ class CertifiedSearch:
         others = np.concatenate([self._others(b) for b in blocks])
         roof = np.concatenate([self._screen.roof(b.table) for b in blocks])
         numbers = np.concatenate([b.numbers for b in blocks])
-        classes = [
-            some[: len(some) // SMALLER + 1] if self._learns else some for some in trials(others, roof)
-        ]
+        classes = [some[: len(some) // SMALLER + 1] for some in trials(others, roof)]
         tried = self._candidates.within(numbers[np.concatenate(classes)])
         classes = np.split(np.arange(len(tried)), np.cumsum([len(c) for c in classes])[:-1])
         bound = self._screen.promising(tried.table, classes, SEEDS)
@@ -166,10 +163,9 @@ class CertifiedSearch:
             self._undecided.add(others, throughput)
         return screened.pool
 
-    def _make_room(self, *, first: bool) -> None:
-        """Leave at most half of the cap in a pool that is over it; strengthen what is known before the first blocks."""
-        if first or self._learns:
-            self._refinement.tighten()
+    def _make_room(self) -> None:
+        """Strengthen what is known; leave at most half of the cap in a pool that is over it."""
+        self._refinement.tighten()
         if len(self._refinement.pool) > self._cap:
             self._refinement.tighten(self._cap // 2)
             self._refinement.evaluate(self._cap // 2)

@@ -33,7 +33,7 @@ from phaze.explore.certifying.recheck import Recheck
 from phaze.explore.certifying.sample import Population, picked
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import FrontierPoint
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.metrics import Needs
 from phaze.explore.setting import setting_of, setting_of_placement
 from phaze.hardware.architecture import Architecture, to_table
@@ -95,7 +95,7 @@ class AxesCertification(Recheck):
         yield same("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
         claimed = best.workloads[name]
         task = self.request.task
-        placed, evaluator = setting_of_placement(task, claimed.placement), evaluator_of(task, table)
+        placed, evaluator = setting_of_placement(task, claimed.placement), Evaluator(task, table)
         try:
             built = DesignBuilder(task, margin).placed(chip, evaluator, 0, placed, np.inf, WHOLE)
             again = built.workloads[name]

@@ -14,7 +14,6 @@ from phaze.explore.any_axes import axes_of, known_columns, maximised
 from phaze.explore.candidates import Block
 from phaze.explore.certifying.checks import CLOSE
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
 from phaze.explore.goal import floor_throughput
 from phaze.explore.measures import Measures
 from phaze.explore.pareto_values import PointValues
@@ -42,7 +41,7 @@ class AxesPoints:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Of the candidates."""
-        return evaluator_of(self.request.task, self.block.table)
+        return Evaluator(self.request.task, self.block.table)
 
     @cached_property
     def _values(self) -> PointValues:

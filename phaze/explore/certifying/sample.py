@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InputError
 from phaze.explore.candidates import Candidates
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.portfolio.member import roofline
 from phaze.explore.request import Task
 
@@ -31,7 +31,7 @@ class Population:
         numbers, promise = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         for block in self.candidates.blocks():
             if len(block):
-                roofs = [roofline(evaluator_of(task, block.table)) for task in self.tasks]
+                roofs = [roofline(Evaluator(task, block.table)) for task in self.tasks]
                 numbers.append(block.numbers)
                 promise.append(np.log(roofs).sum(axis=0))
         return np.concatenate(numbers), np.concatenate(promise)

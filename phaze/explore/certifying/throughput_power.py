@@ -21,7 +21,7 @@ from phaze.explore.certifying.recheck import Recheck, Row
 from phaze.explore.certifying.sample import Population, picked
 from phaze.explore.cluster_choice import grid, with_devices
 from phaze.explore.document import ResultDocument
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import Goal, floor_throughput
 from phaze.explore.portfolio.merit import Rule
 from phaze.explore.request import ExploreRequest, Task
@@ -136,7 +136,7 @@ class Certification(Recheck):
 
     def _reached(self, task: Task, table: ArchitectureTable, which: int) -> FloatArray:
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
-        evaluator, rows = evaluator_of(task, table), np.arange(len(table))
+        evaluator, rows = Evaluator(task, table), np.arange(len(table))
         effort = Effort(lambda: np.inf, STATES)
         self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
         best = best_points(evaluator, rows, effort).upper_s

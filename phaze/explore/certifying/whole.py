@@ -22,7 +22,7 @@ from phaze.explore.combinations import resolved
 from phaze.explore.comparison import comparisons, left_out
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Placement, ResultDocument
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.findings import frontier_points
 from phaze.explore.goal import Goal, floor_throughput
 from phaze.explore.manifest import describe_request, question_sha256, scope
@@ -129,7 +129,7 @@ class Whole:
         if self._plain:
             yield self.leaves.compare("objective", (at, "objective"), self.request.objective.value)
             yield self.leaves.compare("scope", (at, "scope"), scope(self.request.task))
-            plans = evaluator_of(self.request.task, self._candidates.table(range(1))).plans_each
+            plans = Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
             yield self.leaves.compare("plans of an architecture", (at, "plans_per_architecture"), plans)
             complete = not open_
             yield self.leaves.compare("frontier complete", (at, "frontier_complete"), complete)
@@ -147,7 +147,7 @@ class Whole:
         yield self._table()
         yield from self._frontier()
         builder = DesignBuilder(request.task, request.budgets.tdp_margin)
-        beside = comparisons(request, document.best, builder, WHOLE)
+        beside = comparisons(request, document.best, builder)
         late = {one.name: one for one in left_out(request, document.best)}
         said = {one.name: one.note for one in document.comparison}  # what was left out says so
         beside = [late[one.name] if late[one.name].note == said.get(one.name) else one for one in beside]
@@ -204,7 +204,7 @@ class Whole:
         rows, block = self.designs, self._block
         wrong = np.ones(len(rows), dtype=bool)
         if block is not None:
-            task, evaluator = self.request.task, evaluator_of(self.request.task, block.table)
+            task, evaluator = self.request.task, Evaluator(self.request.task, block.table)
             speed = np.array([row["throughput_samples_per_s"] for row in rows])
             settings = [setting_of(row) for row in rows]
             known = np.array([setting in evaluator.settings for setting in settings], dtype=bool)
@@ -239,7 +239,7 @@ class Whole:
 
     def _points(self, block: Block, rows: Sequence[int]) -> list[FrontierPoint | None]:
         """Some rows of the design table as points of a frontier; None where nothing fits."""
-        evaluator = evaluator_of(self.request.task, block.table)
+        evaluator = Evaluator(self.request.task, block.table)
         settings = [setting_of(self.designs[row]) for row in rows]
         found: list[FrontierPoint | None] = [None] * len(rows)
         for setting, places in by_setting(settings):
@@ -306,7 +306,7 @@ def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) ->
     Raises ValueError where there is no such setting, InfeasibleError where nothing fits.
     """
     builder = DesignBuilder(task, margin)
-    evaluator = evaluator_of(task, to_table([chip]), shared=builder.shared)
+    evaluator = Evaluator(task, to_table([chip]))
     setting = setting_of_placement(task, claimed)
     if setting not in evaluator.settings:
         raise ValueError("no such setting")

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.cost.model import Attribution
+from phaze.explore.evaluator import FoundPlan
 from phaze.explore.explaining.document import LayerBottleneck
 from phaze.explore.explaining.winner import Winner
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.planned import estimator_of
 from phaze.placement.strategy.needs import recomputed
 from phaze.scheduling.passes import Effort, TimedPass, schedule_problem

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.explaining.document import Sensitivity
 from phaze.explore.explaining.winner import Winner
 from phaze.explore.scaling import CHIP, NETWORK, given, scaled_chips, scaled_network
@@ -67,7 +67,7 @@ def _network_throughputs(winner: Winner, name: str) -> tuple[float, float]:
     settings = shortlist(winner.evaluator, np.array([0]), best_s, 1 / (1 - STEP))
     less, more = (
         fastest_s(
-            evaluator_of(winner.on(scaled_network(winner.task.network, {name: factor})), winner.table),
+            Evaluator(winner.on(scaled_network(winner.task.network, {name: factor})), winner.table),
             settings,
             winner.effort,
         )[0]

@@ -13,17 +13,14 @@ from phaze.errors import InfeasibleError
 from phaze.explore.best import BestPoints, best_points
 from phaze.explore.designs import out_of_memory
 from phaze.explore.document import ResultDocument
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.explaining.worth import Worth, worth
 from phaze.explore.metrics import Needs, metric
-from phaze.explore.plan_evaluator import FoundPlan
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.setting import Setting, setting_of_placement
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.plan import Plan
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -57,15 +54,7 @@ class Winner:
         task, placed = self.request.task, self.placed
         if placed is None:
             return task
-        if task.full:
-            return dataclasses.replace(task, held={**task.held, **placed.choices}, recipe=placed.recipe)
-        fixed = dataclasses.replace(
-            task.fixed,
-            microbatch=placed.microbatch,
-            tensor_parallel=placed.tensor_parallel,
-            recompute=placed.recompute,
-        )
-        return dataclasses.replace(task, fixed=fixed, recipe=placed.recipe)
+        return dataclasses.replace(task, held={**task.held, **placed.choices}, recipe=placed.recipe)
 
     @cached_property
     def table(self) -> ArchitectureTable:
@@ -75,7 +64,7 @@ class Winner:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Of the architecture alone."""
-        return evaluator_of(self.task, self.table)
+        return Evaluator(self.task, self.table)
 
     @cached_property
     def _best(self) -> BestPoints:
@@ -95,7 +84,7 @@ class Winner:
         return float(self.task.cluster.global_batch / self._best.upper_s[0])
 
     @cached_property
-    def plan(self) -> Plan | FoundPlan:
+    def plan(self) -> FoundPlan:
         """The best placement, with its stages. Raises InfeasibleError where nothing fits in memory."""
         plan = self.evaluator.plans(self.setting, _ONE, self._best.upper_s, self.effort)[0]
         if plan is None:
@@ -127,4 +116,4 @@ class Winner:
     @cached_property
     def _free(self) -> Evaluator:
         """Of the architecture alone, in any setting."""
-        return self.evaluator if self.placed is None else evaluator_of(self.request.task, self.table)
+        return self.evaluator if self.placed is None else Evaluator(self.request.task, self.table)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phaze.errors import InputError
-from phaze.explore.api import measured_links
 from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.planned import estimator_of, strategy_of
 from phaze.explore.planning.document import PlanDocument
@@ -15,6 +15,7 @@ from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.strategy import Strategy
 from phaze.workload.low_precision import Recipe
 
@@ -23,7 +24,7 @@ _SAME = 1e-6  # relative; what a document and its plan worked out again may diff
 
 @dataclass(frozen=True)
 class PlayedPlan:
-    """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of one device."""
+    """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of the largest device."""
 
     costs: Estimator
     strategy: Strategy
@@ -34,13 +35,12 @@ class PlayedPlan:
     @classmethod
     def of(cls, costs: Estimator, strategy: Strategy, iteration: Iteration) -> PlayedPlan:
         """A strategy that comes to an iteration, played."""
-        capacity_bytes = float(hbm_capacity_bytes(costs.table)[0])
+        capacity_bytes = float(hbm_capacity_bytes(costs.table).max())
         return cls(costs, strategy, costs.timeline(strategy), iteration, capacity_bytes)
 
 
 def play(document: PlanDocument, task: Task, architecture: Architecture) -> PlayedPlan:
     """The best plan of a document, played. Raises InputError where it comes to another time than the document says."""
-    task = measured_links(task, architecture)
     return play_record(task, architecture, document.best.strategy, document.best.iteration_time_s)
 
 
@@ -52,12 +52,30 @@ def play_record(
     recipe: Recipe | None = None,
 ) -> PlayedPlan:
     """A plan on an architecture, played. Raises InputError where it comes to another time than `told_s`."""
-    table = to_table([architecture])
-    estimator, strategy = estimator_of(task, table, recipe), strategy_of(record)
-    iteration = estimator.iteration(strategy)
+    costs = estimator_of(task, to_table([architecture]), recipe)
+    return _played(costs, record, told_s, f"{task.workload.name} on {architecture.name}")
+
+
+def play_mixed(
+    task: Task,
+    architectures: Sequence[Architecture],
+    record: StrategyRecord,
+    told_s: float,
+    recipe: Recipe | None = None,
+) -> PlayedPlan:
+    """A plan whose devices are of an architecture each, in their order, played. Raises InputError as `play_record`."""
+    distinct = list({one.name: one for one in architectures}.values())
+    rows = [[one.name for one in distinct].index(one.name) for one in architectures]
+    costs = MixedEstimator.of(estimator_of(task, to_table(distinct), recipe), rows)
+    return _played(costs, record, told_s, f"{task.workload.name} on {len(distinct)} designs")
+
+
+def _played(costs: Estimator, record: StrategyRecord, told_s: float, what: str) -> PlayedPlan:
+    strategy = strategy_of(record)
+    iteration = costs.iteration(strategy)
     if abs(iteration.iteration_s / told_s - 1.0) > _SAME:
         raise InputError(
-            f"{task.workload.name} on {architecture.name} comes to {iteration.iteration_s:.6g} s with this plan, "
+            f"{what} comes to {iteration.iteration_s:.6g} s with this plan, "
             f"not to {told_s:.6g} s: the model, the workload or the chip is another one than in the document"
         )
-    return PlayedPlan.of(estimator, strategy, iteration)
+    return PlayedPlan.of(costs, strategy, iteration)

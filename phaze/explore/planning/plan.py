@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from phaze.explore.api import measured_links
 from phaze.explore.formats import counted_flops_per_s, utilisation
-from phaze.explore.held import told
 from phaze.explore.manifest import describe_task, manifest, plans_scope
 from phaze.explore.planned import PlannedIteration, estimator_of
 from phaze.explore.planning.document import PlanCertificate, PlanDocument, PlanResult
@@ -28,7 +26,6 @@ def plan(task: Task, architecture: Architecture) -> PlanDocument:
     fits.
     """
     started, clock = datetime.now(UTC), Clock(float("inf"))
-    task = measured_links(task, architecture)
     table, framework, space = to_table([architecture]), task.framework, task.plan_space
     estimator = estimator_of(task, table)
     capacity = framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
@@ -40,8 +37,7 @@ def plan(task: Task, architecture: Architecture) -> PlanDocument:
     counts, recipe = answer.account, task.workload.recipe
     return PlanDocument(
         request=describe_task(task)
-        | {"architecture": architecture.name, "framework": framework.name}
-        | {"plans": task.plans.name, "held": told(task.held)}
+        | {"architecture": architecture.name}
         | {"recipe": recipe.value if recipe else None},
         best=best,
         next_best=others,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Certificate, Design, ResultDocument
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer
 from phaze.explore.goal import Goal
 from phaze.explore.manifest import describe_task, manifest, scope
@@ -91,7 +91,7 @@ class _Description:
         designs = [
             builder.placed(
                 architecture,
-                evaluator_of(builder.task, table, shared=builder.shared),
+                Evaluator(builder.task, table),
                 0,
                 setting,
                 builder.task.cluster.global_batch / throughput,

@@ -9,7 +9,7 @@ import numpy as np
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.candidates import Candidates
-from phaze.explore.evaluators import evaluator_of
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.goal import below_floor, floor_throughput
 from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.merit import Combine, Rule
@@ -52,7 +52,7 @@ def search_portfolio(
     anywhere = candidates.table(np.array(numbers[:1]))
     outcome = PortfolioSearch(
         candidates,
-        [evaluator_of(task, anywhere, recall=means.recall) for task in request.tasks],
+        [Evaluator(task, anywhere, recall=means.recall) for task in request.tasks],
         rule,
         [o.optimum.upper_bound_samples_per_s for o in own],
         clock,

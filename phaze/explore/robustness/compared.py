@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Task
 from phaze.explore.robustness.near_optimal import STATES, NearOptimal
@@ -61,7 +60,7 @@ def throughputs(task: Task, compared: Compared, scenarios: Scenarios, progress: 
     """Samples per second in every scenario, (N, M), over the settings that come near the best without it."""
     effort = Effort(Clock(_PATIENCE_S).left, STATES)
     table, batch = compared.block.table, task.cluster.global_batch
-    nominal = evaluator_of(task, table)
+    nominal = Evaluator(task, table)
     settings = shortlist(nominal, np.arange(len(table)), batch / compared.throughput, SETTINGS_WITHIN)
     found = np.empty((scenarios.count, len(table)))
     for network in np.unique(scenarios.network_of):
@@ -84,7 +83,7 @@ def _evaluator(nominal: Evaluator, scenarios: Scenarios, here: Rows) -> Evaluato
     network = {name: float(values[here[0]]) for name, values in scenarios.of("network").items()}
     if not network:
         return nominal.on(table)
-    return evaluator_of(replace(nominal.task, network=scaled_network(nominal.task.network, network)), table)
+    return Evaluator(replace(nominal.task, network=scaled_network(nominal.task.network, network)), table)
 
 
 def _units(table: ArchitectureTable) -> FloatArray:

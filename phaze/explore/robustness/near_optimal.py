@@ -7,6 +7,7 @@ whole set, dominated designs among them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,11 @@ from numpy.typing import NDArray
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
 from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import Objective, Task
 from phaze.explore.setting import Setting
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.planner import Planner
 from phaze.scheduling.passes import Effort
 
 FloatArray = NDArray[np.float64]
@@ -63,7 +62,7 @@ class NearOptimalSearch:
     least: float
     clock: Clock
     progress: Progress
-    _shared: dict[tuple[Setting, float], Planner] = field(default_factory=dict)
+    _shared: dict[Any, Any] = field(default_factory=dict)
 
     def run(self) -> NearOptimal:
         """All of them, or those found when time is over."""
@@ -98,7 +97,7 @@ class NearOptimalSearch:
         return np.concatenate(numbers), np.concatenate(hope), True
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
-        return evaluator_of(self.task, table, shared=self._shared)
+        return Evaluator(self.task, table, shared=self._shared)
 
     def _optimistic(self, block: Block) -> FloatArray:
         """Upper bounds (A,) on the objective: peak first, layers and placement where that is not enough."""

@@ -12,7 +12,6 @@ from phaze.explore.candidates import Candidates
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
 from phaze.explore.formats import utilisation
 from phaze.explore.measures import spent
 from phaze.explore.request import Task
@@ -69,13 +68,13 @@ class Assessor:
         evaluator = self._on(self.candidates.table(np.array([number], dtype=np.int64)))
         setting = setting_of(figures)
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
-        builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin, evaluator.shared)
+        builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin)
         architecture = self.candidates.architecture(number)
         return builder.placed(architecture, evaluator, 0, setting, seconds, _effort())
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
         if not self._shared:
-            self._shared.append(evaluator_of(self.task, self.candidates.survey()))
+            self._shared.append(Evaluator(self.task, self.candidates.survey()))
         return self._shared[0].on(table)
 
     def _row(self, evaluator: Evaluator, setting: Setting, seconds: float) -> Row:

@@ -88,7 +88,7 @@ def _short(value: Any) -> str:  # noqa: ANN401 - any JSON
 def _digest_of_model(task: Task) -> str:
     """Of a workload's layers and numerics: files of the same name may hold different models."""
     workload = task.workload
-    chain = workload.chain(task.microbatches[0], 1)
+    chain = workload.chain(1, 1)
     return hashlib.sha256(repr((chain, workload.numerics, workload.operands)).encode()).hexdigest()
 
 

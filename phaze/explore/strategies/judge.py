@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates, Numbers
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.evaluators import evaluator_of
 from phaze.explore.request import Task
 from phaze.explore.setting import Setting
 from phaze.hardware.table import ArchitectureTable
@@ -52,7 +51,7 @@ class Judge:
         """An evaluator of other architectures for every workload, which shares what does not depend on them."""
         if not self._evaluators:
             survey = self.candidates.survey()
-            self._evaluators += [evaluator_of(task, survey, recall=self.recall) for task in self.tasks]
+            self._evaluators += [Evaluator(task, survey, recall=self.recall) for task in self.tasks]
         return [evaluator.on(table) for evaluator in self._evaluators]
 
     def __reduce__(self) -> tuple[type[Judge], tuple[Candidates, Sequence[Task], Recall | None]]:

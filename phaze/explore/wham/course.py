@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, FoundPlan
+from phaze.explore.planned import strategy_record
 from phaze.explore.progress import Progress
 from phaze.explore.setting import Setting
 from phaze.explore.strategies.oracle import Evaluation, Oracle
@@ -15,13 +16,14 @@ from phaze.explore.strategies.strategy import SearchBudget
 from phaze.explore.wham.axes import SearchAxes
 from phaze.explore.wham.local import LocalSearch
 from phaze.explore.wham.metric import Target
-from phaze.explore.wham.mixed import MixedPlan, best_mixed_plan
-from phaze.explore.wham.pipelines import Pipelines
+from phaze.explore.wham.mixed import MixedDesigns, MixedPlan
 from phaze.explore.wham.report import OneDesign, PerStage, SettingSearch, WorkloadSearch
 from phaze.explore.wham.settings import Promise, promises, reference_plan, sample
 from phaze.explore.wham.stages import stage_kinds
 from phaze.explore.wham.telling import tell_mixed, tell_setting, tell_stage
 from phaze.scheduling.passes import Effort
+
+STATES = 1e5  # of one search for a schedule of a reference plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,13 @@ class Course:
         self._sample = sample(oracle.candidates)
         self._evaluators = oracle.evaluators(self._sample.table)
         self._asked: dict[int, None] = {}
-        self._searched: dict[Setting, None] = {}
+        self._hopeful: list[Setting] = []
 
     def workload(self, position: int) -> WorkloadSearch:
         """Search the most promising settings of one workload and evaluate what their stages ask for."""
         evaluator, target = self._evaluators[position], self._limits.target
-        hopeful = promises(evaluator, self._sample, target)
+        hopeful = promises(evaluator, self._sample, target, self._effort)
+        self._hopeful = [promise.setting for promise in hopeful]
         searched: list[SettingSearch] = []
         for promise in hopeful:
             if len(searched) >= self._limits.settings or self._pointless(promise):
@@ -66,23 +69,23 @@ class Course:
         return len(self._oracle.tasks) == 1 and best is not None and promise.value <= best.value
 
     def _setting(self, evaluator: Evaluator, promise: Promise) -> SettingSearch | None:
-        plan = reference_plan(evaluator, promise)
+        plan = reference_plan(evaluator, promise, self._effort.at_most(STATES))
         if plan is None:
             return None
-        chain, batch = evaluator.timed(promise.setting).chain, evaluator.task.cluster.global_batch
+        strategy, layouts = plan.strategy, evaluator.layouts(promise.setting)
+        sizes = layouts.microbatches(strategy), evaluator.task.cluster.global_batch
         local = LocalSearch(self.axes, evaluator, promise.setting)
-        kinds, told, ranked = stage_kinds(plan, chain), [], []
+        kinds, told, ranked = stage_kinds(strategy, layouts), [], []
         for k, kind in enumerate(kinds):
-            metric = self._limits.target.stage_metric(self._limits.target.most_s(kind, plan, batch))
+            metric = self._target.stage_metric(self._target.most_s(kind, strategy, *sizes))
             found = local.run(kind, metric, self._limits.hysteresis, self._limits.top_k)
             ranked.append([design.number for design in found.designs])
-            told.append(tell_stage(local, found, chain))
+            told.append(tell_stage(local, found, layouts.chain(strategy)))
             self._progress.update("wham", k + 1, len(kinds), f"stages searched in {promise.setting}")
         numbers = list(dict.fromkeys(_by_rank(ranked)))
-        self._searched[promise.setting] = None
         self._asked |= dict.fromkeys(numbers)
         self._budget.spend(self._oracle, numbers)
-        return tell_setting(promise, plan, told)
+        return tell_setting(promise, strategy_record(strategy, sizes[0]), told)
 
     def one(self) -> OneDesign | None:
         """The best single design, as evaluated."""
@@ -100,36 +103,46 @@ class Course:
         )
 
     def per_stage(self) -> PerStage | None:
-        """The best pipeline with designs of their own for stages, in any setting searched and the best design's own."""
+        """The best pipeline with designs of their own for stages, in any setting that there is time for."""
         best = self._oracle.best
         if best is None:
             return None
         block = self._oracle.candidates.within(np.array(sorted({*self._asked, best.number})))
         evaluator = self._evaluators[0].on(block.table)
-        plans = (
-            best_mixed_plan(
-                Pipelines(evaluator, block, setting, Effort(self._oracle.clock.left)), self._target
-            )
-            for setting in self._settings(best)
-        )
-        found = max((plan for plan in plans if plan is not None), key=self._value, default=None)
+        found: MixedPlan | None = None
+        for setting in self._settings(best):
+            designs = MixedDesigns(evaluator, block, setting, self._effort)
+            first = self._own_plan(evaluator, block.numbers.tolist().index(best.number), setting, best)
+            better = designs.best(self._target, first, np.inf if found is None else found.value)
+            found = better or found
         if found is None:
             return None
-        chain, batch = evaluator.timed(found.setting).chain, evaluator.task.cluster.global_batch
-        return tell_mixed(found, self._value(found), best.value, self.axes, chain, batch)
+        batch = evaluator.task.cluster.global_batch
+        return tell_mixed(found, best.value, self.axes, batch)
 
     def _settings(self, best: Evaluation) -> list[Setting]:
-        """Those searched and that of the best single design, without which a mixed pipeline could be worse."""
+        """That of the best single design, without which a mixed pipeline could be worse, then as they promise."""
         own = [setting for setting in best.settings if setting is not None]
-        return list(dict.fromkeys([*own, *self._searched]))
+        return list(dict.fromkeys([*own, *self._hopeful]))
+
+    def _own_plan(
+        self, evaluator: Evaluator, row: int, setting: Setting, best: Evaluation
+    ) -> FoundPlan | None:
+        """The plan of the best single design, at a row of the evaluator's table, in the setting where it is best."""
+        if setting not in best.settings:
+            return None
+        known_s = evaluator.task.cluster.global_batch / best.throughputs[0]
+        (found,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), self._effort)
+        return found
+
+    @property
+    def _effort(self) -> Effort:
+        """What is left of the time."""
+        return Effort(self._oracle.clock.left)
 
     @property
     def _target(self) -> Target:
         return self._limits.target
-
-    def _value(self, mixed: MixedPlan) -> float:
-        throughput = self._evaluators[0].task.cluster.global_batch / mixed.plan.iteration_s
-        return float(self._target.value(np.array(throughput), np.array(mixed.mean_tdp_w)))
 
 
 def _by_rank(ranked: list[list[int]]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from phaze.explore.request import Objective
 from phaze.explore.strategies.oracle import FloatArray, Merit
 from phaze.explore.wham.cores import Metric, Worth
 from phaze.explore.wham.stages import StageKind
-from phaze.placement.plan import Plan
+from phaze.placement.strategy.strategy import Strategy
 from phaze.solvers.placement.mixed import Goal
 
 
@@ -67,9 +67,15 @@ class Target:
 
         return per_watt
 
-    def most_s(self, kind: StageKind, plan: Plan, global_batch: int) -> float:
-        """The longest that the lowest terms of a stage may take if the whole pipeline is to keep the floor."""
-        return self.longest_s(global_batch) / plan.slots / max(kind.repeats)
+    def most_s(self, kind: StageKind, strategy: Strategy, microbatches: int, global_batch: int) -> float:
+        """The longest that the lowest terms of a stage may take if the whole pipeline is to keep the floor.
+
+        A device has so many turns of all it holds, and waits for as many as 1F1B has it wait, less where it holds more
+        than one part of the model.
+        """
+        s = strategy
+        turns = microbatches / s.schedule.weight_copies + (s.pipeline_parallel - 1) / s.chunks
+        return self.longest_s(global_batch) / turns / max(kind.repeats)
 
 
 def _per(cost: float) -> float:

@@ -1,33 +1,43 @@
-"""A design for every stage: cuts, degrees and designs chosen together by the program for mixed pipelines."""
+"""A design for every device of a pipeline: strategies, cuts and designs chosen together, checked, and told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import isclose
 
 import numpy as np
+from numpy.typing import NDArray
 
+from phaze.explore.candidates import Block
+from phaze.explore.evaluator import Evaluator, FoundPlan
+from phaze.explore.planned import NEAR, PlannedIteration, estimator_of
 from phaze.explore.setting import Setting
 from phaze.explore.wham.metric import Target
-from phaze.explore.wham.pipelines import Pipelines
-from phaze.placement.checker import Premises, check_mixed_plan
-from phaze.placement.cluster import Recompute
-from phaze.placement.iterations import stage_plans
-from phaze.placement.plan import Plan, StagePlan
-from phaze.solvers.placement.mixed import MixedResult, line_bounds, place_mixed
+from phaze.placement.strategy.checker import PlanError, check_plan
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
+from phaze.placement.strategy.search.mixed_pipeline import Architectures
+from phaze.placement.strategy.search.mixed_search import MixedFound, MixedSearch
+from phaze.placement.strategy.search.options import ROUNDING
+from phaze.placement.strategy.search.pipeline import Times
+from phaze.scheduling.passes import Effort
+
+Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class MixedPlan:
-    """A plan whose stages have designs of their own: `numbers` as candidates and `tdp_w`, stage by stage.
+    """A plan whose devices have designs of their own: `numbers` as candidates and `tdp_w`, along the pipeline.
 
-    `designs`: how many there were to choose from. `options`: choices of data degree and depth; `options_solved`:
-    those that the bounds did not rule out.
+    `value`: what the goal minimises. `designs`: how many there were to choose from. `options`: strategies of the
+    setting, with the cuts that were made for them; `options_solved`: those that the bounds did not rule out.
     """
 
     setting: Setting
-    plan: Plan
+    planned: PlannedIteration
     numbers: tuple[int, ...]
     tdp_w: tuple[float, ...]
+    value: float
     designs: int
     options: int
     options_solved: int
@@ -38,81 +48,70 @@ class MixedPlan:
         return sum(self.tdp_w) / len(self.tdp_w)
 
 
-def best_mixed_plan(pipelines: Pipelines, target: Target) -> MixedPlan | None:
-    """The best plan in one setting, checked; None where nothing fits in memory or keeps the floor.
+@dataclass(frozen=True)
+class MixedDesigns:
+    """Designs of a block (`evaluator` is of its table) that the devices of a pipeline choose among, in one setting."""
 
-    Raises PlanError where the plan does not stand the independent check: a defect of ours.
-    """
-    most_s = target.longest_s(pipelines.evaluator.task.cluster.global_batch)
-    numbers = range(len(pipelines.options.stages))
-    bounds = line_bounds([pipelines.loosest_line(option) for option in numbers], target.goal)
-    best: tuple[int, MixedResult] | None = None
-    solved = 0
-    for option in np.argsort(bounds, kind="stable").tolist():
-        below = np.inf if best is None else best[1].value
-        if bounds[option] >= below:
-            break
-        found = place_mixed([pipelines.line(option)], target.goal, most_s, below)
-        solved += found.lines_solved
-        if found.stages:
-            best = option, found
-    return None if best is None else _mixed_plan(pipelines, *best, solved)
+    evaluator: Evaluator
+    block: Block
+    setting: Setting
+    effort: Effort
 
+    def best(self, target: Target, first: FoundPlan | None, below: float) -> MixedPlan | None:
+        """The best plan, checked; None where nothing fits in memory, keeps the floor or gets below a value.
 
-def _mixed_plan(pipelines: Pipelines, option: int, found: MixedResult, solved: int) -> MixedPlan:
-    rows = [stage.device_type for stage in found.stages]
-    plan = _plan(pipelines, option, [(s.first, s.last) for s in found.stages], rows)
-    check_mixed_plan(plan, [_premises(pipelines, row) for row in rows])
-    return MixedPlan(
-        setting=pipelines.setting,
-        plan=plan,
-        numbers=tuple(int(pipelines.block.numbers[row]) for row in rows),
-        tdp_w=tuple(pipelines.block.tdp_w[rows].tolist()),
-        designs=len(pipelines.block),
-        options=len(pipelines.options.stages),
-        options_solved=solved,
-    )
+        `first`: one to begin with, so that none is worse. Raises PlanError where the plan does not stand the check, or
+        comes to quite another time than the search says: a defect of ours.
+        """
+        rows, timed = self._rows, self.evaluator.timed(self.setting)
+        if not len(rows):
+            return None
+        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).least() < below
+        if first is None and (not hopeful or self._over()):
+            return None
+        _, times = timed.exact(rows, self.effort)
+        search = self._search(target, self.evaluator.times(self.setting, rows, times))
+        found = search.best(None if first is None else first.strategy, below)
+        return None if found is None else self._worked_out(found, search)
 
+    @cached_property
+    def _rows(self) -> Rows:
+        """Designs that have the formats of the setting."""
+        return np.flatnonzero(self.evaluator.takes(self.setting))
 
-def _premises(pipelines: Pipelines, row: int) -> Premises:
-    at = np.array([row])
-    return pipelines.planner(row).premises(pipelines.times.take(at), pipelines.rates.take(at))
+    def _over(self) -> bool:
+        return self.effort.left_s() <= 0
 
+    def _search(self, target: Target, times: Times) -> MixedSearch:
+        """Over designs that take these times."""
+        evaluator, rows = self.evaluator, self._rows
+        links = evaluator.link_bytes_per_s[rows]
+        chips = Architectures(times, evaluator.capacity_bytes[rows], links, self.block.tdp_w[rows])
+        across = evaluator.across(self.setting, np.inf, float(links.max()))
+        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + ROUNDING)
+        return MixedSearch(across.options, across.tiers, chips, target.goal, most_s, self._over)
 
-def _plan(pipelines: Pipelines, option: int, ranges: list[tuple[int, int]], rows: list[int]) -> Plan:
-    """The plan with every figure added up stage by stage, each on its own design."""
-    o, chain = pipelines.options, pipelines.any_planner.chain
-    on = {row: _stages(pipelines, option, ranges, row) for row in set(rows)}
-    stages = tuple(on[row][k] for k, row in enumerate(rows))
-    tails = [_tail_s(pipelines, option, stage, row) for stage, row in zip(stages, rows, strict=True)]
-    reduction_s, optimizer_s = max(tails, key=sum)
-    microbatches = int(o.microbatches[option])
-    slots = microbatches + len(stages) - 1
-    return Plan(
-        microbatch=chain.microbatch,
-        tensor_parallel=chain.tensor_parallel,
-        recompute=Recompute.FULL if any(s.recompute for s in stages) else Recompute.NONE,
-        data_parallel=int(o.data_parallel[option]),
-        microbatches=microbatches,
-        stages=stages,
-        reduction_s=reduction_s,
-        optimizer_s=optimizer_s,
-        iteration_s=slots * max(s.load_s for s in stages) + reduction_s + optimizer_s,
-    )
-
-
-def _stages(
-    pipelines: Pipelines, option: int, ranges: list[tuple[int, int]], row: int
-) -> tuple[StagePlan, ...]:
-    """All stages as if they were of one design."""
-    at, planner, o = np.array([row]), pipelines.planner(row), pipelines.options
-    transfers_s = planner.boundaries(pipelines.rates.take(at), int(o.pipeline_tier[option]))
-    return stage_plans(planner, ranges, pipelines.times.take(at), transfers_s, int(o.microbatches[option]))
-
-
-def _tail_s(pipelines: Pipelines, option: int, stage: StagePlan, row: int) -> tuple[float, float]:
-    """Gradient reduction and optimizer step of a stage, s."""
-    planner, rates = pipelines.planner(row), pipelines.rates.take(np.array([row]))
-    rate, latency = planner.weight_rates(rates, pipelines.options.take(np.array([option])))
-    step_s = stage.parameters * (float(rates.optimizer_s[0]) if planner.training else 0.0)
-    return stage.parameters * float(rate[0, 0]) + float(latency[0]) - step_s, step_s
+    def _worked_out(self, found: MixedFound, search: MixedSearch) -> MixedPlan:
+        """The plan with every figure worked out device by device, each on its own design."""
+        evaluator, rows = self.evaluator, self._rows[list(found.rows)]
+        distinct, which = np.unique(rows, return_inverse=True)
+        table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.setting)
+        several = estimator_of(evaluator.task, table, self.setting.recipe, layouts)
+        costs = MixedEstimator.of(several, which.tolist())
+        planned = PlannedIteration.of(costs, found.strategy)
+        seconds = planned.iteration.iteration_s
+        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+            raise PlanError(
+                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
+            )
+        check_plan(costs, found.strategy, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
+        return MixedPlan(
+            setting=self.setting,
+            planned=planned,
+            numbers=tuple(self.block.numbers[rows].tolist()),
+            tdp_w=tuple(self.block.tdp_w[rows].tolist()),
+            value=found.value,
+            designs=len(self.block),
+            options=search.tally.strategies,
+            options_solved=search.tally.looked_at,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.record import Record
 from phaze.workload.low_precision import Recipe
 
@@ -83,11 +84,12 @@ class SettingSearch(Record):
 
     microbatch_size: int
     tensor_parallel: int
-    recompute: str = Field(description="none or full")
+    recompute: str = Field(description="none, selective or full")
     recipe: Recipe | None = Field(default=None, description="few bits in which linear layers run, if they do")
     promise: float = Field(description="bound on the objective for the best of a sample of the space")
     data_parallel: int = Field(description="of the reference plan")
     pipeline_parallel: int = Field(description="of the reference plan: so many stages were searched")
+    plan: StrategyRecord | None = Field(default=None, description="the reference plan with all its choices")
     stages: list[StageSearch]
 
 
@@ -112,11 +114,11 @@ class OneDesign(Record):
 
 
 class MixedStageReport(Record):
-    """One stage of a pipeline with a design of its own."""
+    """One stage of a pipeline with a design of its own: all that a device holds."""
 
-    layers: list[str] = Field(description="names of the layers, first to last")
+    layers: list[str] = Field(description="names of the layers, part by part of the model")
     id: str = Field(description="the design")
-    load_s: float = Field(description="time one microbatch occupies the stage, transfers included")
+    load_s: float = Field(description="passes of one microbatch (without `plan`: and its transfers)")
     memory_bytes: float = Field(description="peak on one of its accelerators")
     tdp_w: float
 
@@ -136,9 +138,13 @@ class PerStage(Record):
     microbatch_size: int
     tensor_parallel: int
     recompute: str
+    recipe: Recipe | None = Field(default=None, description="few bits in which linear layers run, if they do")
     data_parallel: int
+    plan: StrategyRecord | None = Field(
+        default=None, description="all choices of the plan; null in results before plans had schedules"
+    )
     stages: list[MixedStageReport]
-    options: int = Field(description="choices of data degree and depth in this setting")
+    options: int = Field(description="strategies in this setting, with the cuts that were made for them")
     options_solved: int = Field(description="those that bounds did not rule out")
 
 

@@ -2,7 +2,7 @@
 
 After Adnan et al., "WHAM" (arXiv 2404.14632). For the most promising settings the model is cut into stages; every
 distinct stage is searched for its own best designs (`local`); all of them together are evaluated under their best
-placements, and, for a mixed pipeline, offered to the program that chooses cuts and designs together (`mixed`).
+plans, and, for a mixed pipeline, offered to the search that chooses plans, cuts and designs together (`mixed`).
 """
 
 from __future__ import annotations

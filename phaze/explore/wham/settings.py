@@ -1,8 +1,7 @@
 """The outer loop: which settings (microbatch, width, recompute) are searched, and with which depth and cuts.
 
 What a setting promises is told by a sample of the space: the best bound that any design of the sample has in it.
-The most promising settings come first. Degrees and cuts are those of the best plan of that design: the balanced
-contiguous partition under memory, at the data degree and the depth that suit it.
+The most promising settings come first. Degrees, schedule and cuts are those of the best plan of that design.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from phaze.explore.candidates import Block, Candidates
-from phaze.explore.evaluator import Evaluator
+from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.setting import Setting
 from phaze.explore.wham.metric import Target
-from phaze.placement.plan import Plan
+from phaze.scheduling.passes import Effort
 from phaze.solvers.placement.mixed import Goal
 
 LOOKED_AT = 4096
@@ -46,22 +45,26 @@ def sample(candidates: Candidates) -> Block:
     return Block(block.numbers[rows], block.table.take(rows), block.tdp_w[rows], block.area_mm2[rows])
 
 
-def promises(evaluator: Evaluator, block: Block, target: Target) -> list[Promise]:
-    """Settings that some design of the sample fits in, most promising first."""
-    rows, batch = np.arange(len(block)), evaluator.task.cluster.global_batch
-    found = []
-    for setting in evaluator.settings:
-        bound_s = evaluator.quick_bound(setting, rows)
-        power_w = block.tdp_w if target.goal is Goal.ENERGY else np.ones(len(block))
-        value = batch / (bound_s * power_w)
+def promises(evaluator: Evaluator, block: Block, target: Target, effort: Effort) -> list[Promise]:
+    """Settings that some design of the sample fits in, most promising first.
+
+    Those with the least work are looked at first, and as many as half of the time that is left allows.
+    """
+    rows, batch, whole_s = np.arange(len(block)), evaluator.task.cluster.global_batch, effort.left_s()
+    power_w = block.tdp_w if target.goal is Goal.ENERGY else np.ones(len(block))
+    work_s = {one: evaluator.work_bound(one, evaluator.work_s(one)) for one in evaluator.settings}
+    found: list[Promise] = []
+    for setting in sorted(work_s, key=lambda one: float((work_s[one] * power_w).min())):
+        if found and effort.left_s() < whole_s / 2:
+            break
+        value = batch / (evaluator.quick_bound(setting, rows) * power_w)
         best = int(value.argmax())
         if value[best] > 0:
             found.append(Promise(setting, float(value[best]), best))
     return sorted(found, key=lambda promise: (-promise.value, promise.setting.order))
 
 
-def reference_plan(evaluator: Evaluator, promise: Promise) -> Plan | None:
+def reference_plan(evaluator: Evaluator, promise: Promise, effort: Effort) -> FoundPlan | None:
     """The best plan of the design behind a promise, or None where none fits after all."""
-    row = np.array([promise.row])
-    planner = evaluator.planner(promise.setting, float(evaluator.capacity_bytes[promise.row]))
-    return planner.best(evaluator.timed(promise.setting).least(row), evaluator.rates.take(row))
+    (found,) = evaluator.plans(promise.setting, np.array([promise.row]), np.array([np.inf]), effort)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from phaze.explore.plan_record import StrategyRecord
 from phaze.explore.wham.axes import SearchAxes
 from phaze.explore.wham.local import LocalResult, LocalSearch
 from phaze.explore.wham.mixed import MixedPlan
@@ -20,7 +21,6 @@ from phaze.explore.wham.report import (
     StageSearch,
 )
 from phaze.explore.wham.settings import Promise
-from phaze.placement.plan import Plan
 from phaze.workload.work import LayerChain
 
 
@@ -33,16 +33,17 @@ def tell_axes(axes: SearchAxes) -> list[AxisReport]:
     ]
 
 
-def tell_setting(promise: Promise, plan: Plan, stages: Sequence[StageSearch]) -> SettingSearch:
-    """One setting."""
+def tell_setting(promise: Promise, plan: StrategyRecord, stages: Sequence[StageSearch]) -> SettingSearch:
+    """One setting, with its reference plan."""
     return SettingSearch(
         microbatch_size=promise.setting.microbatch,
         tensor_parallel=promise.setting.tensor_parallel,
-        recompute=promise.setting.recompute.value,
+        recompute=plan.recompute,
         recipe=promise.setting.recipe,
         promise=promise.value,
         data_parallel=plan.data_parallel,
         pipeline_parallel=plan.pipeline_parallel,
+        plan=plan,
         stages=list(stages),
     )
 
@@ -130,33 +131,34 @@ def _designs(search: LocalSearch, found: LocalResult) -> list[StageDesignReport]
     ]
 
 
-def tell_mixed(
-    mixed: MixedPlan, value: float, one: float, axes: SearchAxes, chain: LayerChain, batch: int
-) -> PerStage:
-    """The best mixed pipeline beside the `one` best design's value; `chain` is that of its setting."""
-    plan = mixed.plan
+def tell_mixed(mixed: MixedPlan, one: float, axes: SearchAxes, batch: int) -> PerStage:
+    """The best mixed pipeline for a global batch, beside the `one` best design's value."""
+    plan, seconds = mixed.planned.record, mixed.planned.iteration.iteration_s
     names = {n: axes.candidates.architecture(n).name for n in set(mixed.numbers)}
+    stages = mixed.planned.placement(mixed.setting.recipe).stages
     return PerStage(
-        value=value,
-        gain=value / one - 1.0,
-        throughput_samples_per_s=batch / plan.iteration_s,
-        iteration_time_s=plan.iteration_s,
+        value=batch / mixed.value,
+        gain=batch / mixed.value / one - 1.0,
+        throughput_samples_per_s=batch / seconds,
+        iteration_time_s=seconds,
         mean_tdp_w=mixed.mean_tdp_w,
         distinct_designs=len(names),
         designs_offered=mixed.designs,
-        microbatch_size=plan.microbatch,
+        microbatch_size=plan.microbatch_size,
         tensor_parallel=plan.tensor_parallel,
-        recompute=plan.recompute.value,
+        recompute=plan.recompute,
+        recipe=mixed.setting.recipe,
         data_parallel=plan.data_parallel,
+        plan=plan,
         stages=[
             MixedStageReport(
-                layers=list(chain.names[stage.first : stage.last + 1]),
+                layers=stage.layers,
                 id=names[number],
                 load_s=stage.load_s,
                 memory_bytes=stage.memory_bytes,
                 tdp_w=tdp_w,
             )
-            for stage, number, tdp_w in zip(plan.stages, mixed.numbers, mixed.tdp_w, strict=True)
+            for stage, number, tdp_w in zip(stages, mixed.numbers, mixed.tdp_w, strict=True)
         ],
         options=mixed.options,
         options_solved=mixed.options_solved,

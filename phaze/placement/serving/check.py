@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import isclose
 
-from phaze.placement.checker import TOLERANCE, PlanError
 from phaze.placement.serving.candidates import Limits
 from phaze.placement.serving.plan import Role, ServingPlan
 from phaze.placement.serving.requests import Traffic
+from phaze.placement.strategy.checker import TOLERANCE, PlanError
 
 
 def check(plan: ServingPlan, traffic: Traffic, limits: Limits) -> None:

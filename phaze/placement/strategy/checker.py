@@ -17,7 +17,9 @@ from phaze.placement.pipelines.timeline import Timeline
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown, TimeBreakdown
 from phaze.placement.strategy.kinds import KindTime
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.recount import Recount
+from phaze.placement.strategy.recount_mixed import MixedRecount
 from phaze.placement.strategy.strategy import Strategy
 from phaze.workload.degrees import Parallel
 
@@ -34,14 +36,15 @@ def check_plan(
     strategy: Strategy,
     iteration: Iteration,
     kinds: Sequence[KindTime] = (),
-    capacity_bytes: float = inf,
+    capacity_bytes: float | Sequence[float] = inf,
 ) -> None:
     """Verify a strategy and all figures of its iteration; `kinds`: its computation by kind of operator, where told.
 
     Degrees go together with the cluster and the model; chunks cover the model once, in order; every pass of the
     timeline has its time and comes after what it needs; the iteration is the timeline and what follows it; parts of
-    time and of memory on every device are those counted again (`recount`), sum up and keep the capacity. It takes
-    milliseconds, and as long as the simulation itself where there are very many microbatches: none is left out.
+    time and of memory on every device are those counted again (`recount`), sum up and keep the capacity, which may be
+    one for each device. Devices of different architectures are each counted on their own. It takes milliseconds, and
+    as long as the simulation itself where there are very many microbatches: none is left out.
     Raises PlanError that says what is wrong.
     """
     check = _Check(estimator, strategy, iteration, capacity_bytes)
@@ -62,14 +65,21 @@ class _Check:
     estimator: Estimator
     strategy: Strategy
     iteration: Iteration
-    capacity_bytes: float
+    capacity_bytes: float | Sequence[float]
 
     @cached_property
-    def again(self) -> Recount:
+    def again(self) -> Recount | MixedRecount:
         """All of it counted again."""
-        e, s = self.estimator, self.strategy
+        e = self.estimator
+        if not isinstance(e, MixedEstimator):
+            return self._on(e)
+        known = {row: self._on(e.on(device)) for device, row in enumerate(e.rows)}
+        return MixedRecount([known[row] for row in e.rows])
+
+    def _on(self, e: Estimator) -> Recount:
+        """All of it counted again on devices of one architecture."""
+        s, link = self.strategy, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
-        link = float(e.table["link_bandwidth_bytes_per_s"][0])
         return Recount(s, e.figures(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict))
 
     @cached_property
@@ -158,17 +168,18 @@ class _Check:
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""
-        told = self.iteration.memory
-        _require(len(told) == self.strategy.pipeline_parallel, f"memory of {len(told)} devices")
-        for device, (memory, order) in enumerate(zip(told, self.ran.orders, strict=True)):
+        told, p = self.iteration.memory, self.strategy.pipeline_parallel
+        _require(len(told) == p, f"memory of {len(told)} devices")
+        rooms = np.broadcast_to(self.capacity_bytes, p).tolist()
+        for device, (memory, order, capacity) in enumerate(zip(told, self.ran.orders, rooms, strict=True)):
             expected = self.again.memory(device, order)
             slack = TOLERANCE * (sum(expected.values()) + 1.0)
             for name in _BYTES:
                 found = getattr(memory, name)
                 same = abs(found - expected[name]) <= slack
                 _require(same, f"{name} of device {device}: {found}, counted again {expected[name]}")
-            fits = memory.total_bytes <= self.capacity_bytes * (1 + TOLERANCE)
-            _require(fits, f"device {device} needs {memory.total_bytes} bytes of {self.capacity_bytes}")
+            fits = memory.total_bytes <= capacity * (1 + TOLERANCE)
+            _require(fits, f"device {device} needs {memory.total_bytes} bytes of {capacity}")
         room = self.estimator.host_capacity_bytes(self.strategy)
         _require(self.iteration.host_bytes <= room * (1 + TOLERANCE), f"hosts of {room} bytes are too small")
 

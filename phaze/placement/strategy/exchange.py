@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from phaze.cost.exchange import fastest_s
 from phaze.hardware.network import Network
-from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.scheduling.passes import NEVER_S
 from phaze.workload.work import Collective
 
 Floats = NDArray[np.float64]

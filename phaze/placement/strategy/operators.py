@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from phaze.cost.model import CostModel
 from phaze.hardware.network import Network
-from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.again import runs_again
 from phaze.placement.strategy.experts import merged_s
 from phaze.placement.strategy.framework import Framework, TensorOverlap
+from phaze.scheduling.passes import NEVER_S
 from phaze.workload.degrees import Parallel
 from phaze.workload.ir import OpKind
 from phaze.workload.work import Pass, Unit, Work

@@ -191,7 +191,7 @@ class Recount(RecountedMemory):
         gathered = self._late_s(ahead, gather, pieces) if said.hides_gathers else gather
         mine = self.divided(held) if s.zero else held.total
         return Tail(
-            reduced + self._tied_s(device),
+            reduced + self.tied_s(device),
             mine * self._step_s * said.optimizer_stretch,
             gathered,
             max(reduce - reduced, 0.0) + max(gather - gathered, 0.0),
@@ -211,7 +211,7 @@ class Recount(RecountedMemory):
         exposed = max(exchange_s / count, exchange_s - beside_s * (count - 1) / count)
         return exposed + self.framework.interference * min(exchange_s - min(exposed, exchange_s), beside_s)
 
-    def _tied_s(self, device: int) -> float:
+    def tied_s(self, device: int) -> float:
         """Sum of gradients of a table that the first and the last device both have, each its own."""
         s, gradient = self.strategy, self.wire_bytes[1]
         if s.joins_ends or device not in (0, s.pipeline_parallel - 1):

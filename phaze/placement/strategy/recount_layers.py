@@ -8,13 +8,13 @@ from functools import cached_property
 from phaze.cost.exchange import fastest_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.options import NEVER_S
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.figures import LayerFigures
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.recount_parts import Block, Parameters
 from phaze.placement.strategy.strategy import Strategy
+from phaze.scheduling.passes import NEVER_S
 from phaze.workload.work import Collective, Layer
 from phaze.workload.workload import Numerics
 

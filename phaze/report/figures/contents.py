@@ -12,22 +12,20 @@ from phaze.explore.metrics import Row
 from phaze.explore.planning.again import PlayedPlan
 from phaze.report.figures.schedules import Schedules
 from phaze.report.page.markup import Html, join, tag
-from phaze.report.replay.replay import Replay
 
 
 @dataclass(frozen=True)
 class Contents:
     """A run by its name, its document and its table of evaluated designs.
 
-    `replays`: the winner's placements played again, by workload, `plans`: those of a space of plans; `per_stage`: that
-    with a design for every stage; `sensitivity` by workload. They are empty where `left_out` says why.
+    `plans`: the winner's, played again, by workload; `per_stage`: that with a design for every stage; `sensitivity` by
+    workload. They are empty where `left_out` says why.
     """
 
     name: str
     document: ResultDocument
     designs: Sequence[Row] = ()
-    replays: Mapping[str, Replay] = field(default_factory=dict)
-    per_stage: Replay | None = None
+    per_stage: PlayedPlan | None = None
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""
     plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
@@ -35,8 +33,7 @@ class Contents:
     @cached_property
     def schedules(self) -> dict[str, Schedules]:
         """Those of the layers of all that could be played again, by workload."""
-        placed = {name: Schedules.of_placement(replay) for name, replay in self.replays.items()}
-        return placed | {name: Schedules.of_plan(played) for name, played in self.plans.items()}
+        return {name: Schedules.of_plan(played) for name, played in self.plans.items()}
 
 
 def by_workload(found: Iterable[tuple[str, Html]]) -> Html:

@@ -13,8 +13,9 @@ from phaze.explore.wham.report import PerStage
 from phaze.report import format as fmt
 from phaze.report.axes import amount
 from phaze.report.figures.contents import Contents
-from phaze.report.figures.pipeline import chart
+from phaze.report.figures.timeline import pipeline_chart
 from phaze.report.page.markup import Bar, Html, Section, bars, join, paragraph, table, tag
+from phaze.report.plan_words import summary
 from phaze.report.questions import DAY_S, MWH_J
 
 
@@ -136,13 +137,22 @@ def _distance(away: Distance | None, objective: str) -> str:
     return f"{fmt.percent(away.share)} below {certified}, {amount(objective, away.certified)}"
 
 
+def _choices(told: PerStage) -> str:
+    """How the mixed pipeline spreads the model."""
+    if told.plan is not None:
+        return f"Its plan: {summary(told.plan)}"
+    return (
+        f"{told.data_parallel:,} replicas, {told.tensor_parallel:,} devices per stage, microbatch "
+        f"{told.microbatch_size:,}, recompute {told.recompute}"
+    )
+
+
 def _per_stage(contents: Contents, told: PerStage) -> Html:
     words = (
         f"{told.distinct_designs} different designs in {len(told.stages)} stages: "
         f"{fmt.number(told.throughput_samples_per_s)} samples/s, {100 * told.gain:+.2f} % against the best single "
-        f"design, {fmt.number(told.mean_tdp_w)} W on average. "
-        f"{told.data_parallel:,} replicas, {told.tensor_parallel:,} devices per stage, microbatch "
-        f"{told.microbatch_size:,}, recompute {told.recompute}. The certificate speaks of one design for all stages."
+        f"design, {fmt.number(told.mean_tdp_w)} W on average. {_choices(told)}. The certificate speaks of one design "
+        "for all stages."
     )
     slowest = max(stage.load_s for stage in told.stages)
     rows: list[list[object]] = []
@@ -165,5 +175,5 @@ def _per_stage(contents: Contents, told: PerStage) -> Html:
     heads = ("stages", "<design", "W", "peak memory", "per microbatch", "")
     parts = [paragraph(words), table(heads, rows, look="wide")]
     if contents.per_stage is not None:
-        parts.append(chart(contents.per_stage))
+        parts.append(pipeline_chart(contents.per_stage))
     return join(parts)

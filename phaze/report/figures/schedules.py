@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from phaze.explore.planning.again import PlayedPlan
 from phaze.hardware.table import ArchitectureTable
 from phaze.report.replay.layer_schedule import LayerSchedule
-from phaze.report.replay.operators import layer_schedules
 from phaze.report.replay.operators_of_plan import PlanOperators
 from phaze.report.replay.pieces_of_plan import PlanPieces
-from phaze.report.replay.replay import Replay
 from phaze.workload.low_precision import Recipe
 
 
@@ -24,12 +22,7 @@ class Schedules:
     recipe: Recipe | None
 
     @classmethod
-    def of_placement(cls, plan: Replay) -> Schedules:
-        """Those of a placement."""
-        return cls(layer_schedules(plan), plan.evaluator.table, plan.degrees.recipe)
-
-    @classmethod
     def of_plan(cls, played: PlayedPlan) -> Schedules:
-        """Those of a plan of a space of plans."""
+        """Those of a plan."""
         passes = PlanOperators(PlanPieces(played)).schedules()
         return cls(passes, played.costs.loaded, played.costs.workload.recipe)

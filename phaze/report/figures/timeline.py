@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from phaze.explore.planning.again import PlayedPlan
 from phaze.placement.pipelines.order import Kind
 from phaze.report import format as fmt
 from phaze.report.figures.rows import Span, time_rows
-from phaze.report.figures.windows import Window
 from phaze.report.page.markup import Html, figure, join, legend
 from phaze.report.replay import runs_of_plan as tail
 from phaze.report.replay.runs_of_plan import closing
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of an iteration that one picture shows, with its name."""
+
+    name: str
+    start_s: float
+    end_s: float
+
 
 _LOOKS: Mapping[Kind, tuple[str, str]] = {
     Kind.FORWARD: ("c2", "forward"),

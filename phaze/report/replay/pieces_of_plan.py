@@ -6,7 +6,7 @@ Their times are those of the estimate: the pieces of a pass sum to what the pipe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from phaze.placement.pipelines.order import Kind
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
 from phaze.placement.strategy.load import Loads
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.needs import recomputed
 from phaze.workload.degrees import Parallel
 
@@ -73,9 +74,20 @@ class Piece:
         return self.compute_s + sum(self.exposed_s.values())
 
 
+def pieces_of_devices(played: PlayedPlan) -> list[PlanPieces]:
+    """What passes on every device of a pipeline consist of; equal devices share it."""
+    costs = played.costs
+    if not isinstance(costs, MixedEstimator):
+        return [PlanPieces(played)] * len(played.timeline.orders)
+    known = {
+        row: PlanPieces(replace(played, costs=costs.on(device))) for device, row in enumerate(costs.rows)
+    }
+    return [known[row] for row in costs.rows]
+
+
 @dataclass(frozen=True)
 class PlanPieces:
-    """What every pass of a plan consists of; passes are a `Kind` and a chunk, in model order."""
+    """What every pass of a plan consists of, on one architecture; passes are a `Kind` and a chunk, in model order."""
 
     played: PlayedPlan
     _known: dict[tuple[Kind, int], tuple[Piece, ...]] = field(default_factory=dict)

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 from phaze.explore.planned import strategy_record
 from phaze.explore.planning.again import PlayedPlan
-from phaze.report.figures.pipeline import all_spans
 from phaze.report.figures.rows import Span
-from phaze.report.figures.timeline import plan_looks, plan_spans, plan_windows
-from phaze.report.figures.windows import Window, windows
+from phaze.report.figures.timeline import Window, plan_looks, plan_spans, plan_windows
 from phaze.report.format import duration, time_unit
 from phaze.report.page.markup import Html, tag, text
 from phaze.report.plan_words import summary
-from phaze.report.replay.pipeline import pass_runs
-from phaze.report.replay.replay import Replay
 from phaze.report.svg import Scale
 
 WIDTH, LEFT, RIGHT = 1200, 88, 24
@@ -46,22 +42,8 @@ class Picture:
     windows: Sequence[Window]
 
 
-def picture_of(plan: Replay) -> Picture:
-    """A placement as a picture."""
-    d = plan.degrees
-    facts = (
-        f"iteration {duration(plan.iteration_s)}; data {d.data_parallel} x tensor {d.tensor_parallel} x pipeline "
-        f"{len(plan.stages)}, {plan.microbatches} microbatches of {d.microbatch_size}, recompute {d.recompute}"
-    )
-    looks = {"c2": "forward"} | ({"c1": "backward"} if plan.training else {})
-    if plan.reduction_s or plan.optimizer_s:
-        looks |= {"c4": "gradient reduction", "c5": "optimizer step"}
-    spans = list(all_spans(plan, pass_runs(plan)))
-    return Picture(facts, len(plan.stages), looks, spans, windows(plan))
-
-
-def picture_of_plan(played: PlayedPlan) -> Picture:
-    """A plan of a space of plans as a picture."""
+def picture_of(played: PlayedPlan) -> Picture:
+    """A plan as a picture."""
     record = strategy_record(played.strategy, played.iteration.microbatches)
     facts = f"iteration {duration(played.iteration.iteration_s)}; {summary(record)}"
     spans, stages = list(plan_spans(played)), len(played.timeline.orders)

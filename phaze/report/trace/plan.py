@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from phaze.explore.document import WorkloadResult
 from phaze.explore.planning.again import PlayedPlan
 from phaze.placement.pipelines.order import Action, Kind
 from phaze.report.replay import runs_of_plan as tail
 from phaze.report.replay.operators_of_plan import PlanOperators, Scheduled
-from phaze.report.replay.pieces_of_plan import NAMES, Piece, PlanPieces, What
+from phaze.report.replay.pieces_of_plan import NAMES, Piece, PlanPieces, What, pieces_of_devices
 from phaze.report.replay.runs_of_plan import Run, closing, runs
 from phaze.report.trace.chrome import Stage, Trace
 from phaze.report.trace.slices import ALL_CORES, BESIDE, HOST, LAYERS, LINK, MOST_LAYERS, PASSES, Slice
@@ -36,9 +35,15 @@ _THREADS: Mapping[str, str] = {
 _AT_ONCE = 1e-9  # of a schedule's length; operators that start so close to one another start together
 
 
-def plan_trace(played: PlayedPlan, title: str, workload: str, result: WorkloadResult | None = None) -> Trace:
-    """The trace of a plan; `result` tells what layers the stages have."""
-    s, telling = played.strategy, _Telling(PlanPieces(played))
+def plan_trace(
+    played: PlayedPlan,
+    title: str,
+    workload: str,
+    layers: Sequence[Sequence[str]] = (),
+    designs: Sequence[str] = (),
+) -> Trace:
+    """The trace of a plan; `layers`, `designs`: those of every stage, where they are to be told."""
+    s, telling = played.strategy, _Telling(played)
     told = {
         "title": title,
         "workload": workload,
@@ -47,32 +52,36 @@ def plan_trace(played: PlayedPlan, title: str, workload: str, result: WorkloadRe
         "devices_per_stage": s.width,
         "microbatches_per_replica": played.iteration.microbatches,
     }
-    return Trace(_stages(played, result), telling.slices(), telling.paths(), told)
+    stages = [_stage(played, k, layers, designs) for k in range(s.pipeline_parallel)]
+    return Trace(stages, telling.slices(), telling.paths(), told)
 
 
-def _stages(played: PlayedPlan, result: WorkloadResult | None) -> list[Stage]:
-    found = []
-    for device in range(len(played.timeline.orders)):
-        layers = result.placement.stages[device].layers if result else []
-        found.append(Stage(f"stage {device + 1}" + (f": {layers[0]} .. {layers[-1]}" if layers else "")))
-    return found
+def _stage(played: PlayedPlan, at: int, layers: Sequence[Sequence[str]], designs: Sequence[str]) -> Stage:
+    name = f"stage {at + 1}" + (f": {layers[at][0]} .. {layers[at][-1]}" if layers else "")
+    return Stage(name, f"{played.strategy.width} x {designs[at]}") if designs else Stage(name)
 
 
 @dataclass(frozen=True)
 class _Telling:
     """A plan told slice by slice; on a thread no two overlap, the last ends with the iteration."""
 
-    plan: PlanPieces
+    played: PlayedPlan
 
     @cached_property
-    def operators(self) -> PlanOperators:
-        """The schedules of its layers."""
-        return PlanOperators(self.plan)
+    def plans(self) -> list[PlanPieces]:
+        """What passes on every device consist of."""
+        return pieces_of_devices(self.played)
+
+    @cached_property
+    def operators(self) -> list[PlanOperators]:
+        """The schedules of the layers on every device."""
+        known = {id(plan): PlanOperators(plan) for plan in self.plans}
+        return [known[id(plan)] for plan in self.plans]
 
     @cached_property
     def runs(self) -> list[Run]:
         """The passes of all devices."""
-        return runs(self.plan.played)
+        return runs(self.played)
 
     def slices(self) -> Iterator[Slice]:
         """All of them."""
@@ -85,8 +94,8 @@ class _Telling:
             for action in run.actions:
                 if action.microbatch < told:
                     yield from self._pieces(run, action, now_s)
-                now_s += self.plan.duration_s(action.kind, action.chunk)
-        for one in closing(self.plan.played):
+                now_s += self.plans[run.device].duration_s(action.kind, action.chunk)
+        for one in closing(self.played):
             yield Slice(one.device, _THREADS[one.name], one.name, "rest", one.start_s, one.end_s)
 
     def paths(self) -> Iterator[Sequence[Slice]]:
@@ -101,14 +110,14 @@ class _Telling:
     @cached_property
     def _told_in_layers(self) -> int:
         """How many microbatches are told layer by layer: at least the first."""
-        first = (action for run in self.runs for action in run.actions if action.microbatch == 0)
-        each = sum(len(self.plan.pieces(action.kind, action.chunk)) for action in first)
+        first = ((run.device, one) for run in self.runs for one in run.actions if one.microbatch == 0)
+        each = sum(len(self.plans[device].pieces(one.kind, one.chunk)) for device, one in first)
         return max(1, MOST_LAYERS // max(1, each))
 
     def _pass(self, run: Run) -> Slice:
         first = run.actions[0]
         args: dict[str, Any] = {"microbatch": first.microbatch + 1, "part": first.chunk + 1}
-        hidden_s = sum(self.plan.hidden_s(one.kind, one.chunk) for one in run.actions)
+        hidden_s = sum(self.plans[run.device].hidden_s(one.kind, one.chunk) for one in run.actions)
         if hidden_s > 0:
             args["exchanges_beside_s"] = hidden_s
         name = " and ".join(f"{NAMES[one.kind]} {one.microbatch + 1}" for one in run.actions)
@@ -116,29 +125,29 @@ class _Telling:
 
     def _pieces(self, run: Run, action: Action, now_s: float) -> Iterator[Slice]:
         """The pieces of one pass, and the operators of the first microbatch."""
-        for piece in self.plan.pieces(action.kind, action.chunk):
+        for piece in self.plans[run.device].pieces(action.kind, action.chunk):
             end_s = min(now_s + piece.duration_s, run.end_s)
             thread = _THREADS.get(piece.what, LAYERS)
-            args = _args(action) | self._of_layer(piece)
+            args = _args(action) | self._of_layer(run.device, piece)
             yield Slice(run.device, thread, piece.name, piece.what, now_s, end_s, args)
-            if action.microbatch == 0 and (one := self._schedule(piece)):
+            if action.microbatch == 0 and (one := self._schedule(run.device, piece)):
                 yield from _Laid(run.device, piece, one, now_s, end_s, _args(action)).slices()
             now_s = end_s
 
-    def _of_layer(self, piece: Piece) -> dict[str, Any]:
+    def _of_layer(self, device: int, piece: Piece) -> dict[str, Any]:
         if piece.layer is None:
             return {}
-        chain = self.plan.figures.chain
+        chain = self.plans[device].figures.chain
         args: dict[str, Any] = {"layer": piece.layer, "kind": chain.layers[chain.index[piece.layer]].kind}
         if piece.exposed_s:
             args["exposed_s"] = {str(parallel): seconds for parallel, seconds in piece.exposed_s.items()}
         return args
 
-    def _schedule(self, piece: Piece) -> Scheduled | None:
+    def _schedule(self, device: int, piece: Piece) -> Scheduled | None:
         """The schedule of what a layer runs; None where there are no operators."""
         if piece.layer is None:
             return None
-        return self.operators.of(self.plan.figures.chain.index[piece.layer], piece.side)
+        return self.operators[device].of(self.plans[device].figures.chain.index[piece.layer], piece.side)
 
 
 def _args(action: Action) -> dict[str, Any]:

@@ -7,19 +7,15 @@ from math import isclose
 
 import numpy as np
 import pytest
-from strategy_cases import default_network, estimator, framework, small_gpt
+from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InputError
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.placement.cluster import FixedDegrees, Recompute
+from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.chunks import even_chunks
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.simulation import pipeline_s
-from phaze.placement.planner import Planner, Rates
 from phaze.placement.strategy.framework import TensorOverlap
 from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Sharding
 
 TENSOR = Sharding(2, sequence=True)
@@ -110,34 +106,6 @@ def test_selective_recompute_saves_the_scores():
     scores = 4 * heads * tokens**2 * (2 + 2)  # no dropout here: what softmax took and what it gave
     assert kept[0] - kept[1] == pytest.approx(scores, rel=0.5)
     assert kept[1] < kept[0]
-
-
-@pytest.mark.parametrize(("stages", "replicas"), [(1, 1), (2, 1), (1, 4), (2, 2)])
-def test_agrees_with_the_certified_planner(stages, replicas):
-    """The same for one stage; of more, the planner cuts inside blocks, but takes the slowest stage for all."""
-    e = estimator(devices=stages * replicas, batch=16, network=default_network(), chip="tpuv4")
-    chain = e.workload.chain(1, 1)
-    _, times = TimedChain(chain, e.model, e.table).exact(np.array([0]), Effort(lambda: 1e9))
-    fixed = FixedDegrees(data_parallel=replicas, pipeline_parallel=stages)
-    capacity = float(hbm_capacity_bytes(e.table)[0])
-    planner = Planner(chain, e.workload.numerics, e.cluster, Recompute.NONE, capacity, fixed)
-    rates = Rates(
-        np.asarray(e.table["link_bandwidth_bytes_per_s"], dtype=float), np.array([e.rates.optimizer_s])
-    )
-    plan = planner.best(times, rates)
-    ours = min(
-        (e.iteration(Strategy(1, replicas, stages, stages=cut)) for cut in cuts(stages)),
-        key=lambda i: i.iteration_s,
-    )
-    if stages == 1:
-        assert isclose(ours.iteration_s, plan.iteration_s, rel_tol=2e-2 if replicas > 1 else 1e-9)
-        assert isclose(ours.memory_bytes, plan.memory_bytes, rel_tol=1e-9)
-    else:
-        assert 0.6 * plan.iteration_s < ours.iteration_s < 1.1 * plan.iteration_s
-
-
-def cuts(stages):
-    return {1: [()], 2: [(1, 3), (2, 2), (3, 1)]}[stages]
 
 
 @pytest.mark.parametrize(

@@ -193,4 +193,4 @@ def test_infeasible_plans_are_told_what_can_be_used():
         plan(task, chip)
     (short,) = told.value.shortfalls
     assert short.what == "memory of one device (96% of it can be used)"
-    assert short.limit == pytest.approx(0.96 * needed * 0.2)
+    assert short.limit == pytest.approx(needed * 0.2)

@@ -18,7 +18,7 @@ from phaze.report.replay.operators_of_plan import PlanOperators
 from phaze.report.replay.pieces_of_plan import PlanPieces, What
 from phaze.report.replay.runs_of_plan import GATHER, HOST, OPTIMIZER, REDUCTION, runs
 from phaze.report.trace.chrome import written
-from phaze.report.trace.gantt_svg import draw, picture_of_plan
+from phaze.report.trace.gantt_svg import draw, picture_of
 from phaze.report.trace.plan import plan_trace
 from phaze.report.trace.slices import LAYERS
 from phaze.workload.degrees import Parallel
@@ -159,7 +159,7 @@ def test_schedules_are_those_behind_the_layer_times():
 def test_documents_can_be_written(seed):
     for plan in some(seed):
         assert written(plan_trace(plan, "<a>", "small")).startswith("{")
-        root = ElementTree.fromstring(draw(picture_of_plan(plan), "<a>"))
+        root = ElementTree.fromstring(draw(picture_of(plan), "<a>"))
         svg = "{http://www.w3.org/2000/svg}"
         looks = Counter(
             rect.get("class") for rect in root.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None

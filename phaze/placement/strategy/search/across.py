@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.options import NEVER_S
 from phaze.placement.strategy.search.columns import Columns
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.search.outline import Outline, Tier, tiers_of
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline, Times
 from phaze.placement.strategy.search.sheet import Sheet
 from phaze.placement.strategy.strategy import Strategy
+from phaze.scheduling.passes import NEVER_S
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]

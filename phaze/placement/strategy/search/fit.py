@@ -86,10 +86,11 @@ class Room:
         least = float(need.min(axis=0).max())
         if not fitting.any(axis=0).all():
             return Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf)
-        counts = spread(fitting.argmax(axis=0), self.own, self.blocks)
-        return Fit(
-            with_blocks(replace(self.strategy, zero=self.zeros[z]), counts, _frugal(self.strategy)), least
-        )
+        return Fit(self.at(replace(self.strategy, zero=self.zeros[z]), fitting.argmax(axis=0)), least)
+
+    def at(self, strategy: Strategy, levels: Counts) -> Strategy:
+        """A strategy that divides something of these where devices recompute so many blocks, (p,)."""
+        return with_blocks(strategy, spread(levels, self.own, self.blocks), _frugal(self.strategy))
 
 
 def _frugal(strategy: Strategy) -> bool:

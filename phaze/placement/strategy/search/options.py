@@ -1,12 +1,4 @@
-"""Pipelines that a plan space allows for one shape of layers, and bounds of all of them for many architectures at once.
-
-A shape is a strategy without a pipeline: microbatch, sharding and kind of recompute. With W_g seconds that a
-microbatch takes in group of layers g, forward and backward, a device that has the groups D of a pipeline of m
-microbatches works for m x sum of W over D, after the first one has come through all groups ahead of it, and before
-gradients have gone back through them. That is a form linear in W for every device of every pipeline with stages cut
-evenly, and no iteration takes less than its longest. Other cuts give some stage a block more, and no cut is shorter
-than the average.
-"""
+"""Pipelines that a plan space allows for one shape of layers: microbatch, sharding and kind of recompute."""
 
 from __future__ import annotations
 
@@ -29,7 +21,6 @@ from phaze.workload.work import LayerChain
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
-_ELEMENTS = 1 << 22  # architectures x forms that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,43 +146,3 @@ class ShapeOptions:
     def least_share(self) -> float:
         """Least seconds of an iteration per second that one microbatch takes in the whole model, over all depths."""
         return min((depth.microbatches / depth.stages for depth in self.depths), default=np.inf)
-
-    @cached_property
-    def _loose(self) -> tuple[Floats, Counts]:
-        """Forms (K, f) of every depth, and the first of each: the average device, and that with most blocks."""
-        (_, which), forms = self.kinds, []
-        every = np.bincount(which).astype(np.float64)
-        kinds = np.unique(which[np.array(self.division.body)])
-        for depth in self.depths:
-            most = np.zeros_like(every)
-            if len(kinds) == 1:
-                most[kinds[0]] = depth.microbatches * -(-len(self.blocks) // depth.stages)
-            forms += [every * depth.microbatches / depth.stages, most]
-        return np.array(forms).T, np.arange(0, len(forms), 2)
-
-    def depths_s(self, passes_s: Floats) -> Floats:
-        """Seconds that no iteration of a depth beats, (A, depths).
-
-        `passes_s` (A, K): of a microbatch in every kind of groups, forward and backward.
-
-        However the stages are cut, the average device and the one with most blocks do their work for all microbatches
-        (a DualPipe device for half of them in each of two chunks).
-        """
-        forms, first = self._loose
-        return longest_s(forms, first, passes_s.T) * (1 - ROUNDING)
-
-
-def longest_s(forms: Floats, first: Counts, terms: Floats) -> Floats:
-    """The longest of some linear forms (n, f) of terms (n, A), from each `first` one to the next: (A, len(first))."""
-    found = np.empty((terms.shape[1], len(first)))
-    if not len(first):
-        return found
-    step = max(1, _ELEMENTS // forms.shape[1])
-    for start in range(0, len(found), step):
-        rows = slice(start, start + step)
-        seconds = np.zeros((len(found[rows]), forms.shape[1]))
-        for coefficients, value in zip(forms, terms[:, rows], strict=True):
-            if coefficients.any():
-                seconds += value[:, None] * coefficients
-        np.maximum.reduceat(seconds, first, axis=1, out=found[rows])
-    return found

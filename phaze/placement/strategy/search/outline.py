@@ -72,6 +72,12 @@ def least_flops(tiers: Sequence[Tier]) -> float:
     return min(each, default=np.inf)
 
 
+def least_of_each_s(sheet: Sheet, terms: Floats) -> Floats:
+    """At most the seconds of an iteration of every strategy, (S, A), from the work of its devices alone."""
+    found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in _forms(sheet)])
+    return found * (1 - ROUNDING)
+
+
 def _divided(sheet: Sheet) -> tuple[list[Rows], list[Outline]]:
     """Rows of the strategies of each tier, and their outlines; shared by all shapes with these layers."""
     options, probes = sheet.options, probed(sheet)

@@ -21,7 +21,7 @@ from phaze.placement.strategy.passes import ChunkPasses
 from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.strategy import Strategy
-from phaze.placement.strategy.tail import TailWork
+from phaze.placement.strategy.tail import Tails, TailWork
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -189,15 +189,19 @@ class Fitted:
 
     def iteration_s(self, times: Times) -> Floats:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
-        p, s, layouts = self.pipeline, self.strategy, self.pipeline.options.layouts
-        chunks = self._chunks(times)
+        p, s, chunks = self.pipeline, self.strategy, self.chunks(times)
         busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
-        passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
-        last = self.tail.beside(*passes, layouts.framework, times.optimizer_s[:, None])
-        found: Floats = busy_s + last.total_s.max(axis=1) + layouts.framework.iteration_s
+        last_s = self.tails(times, chunks).total_s.max(axis=1)
+        found: Floats = busy_s + last_s + p.options.layouts.framework.iteration_s
         return found
 
-    def _chunks(self, times: Times) -> Chunks:
+    def tails(self, times: Times, chunks: Chunks) -> Tails:
+        """What follows the last microbatch on every device, (A, p), whose pipelines run these chunks."""
+        p = self.pipeline
+        passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
+        return self.tail.beside(*passes, p.options.layouts.framework, times.optimizer_s[:, None])
+
+    def chunks(self, times: Times) -> Chunks:
         """What the pipeline of every architecture runs, (A, C)."""
         p, said = self.pipeline, self.pipeline.options.layouts.framework
         plain, again = p.exchanged.counts, p.exchanged.counted(self.again)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 
-from phaze.placement.options import NEVER_S
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
@@ -19,6 +18,7 @@ from phaze.placement.strategy.search.rest import rest_s
 from phaze.placement.strategy.search.screen import Open, screened
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Strategy
+from phaze.scheduling.passes import NEVER_S
 
 
 @dataclass(frozen=True)
