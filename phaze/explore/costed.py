@@ -82,6 +82,7 @@ class Costed:
                 shape.sharding.sequence,
                 shape.sharding.context,
                 shape.sharding.expert,
+                shape.grain,
             )
             for recipe in self.task.recipes
             for shape in self.task.plan_space.shapes(self.task.workload, self.task.cluster)
@@ -148,7 +149,11 @@ class Costed:
         """The strategy without a pipeline that a setting stands for."""
         none = 0 if self.task.plan_space.frugal and setting.recomputes else None
         return Strategy(
-            setting.microbatch, sharding=setting.sharding, recompute=setting.recompute, recomputed=none
+            setting.microbatch,
+            sharding=setting.sharding,
+            recompute=setting.recompute,
+            recomputed=none,
+            grain=setting.grain,
         )
 
     def options(self, setting: Setting) -> ShapeOptions:

@@ -215,7 +215,7 @@ class Evaluator(Costed):
             self.timed(setting).content,
             (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
         )
-        key = digest(what, chain, self._rules, setting.recompute, hardware, given)
+        key = digest(what, chain, self._rules, (setting.recompute, setting.grain), hardware, given)
         return self.recall.array(key, shape, work_out)
 
     @cached_property

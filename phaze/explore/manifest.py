@@ -15,6 +15,7 @@ from phaze.explore.document import Machine, Manifest
 from phaze.explore.held import told
 from phaze.explore.request import ExploreRequest, Task
 from phaze.placement.pipelines.schedule import MOST_PASSES
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.fusion_rules import describe_fusion
 
@@ -137,7 +138,7 @@ def plans_scope(task: Task) -> list[str]:
         f"{framework.usable_memory:.0%} of a device's memory",
         f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
         _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
-        _EQUAL if space.equal else _WHOLE,
+        _EQUAL if space.equal else _LAYERS if Grain.LAYER in space.grains else _WHOLE,
         *([_FRUGAL] if space.frugal else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
         *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
@@ -147,4 +148,8 @@ def plans_scope(task: Task) -> list[str]:
 _RAGGED = "ragged degrees, too: replicas may have unequal numbers of microbatches"
 _EQUAL = "stages of equally many blocks"
 _WHOLE = "stages of whole blocks, as equal in number as can be or with fewer beside embedding and head"
+_LAYERS = (
+    "stages of whole blocks, or cut between any two layers (where a block is cut in two, halves of all blocks "
+    "recompute and are gathered apart): as equal in number or FLOPs as can be, or with fewer beside embedding and head"
+)
 _FRUGAL = "full recompute of the first blocks of each device, as few as memory asks for"

@@ -37,6 +37,10 @@ class StrategyRecord(Record):
     )
     order: str = Field(description="groups from neighbours to strangers")
     blocks: list[int] | None = Field(default=None, description="blocks of each part; none: as even as can be")
+    grain: str = Field(
+        default="block",
+        description="what counts as one of the blocks that are cut and recomputed: block, or layer (half a block)",
+    )
     offload: list[str] = Field(
         default_factory=list, description="what lies in the host's memory: weights, activations, optimizer"
     )

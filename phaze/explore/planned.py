@@ -21,6 +21,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.checker import PlanError, check_plan
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.kinds import KindTime, kind_times
@@ -202,6 +203,7 @@ def strategy_record(strategy: Strategy, microbatches: int) -> StrategyRecord:
         shard_group=s.shard_group,
         order=s.order.value,
         blocks=list(s.stages) or None,
+        grain=s.grain.value,
         offload=[what.value for what in Offload if what in s.offload],
     )
 
@@ -227,5 +229,6 @@ def strategy_of(record: StrategyRecord) -> Strategy:
         shard_group=record.shard_group,
         order=Order(record.order),
         stages=tuple(record.blocks or ()),
+        grain=Grain(record.grain),
         offload=frozenset(map(Offload, record.offload)),
     )

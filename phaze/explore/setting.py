@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.division import Grain
 from phaze.workload.degrees import Sharding
 from phaze.workload.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
 
@@ -32,6 +33,7 @@ class Setting:
     sequence: bool = False
     context: int = 1
     expert: int = 1
+    grain: Grain = Grain.BLOCK
 
     @property
     def sharding(self) -> Sharding:
@@ -48,6 +50,7 @@ class Setting:
             "sequence": (self.sequence,),
             "context": (self.context,),
             "expert": (self.expert,),
+            "grains": (self.grain,),
             **selective,
         }
 
@@ -62,9 +65,9 @@ class Setting:
         return self.microbatch, self.sharding, self.recompute is Recompute.SELECTIVE, self.recipe
 
     @property
-    def order(self) -> tuple[int, int, str, str, bool, int, int]:
+    def order(self) -> tuple[int, int, str, str, bool, int, int, str]:
         """By which settings can be sorted."""
-        degrees = self.sequence, self.context, self.expert
+        degrees = self.sequence, self.context, self.expert, self.grain.value
         return self.microbatch, self.tensor_parallel, self.recompute, self.recipe or "", *degrees
 
 
@@ -83,6 +86,7 @@ def setting_of_placement(task: Task, placement: Placement) -> Setting:
         told.sequence_parallel,
         told.context_parallel,
         told.expert_parallel,
+        Grain(told.grain),
     )
 
 
@@ -98,6 +102,7 @@ def setting_row(task: Task, setting: Setting) -> dict[str, Any]:
         "tensor_parallel": setting.tensor_parallel,
         "recompute": setting.recompute.value,
         **further,
+        **({"grain": setting.grain.value} if len(task.plan_space.grains) > 1 else {}),
         **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
     }
 
@@ -118,4 +123,5 @@ def setting_of(row: Mapping[str, Any]) -> Setting:
         bool(row.get("sequence_parallel", False)),
         int(row.get("context_parallel", 1)),
         int(row.get("expert_parallel", 1)),
+        Grain(row.get("grain", Grain.BLOCK)),
     )

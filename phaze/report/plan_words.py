@@ -52,9 +52,11 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield f"whole {' + '.join(s.whole_layers)}"
     if s.pipeline_parallel > 1:
         yield s.schedule + (f" x {s.chunks}" if s.chunks > 1 else "")
+    if s.grain == "layer":
+        yield "stages of half blocks"
     yield f"microbatch {s.microbatch_size}"
     if s.recompute == "full" and s.recomputed_blocks is not None:
-        yield f"recompute of {sum(s.recomputed_blocks)} blocks"
+        yield f"recompute of {sum(s.recomputed_blocks)} {s.grain}s"
     elif s.recompute != "none":
         yield f"{s.recompute} recompute"
     if s.zero_stage:

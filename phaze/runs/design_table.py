@@ -60,6 +60,7 @@ FIGURES = (
     Column("sequence_parallel", Content.BOOLEAN, "", "Whether tensor ranks divide tokens in it.", "one workload"),
     Column("context_parallel", Content.INTEGER, "1", "Devices that share a sample in its best point.", "one workload"),
     Column("expert_parallel", Content.INTEGER, "1", "Devices that experts are divided among.", "one workload"),
+    Column("grain", Content.STRING, "", "What its pipelines are cut into: block, or layer.", "--plans any, phaze"),
     Column("recipe", Content.STRING, "", "Few bits of its linear layers in its best point, or none.", "--recipe"),
 )  # fmt: skip
 _KINDS = {

@@ -104,6 +104,21 @@ def test_selective_recompute_in_the_certified_planner(dse):
     assert json.loads(out)["best"]["workloads"]["gpt3-xl"]["placement"]["recompute"] == "selective"
 
 
+def test_no_recipe_where_stages_end_inside_blocks(dse, tmp_path):
+    """Half blocks are what no framework cuts; the plan itself is told and played."""
+    path = tmp_path / "plan.json"
+    deep = ("--pipeline-parallel", "5", "--data-parallel", "1", "--tensor-parallel", "1")
+    path.write_text(dse("plan", *SMALL, "--plans", "phaze", *deep, "--json")[1])
+    document = json.loads(path.read_text())
+    assert any("cut between any two layers" in line for line in document["certificate"]["scope"])
+    strategy = document["best"]["strategy"]
+    assert strategy["grain"] == "layer"
+    assert sum(strategy["blocks"] or [48]) == 48
+    code, _, err = dse("plan", "export", str(path))
+    assert (code, "end inside blocks" in " ".join(err.split())) == (2, True)
+    assert "stages of half blocks" in " ".join(dse("plan", *SMALL, "--plans", "phaze", *deep)[1].split())
+
+
 def test_export_for_megatron(dse, plan_file):
     code, out, _ = dse("plan", "export", str(plan_file))
     s = json.loads(plan_file.read_text())["best"]["strategy"]

@@ -74,7 +74,7 @@ class Bases:
     @property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
         """`LayerFigures.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
-        each = [self.estimator.figures(s).sizes for s in self.strategies]
+        each = [self.estimator.figures(s).sizes(s.grain) for s in self.strategies]
         stacked = np.concatenate([sizes[:, which] for sizes, which in each])
         distinct, which = np.unique(stacked, axis=1, return_inverse=True)
         return distinct.reshape(-1, 3, distinct.shape[1]).transpose(1, 0, 2), which.ravel()
@@ -104,4 +104,14 @@ class Bases:
 
 def _base(strategy: Strategy) -> Hashable:
     s = strategy
-    return s.microbatch, s.sharding, s.recompute, s.recomputed, s.kept, s.offloaded, s.stages, s.joins_ends
+    return (
+        s.microbatch,
+        s.sharding,
+        s.recompute,
+        s.recomputed,
+        s.kept,
+        s.offloaded,
+        s.stages,
+        s.grain,
+        s.joins_ends,
+    )

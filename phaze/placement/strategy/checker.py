@@ -14,6 +14,7 @@ from phaze.placement.pipelines.checker import TimelineError, check_timeline
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.schedule import refusal
 from phaze.placement.pipelines.timeline import Timeline
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration, MemoryBreakdown, TimeBreakdown
 from phaze.placement.strategy.kinds import KindTime
@@ -110,9 +111,14 @@ class _Check:
         self._equal("model FLOPs", self.iteration.model_flops, flops * (samples / s.microbatch))
 
     def chunks(self) -> None:
-        """Groups cover the chain and chunks the groups, once, in order; each has what `stages` says."""
+        """Groups are single blocks or layers; they and the chunks cover the chain once, in order, as `stages` says."""
         s, division = self.strategy, self.again.division
         _covers(division.groups, len(self.again.figures.chain.index), "groups of layers")
+        names = [
+            name if s.grain is Grain.LAYER else name.split(".")[0] for name in self.again.figures.chain.names
+        ]
+        whole = [names[a] == names[b] and names[b : b + 2] != [names[b]] * 2 for a, b in division.groups]
+        _require(all(whole), f"groups {list(division.groups)} are not one {s.grain} each")
         _covers(division.chunks, len(division.groups), "chunks")
         parts = s.pipeline_parallel * s.chunks
         _require(len(division.chunks) == parts, f"{len(division.chunks)} chunks for {parts} parts")

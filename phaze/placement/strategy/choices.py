@@ -13,6 +13,7 @@ from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.workload.degrees import Shardable
 from phaze.yaml_file import checked, read_yaml
@@ -44,6 +45,7 @@ class Cut(StrEnum):
 
     EQUAL = "equal"  # all of them as many
     WHOLE = "whole-blocks"  # as equal in number as can be, or fewer at the ends
+    LAYERS = "layers"  # or between any two layers: of halves of blocks
 
 
 class Choices(BaseModel):
@@ -62,7 +64,8 @@ class Choices(BaseModel):
         ),
     ] = None
     stages: Annotated[
-        Cut | None, Field(description="blocks of the parts of a pipeline: equal or whole-blocks")
+        Cut | None,
+        Field(description="where pipelines are cut: equal, whole-blocks or layers (halves of blocks, too)"),
     ] = None
     schedules: Annotated[
         tuple[Schedule, ...] | None,
@@ -108,6 +111,8 @@ class Choices(BaseModel):
             if not self.divided(dimension) and max(held.get(dimension.value, (undivided,))) > undivided:
                 there = _listed(("data", *sorted(self.divides or ())))
                 yield f"{dimension} parallelism; it divides: {there}"
+        if Grain.BLOCK not in held.get("grains", (Grain.BLOCK,)) and self.stages not in (None, Cut.LAYERS):
+            yield f"stages that end inside a block; it has: {self.stages}"
         zeros, deep = held.get("zeros", ()), min(held.get("pipeline", (1,))) > 1
         beside = self.zero_in_pipelines
         if deep and zeros and beside is not None and not _has(beside, zeros):
@@ -149,6 +154,7 @@ def chosen(strategy: Strategy) -> dict[str, tuple[Any, ...]]:
         "zeros": (s.zero,),
         "orders": (s.order,),
         "recomputes": (again,),
+        "grains": (s.grain,),
     } | ({} if alone else {"schedules": (s.schedule,)})
 
 
@@ -158,7 +164,7 @@ def _common(one: Any, other: Any) -> Any:  # noqa: ANN401 - values of any field
     if isinstance(one, bool):
         return one and other
     if isinstance(one, Cut):
-        return Cut.EQUAL if Cut.EQUAL in (one, other) else one
+        return min(one, other, key=list(Cut).index)
     if isinstance(one, frozenset):
         return one & other
     there = _with_less(other)

@@ -1,9 +1,10 @@
-"""A chain cut into the chunks of a pipeline, in whole groups of layers such as transformer blocks."""
+"""A chain cut into the chunks of a pipeline, in whole groups of layers: transformer blocks, or layers on their own."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate, groupby
 
@@ -14,6 +15,13 @@ from phaze.errors import InputError
 from phaze.workload.work import LayerChain
 
 Counts = NDArray[np.int64]
+
+
+class Grain(StrEnum):
+    """What stages are cut into; it is recomputed, gathered and reduced as one, too."""
+
+    BLOCK = "block"
+    LAYER = "layer"  # half a transformer block: attention, or the feed-forward network
 
 
 @dataclass(frozen=True)
@@ -56,25 +64,31 @@ class Division:
         found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans, axis=-1))
         return found
 
+    def splits(self, other: Division) -> bool:
+        """Whether a chunk starts inside a group of another division of the same chain."""
+        return not {first for first, _ in other.groups}.issuperset(self.first_layers.tolist())
+
     def layers(self, chunk: int) -> slice:
         """Positions in the chain of a chunk's layers."""
         first, last = self.chunks[chunk]
         return slice(self.groups[first][0], self.groups[last][1] + 1)
 
 
-def divide(chain: LayerChain, parts: int, stages: tuple[int, ...] = ()) -> Division:
+def divide(
+    chain: LayerChain, parts: int, stages: tuple[int, ...] = (), grain: Grain = Grain.BLOCK
+) -> Division:
     """Cut into so many parts, evenly, or with `stages` repeated groups in each.
 
     What comes before the repeated groups (embeddings) belongs to the first part, what comes after (the head) to
     the last. Raises InputError where there are fewer groups than parts, or `stages` do not add up.
     """
-    whole = undivided(chain)
+    whole = undivided(chain, grain)
     return cut(whole, parts, stages, chain.workload)
 
 
-def undivided(chain: LayerChain) -> Division:
+def undivided(chain: LayerChain, grain: Grain = Grain.BLOCK) -> Division:
     """The chain in one part."""
-    groups = groups_of(chain)
+    groups = groups_of(chain, grain)
     kinds = [tuple(chain.index[first : last + 1]) for first, last in groups]
     return Division(groups, _body(kinds), ((0, len(groups) - 1),))
 
@@ -95,13 +109,15 @@ def cut(whole: Division, parts: int, stages: tuple[int, ...], name: str) -> Divi
     return Division(groups, body, tuple(zip(starts, ends, strict=True)))
 
 
-def blocks(chain: LayerChain) -> int:
+def blocks(chain: LayerChain, grain: Grain = Grain.BLOCK) -> int:
     """How many repeated groups there are: the most parts that the chain can be cut into."""
-    return sum(_body([tuple(chain.index[first : last + 1]) for first, last in groups_of(chain)]))
+    return sum(undivided(chain, grain).body)
 
 
-def groups_of(chain: LayerChain) -> tuple[tuple[int, int], ...]:
-    """Runs of layers whose names have the same first part: `block7.attention` and `block7.mlp`."""
+def groups_of(chain: LayerChain, grain: Grain = Grain.BLOCK) -> tuple[tuple[int, int], ...]:
+    """Single layers, or runs of those whose names have the same first part: `block7.attention` and `block7.mlp`."""
+    if grain is Grain.LAYER:
+        return tuple((i, i) for i in range(len(chain.names)))
     found = []
     for _, run in groupby(range(len(chain.names)), key=lambda i: chain.names[i].split(".")[0]):
         positions = list(run)

@@ -147,7 +147,7 @@ class Estimator:
     def passes(self, strategy: Strategy) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
         figures = self.figures(strategy)
-        key = "passes", id(figures)
+        key = "passes", id(figures), strategy.grain
         if key not in self._kept:
             self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
         found: Floats = self._kept[key]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.cost.model import CostModel
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.table import ArchitectureTable
-from phaze.placement.strategy.division import groups_of
+from phaze.placement.strategy.division import Grain, groups_of
 from phaze.placement.strategy.experts import row_bytes
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.operators import Costs, Operators, measured, recomputing
@@ -91,10 +91,19 @@ class LayerSizes:
         """Those that the first and the last of the layers that read them count each for itself."""
         return self.chain.tied_parameters
 
-    @cached_property
-    def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
+    def sizes(self, grain: Grain) -> tuple[Floats, NDArray[np.intp]]:
         """`parameters` of distinct groups of layers, (3, K); which of them each group is, (G,)."""
-        firsts = [first for first, _ in groups_of(self.chain)]
+        if grain not in self._known:
+            self._known[grain] = self._sizes(grain)
+        return self._known[grain]
+
+    @cached_property
+    def _known(self) -> dict[Grain, tuple[Floats, NDArray[np.intp]]]:
+        """Sizes that were asked for."""
+        return {}
+
+    def _sizes(self, grain: Grain) -> tuple[Floats, NDArray[np.intp]]:
+        firsts = [first for first, _ in groups_of(self.chain, grain)]
         distinct, which = np.unique(
             np.add.reduceat(self.parameters, firsts, axis=1), axis=1, return_inverse=True
         )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.strategy.division import Division, cut, undivided
+from phaze.placement.strategy.division import Division, Grain, cut, undivided
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerSizes
 from phaze.placement.strategy.framework import Framework
@@ -60,10 +60,19 @@ class Layouts:
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
         chain = self.chain(strategy)
-        parts, stages = strategy.parts, strategy.stages
-        key = ("division", chain.index, parts, stages)
-        whole = self.once(("groups", chain.index), lambda: undivided(chain))
+        parts, stages, grain = strategy.parts, strategy.stages, strategy.grain
+        key = ("division", chain.index, parts, stages, grain)
+        whole = self.once(("groups", chain.index, grain), lambda: undivided(chain, grain))
         return self.once(key, lambda: cut(whole, parts, stages, chain.workload))
+
+    def cuts_its_own(self, strategy: Strategy) -> bool:
+        """Whether no coarser grain has these stages: such of single layers cut a block in two."""
+        if strategy.grain is Grain.BLOCK:
+            return True
+        whole = self.once(
+            ("groups", self.chain(strategy).index, Grain.BLOCK), lambda: undivided(self.chain(strategy))
+        )
+        return self.division(strategy).splits(whole)
 
     def microbatches(self, strategy: Strategy) -> int:
         """Microbatches that each pipeline runs."""
@@ -72,7 +81,7 @@ class Layouts:
     def needs(self, strategy: Strategy) -> GroupNeeds:
         """What every group of layers holds on a device."""
         s, sizes = strategy, self.sizes(strategy)
-        key = ("needs", id(sizes), s.kept, s.offloaded)
+        key = ("needs", id(sizes), s.kept, s.offloaded, s.grain)
         return self.once(key, lambda: GroupNeeds.of(sizes.chain, self.division(s), s.kept, s.offloaded))
 
     def memory_of(self, strategy: Strategy, needs: ChunkNeeds) -> StrategyMemory:

@@ -126,7 +126,7 @@ def loads(
     if strategy.zero >= Zero.GRADIENTS or traffic is not None:
         behind = sides.groups_s([*repeated, (figures.backward, once)])
         ahead = sides.groups_s([(figures.forward, once)])
-    moving = Wires(*figures.sizes, exchanges, framework)
+    moving = Wires(*figures.sizes(strategy.grain), exchanges, framework)
     if behind_wire != Wire():
         groups = moving.groups([behind_wire], behind, division)
         backward = _beside(backward, *moving.added_s(groups, turned=True))

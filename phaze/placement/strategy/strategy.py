@@ -9,6 +9,7 @@ from typing import Any
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.division import Grain
 from phaze.workload.degrees import Sharding
 
 
@@ -40,6 +41,7 @@ class Order(StrEnum):
 class Strategy:
     """Degrees, schedule, and what is recomputed and divided.
 
+    Groups of layers are of one `grain`: blocks, or single layers, so that a stage may end inside a block.
     `data_parallel`: replicas of the model; an expert group lies among them. `chunks`: parts of the model on each
     device, one after the other in the pipeline (interleaving). `stages`: groups of layers in each of the
     `pipeline_parallel x chunks` parts, in model order; empty, as even as can be. `recomputed`: groups of layers in
@@ -65,6 +67,7 @@ class Strategy:
     order: Order = Order.DATA_INNER
     offload: frozenset[Offload] = frozenset()
     stages: tuple[int, ...] = ()
+    grain: Grain = Grain.BLOCK
 
     @property
     def stays_whole(self) -> bool:

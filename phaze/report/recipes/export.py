@@ -20,9 +20,16 @@ class Target(StrEnum):
 
 
 def recipe(document: PlanDocument, target: Target) -> Recipe:
-    """The best plan of a document for a framework. Raises InputError for inference, which these do not run."""
+    """The best plan of a document for a framework.
+
+    Raises InputError for what none of these runs: inference, and stages that end inside a block.
+    """
     if (mode := document.request["mode"]) != Mode.TRAINING:
         raise InputError(f"launch recipes are of training plans; this is one of {mode}")
+    if document.best.strategy.grain == "layer":
+        raise InputError(
+            "stages of this plan end inside blocks, where no framework with a launch recipe cuts: use --plans full"
+        )
     writers = {
         Target.MEGATRON_LM: megatron.write,
         Target.TORCHTITAN: torchtitan.write,

@@ -8,7 +8,7 @@ from itertools import product
 from math import inf
 
 from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.division import blocks
+from phaze.placement.strategy.division import Grain, blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.placement.strategy.search.space import PlanSpace
@@ -18,7 +18,7 @@ from phaze.placement.strategy.strategy import Offload, Strategy
 def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
     """All strategies of a space, with every number of recomputed blocks in every chunk."""
     for shape in space.shapes(e.workload, e.cluster):
-        for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain)):
+        for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain, shape.grain)):
             for cut in cuts(e, deep):
                 for s in space.schedules_of(cut, e.microbatches(cut)):
                     for variant in space.variants(s):
@@ -26,12 +26,17 @@ def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
 
 
 def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
-    """Even stages, and those whose ends are lighter."""
-    yield deep
+    """Even stages, and those whose ends are lighter; of single layers such that cut a block in two."""
+    found = [()]
     if deep.chunks == 1:
         whole = replace(deep, pipeline_parallel=1)
-        for some in stage_cuts(block_flops(e.chain(deep), e.division(whole)), deep.pipeline_parallel):
-            yield replace(deep, stages=some)
+        flops = block_flops(e.chain(deep), e.division(whole))
+        found += stage_cuts(flops, deep.pipeline_parallel, deep.grain)
+    names = [name.split(".")[0] for name in e.chain(deep).names]
+    for cut in (replace(deep, stages=some) for some in found):
+        starts = e.division(cut).first_layers.tolist()[1:]
+        if deep.grain is Grain.BLOCK or any(names[i] == names[i - 1] for i in starts):
+            yield cut
 
 
 def recomputing(e: Estimator, strategy: Strategy) -> Iterator[Strategy]:

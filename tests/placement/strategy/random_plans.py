@@ -13,7 +13,7 @@ from phaze.errors import InputError
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import TRAINING
 from phaze.placement.strategy.admissible import check
-from phaze.placement.strategy.division import blocks
+from phaze.placement.strategy.division import Grain, blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, TensorOverlap, load_framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
@@ -89,7 +89,8 @@ def _strategy(random: Random, e: Estimator) -> Strategy:
     stages = random.choice((1, 2, 2, 4, 4))
     chunks = schedule.chunks_per_device or 2
     recompute = random.choice(tuple(Recompute))
-    sizes = _sizes(random, e, stages * chunks) if random.random() < 0.3 else ()
+    grain = random.choice((Grain.BLOCK, Grain.BLOCK, Grain.LAYER))
+    sizes = _sizes(random, e, stages * chunks, grain) if random.random() < 0.3 else ()
     again, hosts = None, not isnan(float(e.table["host_bandwidth_bytes_per_s"][0]))
     away = random.choice((0, 0, 1, 2)) if hosts else 0
     if recompute is Recompute.FULL and random.random() < 0.5:
@@ -108,6 +109,7 @@ def _strategy(random: Random, e: Estimator) -> Strategy:
         order=random.choice(tuple(Order)),
         offload=frozenset(random.choice(tuple(Offload)) for _ in range(away)),
         stages=sizes,
+        grain=grain,
     )
 
 
@@ -119,9 +121,9 @@ def _sharding(random: Random) -> Sharding:
     )
 
 
-def _sizes(random: Random, e: Estimator, parts: int) -> tuple[int, ...]:
-    """Blocks of every part, at least one each."""
-    total = blocks(e.figures(Strategy(1)).chain)
+def _sizes(random: Random, e: Estimator, parts: int, grain: Grain) -> tuple[int, ...]:
+    """Blocks, or layers, of every part, at least one each."""
+    total = blocks(e.figures(Strategy(1)).chain, grain)
     if parts > total:
         return ()
     cuts = sorted(random.sample(range(1, total), parts - 1))

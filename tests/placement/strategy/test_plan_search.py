@@ -10,6 +10,7 @@ from every_plan import brute_force_s, cuts
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 
@@ -88,3 +89,31 @@ def test_stages_are_balanced_where_the_head_weighs_in():
     even = best_plans(e, replace(space, balances=False), inf).best[0]
     assert best.strategy.stages[-1] < 2 == 8 // 4
     assert best.iteration.iteration_s < 0.95 * even.iteration.iteration_s
+
+
+@pytest.mark.parametrize("software", SOFTWARE.values(), ids=SOFTWARE)
+@pytest.mark.parametrize("tight", [1.0, 0.7, 0.5])
+def test_no_plan_of_half_blocks_is_faster(software, tight):
+    """The best of whole and of half blocks is that of all plans; more cuts never hurt."""
+    e = estimator(devices=4, batch=8, software=software, workload=small_gpt(3))
+    blocks = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(True,), chunks=(1, 2), pipeline=(2, 3, 4))
+    space = replace(blocks, grains=tuple(Grain))
+    capacity = tight * best_plans(e, space, inf).best[0].iteration.memory_bytes
+    found, best = best_plans(e, space, capacity).best, brute_force_s(e, space, capacity)
+    whole = best_plans(e, blocks, capacity).best
+    assert (found[0].iteration.iteration_s if found else inf) == pytest.approx(best, rel=1e-9)
+    assert not whole or found[0].iteration.iteration_s <= whole[0].iteration.iteration_s
+
+
+def test_half_blocks_balance_what_whole_ones_cannot():
+    """Six blocks and a head that weighs as much as two: four stages have three layers, four, four, and one with it."""
+    e = estimator(devices=4, batch=64, workload=small_gpt(6))
+    space = PlanSpace(
+        microbatches=(1,), tensor=(1,), chunks=(1,), pipeline=(4,), schedules=(Schedule.ONE_F_ONE_B,)
+    )
+    whole, best = (
+        best_plans(e, replace(space, grains=some), inf).best[0] for some in ((Grain.BLOCK,), tuple(Grain))
+    )
+    assert best.strategy.grain is Grain.LAYER
+    assert max(best.strategy.stages) == 4
+    assert best.iteration.iteration_s < 0.9 * whole.iteration.iteration_s

@@ -15,6 +15,7 @@ from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.choices import Choices, Dimension, chosen, list_plans, load_plans
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import plan_space
@@ -54,6 +55,20 @@ def test_replicas_are_as_many_as_can_have_the_same_work():
         total = 24 // deep.microbatch
         most = 11 // (deep.width * deep.pipeline_parallel)
         assert deep.data_parallel == max(d for d in range(1, most + 1) if total % d == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "grains"),
+    [("full", {"block"}), ("megatron", {"block"}), ("any", set(Grain)), ("phaze", set(Grain))],
+)
+def test_who_cuts_blocks_in_two(name, grains):
+    assert {deep.grain for deep in pipelines(name)} == grains
+    assert all(deep.pipeline_parallel > 1 for deep in pipelines(name) if deep.grain is Grain.LAYER)
+
+
+def test_no_named_framework_cuts_blocks_in_two():
+    for name in set(list_frameworks()) - {"ideal", "exposed"}:
+        assert space_of("any", software=load_framework(name))[0].grains == (Grain.BLOCK,)
 
 
 def test_equal_stages():

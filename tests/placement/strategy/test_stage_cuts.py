@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from strategy_cases import small_gpt
 
-from phaze.placement.strategy.division import divide
+from phaze.placement.strategy.division import Grain, divide
 from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
@@ -73,3 +73,23 @@ def test_blocks_that_differ_share_the_flops():
     found = stage_cuts(block_flops(chain, divide(chain, 1)), 8)
     assert any(len(set(cut)) > 1 for cut in found)
     assert all(sum(cut) == sum(divide(chain, 8).blocks.tolist()) for cut in found)
+
+
+@pytest.mark.parametrize("attention", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("head", [0.2, 0.7, 1.6, 3.3])
+@pytest.mark.parametrize(("layers", "stages"), [(5, 2), (6, 3), (7, 4), (6, 5), (5, 7)])
+def test_no_cut_between_layers_has_a_shorter_longest_stage(layers, stages, attention, head):
+    """Halves of blocks, one of which takes longer than its FLOPs say, and a head that takes some halves."""
+    seconds = np.tile([attention, 1.0], layers)
+    flops = np.ones(2 * layers)
+    seconds[-1] += head
+    flops[-1] += head
+
+    def longest(cut):
+        return np.add.reduceat(seconds, np.cumsum([0, *cut[:-1]])).max()
+
+    even = tuple(2 * layers // stages + (part < 2 * layers % stages) for part in range(stages))
+    every = [np.diff([0, *cut, 2 * layers]) for cut in combinations(range(1, 2 * layers), stages - 1)]
+    found = stage_cuts(flops, stages, Grain.LAYER)
+    assert all(sum(cut) == 2 * layers and len(cut) == stages and min(cut) >= 1 for cut in found)
+    assert min(map(longest, [even, *found])) <= min(map(longest, every)) * (1 + 1e-9)

@@ -3,7 +3,8 @@
 Blocks are alike in most models, and then no stages have a shorter longest one than such: the first and the last stage
 give up blocks for what they have besides, the others share what is left. (Megatron-LM cuts them by
 `--decoder-first-pipeline-num-layers` and `--decoder-last-pipeline-num-layers`.) Where blocks differ, stages that share
-the model's FLOPs as evenly as can be are looked at as well.
+the model's FLOPs as evenly as can be are looked at as well. So are single layers: attention and feed-forward networks
+take turns, so that stages with equally many of them differ by no more than one such.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.strategy.division import Division
+from phaze.placement.strategy.division import Division, Grain
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.search.space import PlanSpace
+from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.solvers.placement.partition import balanced_cuts
 from phaze.workload.work import LayerChain
 
@@ -23,12 +27,21 @@ Floats = NDArray[np.float64]
 MOST = 4  # blocks that an end gives up
 
 
-def stage_cuts(flops: Floats, stages: int) -> tuple[tuple[int, ...], ...]:
-    """Blocks of every stage in every way but the even one; `flops` (B,): as of `block_flops`."""
+def cuts_of(deep: Strategy, space: PlanSpace, flops: Floats, layouts: Layouts) -> tuple[tuple[int, ...], ...]:
+    """Stages of a pipeline that a space has, even ones empty; of single layers those that cut a block in two."""
+    uneven = (
+        stage_cuts(flops, deep.pipeline_parallel, deep.grain) if space.balances and deep.chunks == 1 else ()
+    )
+    return tuple(cut for cut in ((), *uneven) if layouts.cuts_its_own(changed(deep, stages=cut)))
+
+
+def stage_cuts(flops: Floats, stages: int, grain: Grain = Grain.BLOCK) -> tuple[tuple[int, ...], ...]:
+    """Blocks, or layers, of every stage in every way but the even one; `flops` (B,): as of `block_flops`."""
     count = len(flops)
     if not 1 < stages < count:
         return ()
-    found = dict.fromkeys(_lighter_ends(count, stages, _blocks_worth(flops)))
+    ends = _lighter_ends if grain is Grain.BLOCK else _ends_of_layers
+    found = dict.fromkeys(ends(count, stages, _blocks_worth(flops, grain)))
     if not np.allclose(flops[1:-1], flops[1]):
         scaled = np.ldexp(flops, -np.frexp(flops.max())[1])  # to the bit the same for twice the samples
         found[_balanced(tuple(scaled.tolist()), stages)] = None
@@ -46,11 +59,14 @@ def block_flops(chain: LayerChain, division: Division) -> Floats:
     return found
 
 
-def _blocks_worth(flops: Floats) -> int:
-    """How many blocks the head is worth, rounded up, at least 1."""
-    usual = float(np.median(flops))
+def _blocks_worth(flops: Floats, grain: Grain) -> int:
+    """How many blocks, or layers, the head is worth, rounded up, at least 1."""
+    usual = float(np.median(flops) if grain is Grain.BLOCK else flops[:-1].mean())
     worth = int(np.ceil((flops[-1] - usual) / usual - 1e-9)) if usual > 0 else 1
-    return min(max(worth, 1), MOST)
+    worth = min(max(worth, 1), MOST if grain is Grain.BLOCK else 2 * MOST)
+    return worth + (
+        grain is Grain.LAYER
+    )  # the one that takes less than its FLOPs say leaves room for another
 
 
 @cache
@@ -76,3 +92,18 @@ def _each_lighter_end(count: int, stages: int, head: int) -> Iterator[tuple[int,
     if stages == 2:
         for last in range(count // 2 - 1, max(count // 2 - 1 - head, 0), -1):
             yield count - last, last
+
+
+@cache
+def _ends_of_layers(count: int, stages: int, head: int) -> tuple[tuple[int, ...], ...]:
+    """Cuts whose first stage has at most a block less than the longest inner one, its last up to `head`."""
+    if stages == 2:
+        return tuple((count - last, last) for last in range(count // 2, max(count // 2 - 1 - head, 0), -1))
+    least, inner = -(-count // stages), stages - 2
+    found = []
+    for longest in range(least, least + head + 2):
+        for first, last in product(range(longest, longest - 3, -1), range(longest, longest - 1 - head, -1)):
+            rest = count - first - last
+            if min(first, last) >= 1 and -(-rest // inner) == longest:
+                found.append((first, *(rest // inner + (part < rest % inner) for part in range(inner)), last))
+    return tuple(found)

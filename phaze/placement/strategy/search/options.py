@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.needs import recomputed
-from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, cuts_of
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.workload.work import LayerChain
@@ -105,11 +105,10 @@ class ShapeOptions:
         return found
 
     def _strategies(self, depth: Depth) -> Iterator[Strategy]:
-        cuts = self._cuts(depth)
         for deep in depth.pipelines:
+            cuts = self._cuts(deep)
             for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
-                yield one
-                yield from (changed(one, stages=cut) for cut in (cuts if one.chunks == 1 else ()))
+                yield from (changed(one, stages=cut) for cut in cuts)
 
     @cached_property
     def _flops(self) -> Floats:
@@ -119,25 +118,19 @@ class ShapeOptions:
     @cached_property
     def size(self) -> int:
         """Strategies of the shape, counted without making them: what else is chosen hangs on the pipeline alone."""
-        return sum(
-            self._size(deep, cuts)
-            for depth in self.depths
-            for cuts in (len(self._cuts(depth)),)
-            for deep in depth.pipelines
-        )
+        return sum(self._size(deep) for depth in self.depths for deep in depth.pipelines)
 
-    def _size(self, deep: Strategy, cuts: int) -> int:
+    def _size(self, deep: Strategy) -> int:
         (zeros, orders), microbatches = self.space.choices(deep), self.layouts.microbatches(deep)
         schedules = len(self.space.runs(deep, microbatches))
-        return schedules * (1 + cuts * (deep.chunks == 1)) * len(zeros) * len(orders)
+        return schedules * len(self._cuts(deep)) * len(zeros) * len(orders)
 
-    def _cuts(self, depth: Depth) -> tuple[tuple[int, ...], ...]:
-        """Uneven stages of a depth that are looked at; the same whatever the microbatch and the sharding."""
-        if not self.space.balances:
-            return ()
+    def _cuts(self, deep: Strategy) -> tuple[tuple[int, ...], ...]:
+        """Stages of a pipeline that are looked at; the same whatever the microbatch and the sharding."""
         flops = self._flops
         return self.layouts.once(
-            ("cuts", flops.tobytes(), depth.stages), lambda: stage_cuts(flops, depth.stages)
+            ("cuts", flops.tobytes(), deep.pipeline_parallel, deep.chunks, deep.grain, self.space.balances),
+            lambda: cuts_of(deep, self.space, flops, self.layouts),
         )
 
     # -- bounds ----------------------------------------------------------------------------------------------

@@ -82,7 +82,13 @@ def _divided(sheet: Sheet) -> tuple[list[Rows], list[Outline]]:
     """Rows of the strategies of each tier, and their outlines; shared by all shapes with these layers."""
     options, probes = sheet.options, probed(sheet)
     key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.strategies]
-    key += [options.chain.index, sheet.each.tobytes(), options.again.tobytes(), probes.tobytes()]
+    key += [
+        options.chain.index,
+        options.shape.grain,
+        sheet.each.tobytes(),
+        options.again.tobytes(),
+        probes.tobytes(),
+    ]
 
     def divide() -> tuple[list[Rows], list[Outline]]:
         forms = _forms(sheet)

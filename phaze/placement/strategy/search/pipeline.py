@@ -103,7 +103,9 @@ class Exchanged:
         busy = [v for v, one in enumerate(both) if one != (Wire(), Wire())]
         if busy:
             exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
-            moving = Wires(*layouts.sizes(self.strategy).sizes, exchanges, layouts.framework)
+            moving = Wires(
+                *layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework
+            )
             for turned in (0, 1):
                 found[2 * turned : 2 * turned + 2, busy] = moving.groups_s([both[v][turned] for v in busy])
         return found
@@ -225,7 +227,7 @@ class Fitted:
             np.array(p.exchanged.division.body),
             layouts.exchanges(p.exchanged.link_bytes_per_s, self.strategy),
         )
-        moving = Wires(*layouts.sizes(self.strategy).sizes, exchanges, layouts.framework)
+        moving = Wires(*layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework)
         added = []
         for turned in (0, 1):
             moved = p.exchanged.moved[2 * turned : 2 * turned + 2]

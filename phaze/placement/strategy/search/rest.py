@@ -67,7 +67,7 @@ def _distinct(estimator: Estimator, pipelines: Sequence[Strategy]) -> tuple[Floa
 def _devices(estimator: Estimator, strategy: Strategy) -> tuple[Floats, Floats]:
     """The same of one pipeline, tied parameters in front of the groups."""
     s, figures = strategy, estimator.figures(strategy)
-    sizes, which = figures.sizes
+    sizes, which = figures.sizes(s.grain)
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
     tied = np.zeros((len(devices), 1))

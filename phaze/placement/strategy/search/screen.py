@@ -15,7 +15,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.search.bound import busy_bound_s
-from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
+from phaze.placement.strategy.search.cuts import block_flops, cuts_of
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
 
@@ -45,7 +45,7 @@ def screened(estimator: Estimator, space: PlanSpace) -> Iterator[Open]:
     alike: dict[tuple[object, ...], list[Strategy]] = {}
     for shape in shapes:
         division = estimator.division(shape)
-        alike.setdefault((division.groups, division.body), []).append(shape)
+        alike.setdefault((division.groups, division.body, shape.grain), []).append(shape)
     for some in alike.values():
         yield from _Alike(estimator, space, tuple(some)).opened()
 
@@ -64,13 +64,10 @@ class _Alike:
             for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
                 key = deep.pipeline_parallel, deep.chunks
                 pipelines.setdefault(key, []).append((place, deep))
-        for (stages, chunks), some in pipelines.items():
-            cuts = self._cuts(stages) if self.space.balances and chunks == 1 else ()
-            yield from self._bounded(some, ((), *cuts))
-
-    def _cuts(self, stages: int) -> tuple[tuple[int, ...], ...]:
-        """Uneven stages that are looked at."""
-        return stage_cuts(self._flops, stages)
+        for some in pipelines.values():
+            yield from self._bounded(
+                some, cuts_of(some[0][1], self.space, self._flops, self.estimator.layouts)
+            )
 
     @cached_property
     def _flops(self) -> Floats:

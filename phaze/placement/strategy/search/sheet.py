@@ -121,7 +121,7 @@ class Sheet:
     def _place(self, s: Strategy) -> Place:
         """Shared by all shapes with these layers."""
         layouts, (_, kinds) = self.options.layouts, self.options.kinds
-        key = "place", self.options.chain.index, s.parts, s.chunks, s.stages, _layout(s.schedule)
+        key = "place", self.options.chain.index, s.grain, s.parts, s.chunks, s.stages, _layout(s.schedule)
         own = partial(chunks_of, s.schedule, s.pipeline_parallel, s.chunks)
         found: Place = layouts.once(key, lambda: Place(layouts.division(s), kinds, own()))
         return found
@@ -220,7 +220,8 @@ class Sheet:
         held = np.zeros((5, len(self.alike[0]), place.max() + 1))
         for joined in np.unique(both).tolist():
             sizes, mine = layouts.sizes(self._with_ends(joined=joined)), both == joined
-            every, experts, whole = sizes.sizes[0][:, sizes.sizes[1][self._first_groups]]
+            distinct, kind = sizes.sizes(self.options.shape.grain)
+            every, experts, whole = distinct[:, kind[self._first_groups]]
             each = np.stack([every - experts - whole, experts, whole, np.ones_like(every)])
             held[:4, q[mine], place[mine]] = each @ rows[mine].T
             held[4, q[mine], place[mine]] = sizes.tied_parameters * ends[mine]
@@ -277,7 +278,7 @@ class Sheet:
         busy = [v for v, one in enumerate(both) if one != (Wire(), Wire())]
         for joined in np.unique(self.placed[2]).tolist() if busy else ():
             exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
-            sizes, which = layouts.sizes(self._with_ends(joined=joined)).sizes
+            sizes, which = layouts.sizes(self._with_ends(joined=joined)).sizes(self.options.shape.grain)
             moving = Wires(sizes, which[self._first_groups], exchanges, layouts.framework)
             for turned in (0, 1):
                 for k, some in enumerate(moving.groups_s([both[v][turned] for v in busy])):

@@ -12,6 +12,7 @@ from typing import Any
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import TRAINING, Schedule, refusal
 from phaze.placement.strategy.choices import Again, Cut, Dimension, Plans
+from phaze.placement.strategy.division import Grain, groups_of
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero, changed
 from phaze.workload.degrees import Shardable, Sharding
@@ -32,7 +33,8 @@ class PlanSpace:
     a pipeline have as many blocks. `pipelined_zeros`: what ranks divide beside pipelines, where that is less. `whole`:
     layers that a sharding keeps whole. Where `frugal`, full recompute is that of as few blocks as memory asks for,
     maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
-    are also cut where the longest of them is shortest. `offloads`: what hosts keep.
+    are also cut where the longest of them is shortest. `offloads`: what hosts keep. `grains`: what pipelines are cut
+    into; what is in one part is of blocks.
     """
 
     microbatches: tuple[int, ...] = MICROBATCHES
@@ -53,18 +55,23 @@ class PlanSpace:
     offloads: tuple[frozenset[Offload], ...] = (frozenset(),)
     ragged: bool = True
     equal: bool = False
+    grains: tuple[Grain, ...] = (Grain.BLOCK,)
     pipelined_zeros: tuple[Zero, ...] | None = None
 
     def shapes(self, workload: Workload, cluster: Cluster) -> Iterator[Strategy]:
         """Microbatch, sharding and recompute: what decides on layers and their times."""
-        inside = product(self.microbatches, self.tensor, self.sequence, self.context, self.expert)
-        for microbatch, tensor, sequence, context, expert in inside:
+        inside = product(
+            self.grains, self.microbatches, self.tensor, self.sequence, self.context, self.expert
+        )
+        for grain, microbatch, tensor, sequence, context, expert in inside:
             divides = cluster.global_batch % microbatch == 0 and tensor * context <= cluster.devices
             if divides and (tensor > 1 or sequence == self.sequence[0]):
                 plain = Sharding(tensor, sequence and tensor > 1, context, expert)
                 for sharding, recompute in product(self._shardings(plain), self.recomputes):
                     none = 0 if self.frugal and recompute is Recompute.FULL else None
-                    yield Strategy(microbatch, sharding=sharding, recompute=recompute, recomputed=none)
+                    yield Strategy(
+                        microbatch, sharding=sharding, recompute=recompute, recomputed=none, grain=grain
+                    )
 
     def _shardings(self, plain: Sharding) -> Iterator[Sharding]:
         """The sharding with layers that stay whole; some do only beside sequence parallelism."""
@@ -79,7 +86,7 @@ class PlanSpace:
             parts = stages * chunks
             if stages > deepest or parts > most or (stages == 1 and chunks > 1):
                 continue
-            if self.equal and most % parts:
+            if (self.equal and most % parts) or (stages == 1 and shape.grain is Grain.LAYER):
                 continue
             for replicas in self._replicas(shape, stages, cluster):
                 if replicas * shape.sharding.context % shape.sharding.expert == 0:
@@ -168,6 +175,7 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         ragged=bool(some.ragged),
         equal=some.stages is Cut.EQUAL,
         balances=some.stages is not Cut.EQUAL,
+        grains=_grains(workload, some),
         **_degrees(workload, cluster, some),
         **_recomputes(framework, some.recompute or tuple(Again)),
     )
@@ -217,6 +225,15 @@ def _degrees(workload: Workload, cluster: Cluster, plans: Plans) -> dict[str, An
     found: dict[str, Any] = {kind.value: n if plans.divided(kind) else (1,) for kind, n in open_.items()}
     divides = plans.divided(Dimension.SEQUENCE) and workload.sequence_length is not None
     return found | {"sequence": (False, True) if divides else (False,)}
+
+
+def _grains(workload: Workload, plans: Plans) -> tuple[Grain, ...]:
+    """What pipelines may be cut into; single layers where blocks have several."""
+    chain, anywhere = workload.chain(1, 1), plans.stages in (None, Cut.LAYERS)
+    halves = (
+        anywhere and plans.divided(Dimension.PIPELINE) and groups_of(chain) != groups_of(chain, Grain.LAYER)
+    )
+    return (Grain.BLOCK, Grain.LAYER) if halves else (Grain.BLOCK,)
 
 
 def _recomputes(framework: Framework, kinds: tuple[Again, ...]) -> dict[str, Any]:
