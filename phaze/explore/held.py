@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
-from phaze.placement.strategy.search.space import PlanSpace, plan_space
+from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.search.space import PlanSpace, plan_space, selective_spares
 from phaze.placement.strategy.strategy import Offload
 from phaze.workload.degrees import Shardable
 from phaze.workload.workload import Mode
@@ -40,6 +41,16 @@ def _check_held(task: Task, held: Mapping[str, tuple[Any, ...]]) -> None:
         if (why := choices.refusal(held)) is not None:
             name = task.framework.name if what == "framework" else task.plans.name
             raise InputError(f"{what} {name} has no {why}")
+    selective = Recompute.SELECTIVE in held.get("recomputes", ())
+    if (
+        selective
+        and task.workload.mode is Mode.TRAINING
+        and not selective_spares(task.workload, task.framework)
+    ):
+        raise InputError(
+            f"selective recompute spares nothing of {task.workload.name}: flash attention keeps no scores as it is; "
+            "give none or full, or --attention unfused"
+        )
     admissible = task.workload.tensor_parallel_divisors(task.devices)
     for width in held.get("tensor", ()):
         if width not in admissible:

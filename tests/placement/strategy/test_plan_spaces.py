@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -20,6 +21,7 @@ from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import plan_space
 from phaze.placement.strategy.strategy import Zero
+from phaze.workload.workload import Attention
 
 
 def space_of(name, devices=12, batch=24, software=None, layers=6):
@@ -209,3 +211,25 @@ def test_infeasible_plans_are_told_what_can_be_used():
     (short,) = told.value.shortfalls
     assert short.what == "memory of one device (96% of it can be used)"
     assert short.limit == pytest.approx(needed * 0.2)
+
+
+@pytest.mark.parametrize("attention", Attention)
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_selective_recompute_is_a_choice_where_it_spares_something(attention, by_operator):
+    """Whatever the software would run by itself, the layers tell: flash attention keeps no scores as it is."""
+    software, workload = framework(keeps_products=by_operator), small_gpt(4, attention)
+    task = Task(workload, 4, load_network("default"), 8, framework=software)
+    saved = [
+        sum(chain.layers[i].saved_bytes for i in chain.index)
+        for on in (False, True)
+        for chain in (workload.chain(1, 1, selective=on, keeps_products=by_operator),)
+    ]
+    spares = attention is not Attention.FLASH or by_operator
+    assert (saved[1] < saved[0]) is spares
+    assert (Recompute.SELECTIVE in task.plan_space.recomputes) is spares
+    held = replace(task, held={"recomputes": (Recompute.SELECTIVE,)})
+    if spares:
+        assert held.plan_space.recomputes == (Recompute.SELECTIVE,)
+    else:
+        with pytest.raises(InputError, match="spares nothing of small"):
+            _ = held.plan_space

@@ -16,7 +16,7 @@ from phaze.placement.strategy.division import Grain, groups_of
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero, changed
 from phaze.workload.degrees import Shardable, Sharding
-from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload import Mode, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)
 LARGER_MICROBATCHES = (64, 128, 256, 512)  # in decode
@@ -177,9 +177,19 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         balances=some.stages is not Cut.EQUAL,
         grains=_grains(workload, some),
         **_degrees(workload, cluster, some),
-        **_recomputes(framework, some.recompute or tuple(Again)),
+        **_recomputes(workload, framework, some.recompute or tuple(Again)),
     )
     return space if workload.mode is Mode.TRAINING else forward_only(space, workload.mode)
+
+
+def selective_spares(workload: Workload, framework: Framework) -> bool:
+    """Whether selective recompute keeps less than none does: flash attention has done its part already."""
+    if workload.mode is not Mode.TRAINING:
+        return False
+    kept = framework.keeps_products
+    chains = (workload.chain(1, 1, selective=on, keeps_products=kept) for on in (False, True))
+    plain, spared = (sum(c.layers[i].saved_bytes for i in c.index) for c in chains)
+    return spared < plain
 
 
 def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
@@ -236,10 +246,10 @@ def _grains(workload: Workload, plans: Plans) -> tuple[Grain, ...]:
     return (Grain.BLOCK, Grain.LAYER) if halves else (Grain.BLOCK,)
 
 
-def _recomputes(framework: Framework, kinds: tuple[Again, ...]) -> dict[str, Any]:
+def _recomputes(workload: Workload, framework: Framework, kinds: tuple[Again, ...]) -> dict[str, Any]:
     """Which activations run again; selective recompute where it is another thing than none."""
-    differs = framework.attention is Attention.UNFUSED or framework.keeps_products
-    selective = (Recompute.SELECTIVE,) if differs and Again.SELECTIVE in kinds else ()
+    some = Again.SELECTIVE in kinds and selective_spares(workload, framework)
+    selective = (Recompute.SELECTIVE,) if some else ()
     if Again.SOME in kinds:
         return {"recomputes": (Recompute.FULL, *selective), "frugal": True}
     plain = tuple(_FULL[kind] for kind in kinds if kind in _FULL)
