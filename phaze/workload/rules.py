@@ -13,7 +13,8 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   heads d_v); `heads`, `kv_heads`, `head_size` d (int), `value_size` d_v (int, d), `causal`, `dropout`
   (bool, False). `window` (int, all): keys that a query sees. `score_bias` (bool, False): positions are
   added to the scores; where they are learned, their table is a fourth input. `page` (int, 0)
-  where k and v are a paged cache.
+  where k and v are a paged cache. `dealt` (int, 1): devices among which queries are dealt so that a
+  causal mask leaves each as many scores; set by context parallelism, not by front ends.
 - SOFTMAX: x. `axis` (int, -1). `eager` (bool, False), as of NORM and of a dropout: gradients by several kernels,
   as a framework without fused ones launches them.
 - NORM: x, then parameters (scale, shift, statistics). `function`: "layer", "rms", "batch", "instance",

@@ -125,7 +125,7 @@ class _Scores:
     value_size: int
     share: int
     each: int
-    visible: int
+    visible: float
     operands: Format | None
 
     @property
@@ -150,7 +150,8 @@ def _scores(op: Operator, ctx: Context) -> _Scores:
     keys = min(k[1], integer(op, "window", k[1]))
     value_size = integer(op, "value_size", size)
     each = ctx.tensors[op.inputs[0]].element_bytes
-    hidden = _hidden(q[1], k[1], keys) if flag(op, "causal") else 0
+    dealt = integer(op, "dealt", 1)  # devices that share all queries, each two chunks from both ends
+    hidden = _hidden(min(q[1] * dealt, k[1]), k[1], keys) / dealt if flag(op, "causal") else 0.0
     share = max(1, heads // kv_heads)
     return _Scores(
         q[0] * heads, q[1], keys, size, value_size, share, each, q[1] * keys - hidden, ctx.operands

@@ -86,6 +86,30 @@ def test_tokens_that_do_not_come_out_even_are_rounded_up():
     assert local * 197 == whole * 99
 
 
+@pytest.mark.parametrize("name", ["gpt3", "llama3-8b"])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_a_causal_mask_leaves_every_context_rank_as_many_scores(name, devices):
+    """Chunks from both ends: those of all devices together are the scores of the whole, forward and backward."""
+    workload = load_workload(name)
+    whole, part = (layers(workload.chain(1, s)) for s in (Sharding(), Sharding(context=devices)))
+    for one, all_ in ((part[kind], layer) for kind, layer in whole.items() if "attention" in kind):
+        for mine, every in zip(passes(one), passes(all_), strict=True):
+            pairs = [(w, v) for w, v in zip(flashes(mine), flashes(every), strict=True)]
+            assert pairs
+            for own, total in pairs:
+                assert scores(own) * devices == pytest.approx(scores(total), rel=1e-12)
+                assert 0.5 <= own.flash.visible < 0.51
+
+
+def flashes(pass_):
+    return [w for w in pass_.works if w.flash is not None]
+
+
+def scores(work):
+    """Those that the mask leaves."""
+    return work.flash.visible * work.gemms[0].groups * work.gemms[0].m * work.gemms[0].n
+
+
 def sizes(name):
     spec = read_spec(find_workload(name))
     return spec.dimensions, spec.sequence_length

@@ -3,19 +3,20 @@
 Attention gathers the keys and values of all devices before it starts (as Llama 3 was trained, arXiv
 2407.21783, section 3.3.2); backward gathers them again, for only one's own are kept, and scatters the sums
 of their gradients. A ring that passes them on (Ring Attention, arXiv 2310.01889) moves as many bytes. Of
-2 c chunks of tokens device i holds chunks i and 2 c - 1 - i, so that under a causal mask all have the same
-number of scores; and as no kernel is assumed to skip masked blocks, each works on its tokens times all.
-Measured kernels do skip them: what they skip is taken of the device with the last tokens, less than half, which comes
-nearer to the published runs on 4 and 8 devices (decision 0034).
+2 c chunks of tokens device i holds chunks i and 2 c - 1 - i (`dealt`), so that a causal mask leaves all the same number
+of scores: so do Llama 3, Megatron-Core and Transformer Engine (get_batch_on_this_cp_rank), PyTorch and torchtitan
+(enable_load_balance, pytorch pull request 132442), and MaxText (context_parallel_load_balance, pull requests 1133 and
+1445). Where no kernel is assumed to skip masked blocks, each device works on its tokens times all.
 The gradients of parameters are summed over the group with those of the data-parallel replicas.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 
 from phaze.workload.degrees import Group
-from phaze.workload.ir import Operator
+from phaze.workload.ir import Operator, OpKind
 from phaze.workload.parallel.part import Part
 from phaze.workload.parallel.rewriter import Rewriter
 
@@ -35,4 +36,10 @@ class ContextParallel(Rewriter):
             inputs = self.own_tokens(op)
         else:
             inputs = tuple(self.gathered(t) for t in op.inputs)
-        self.operators.append(replace(op, inputs=inputs))
+        self.operators.append(self._dealt(replace(op, inputs=inputs)))
+
+    def _dealt(self, op: Operator) -> Operator:
+        """Attention knows that its queries are those of two chunks, not the last of all."""
+        if op.kind is not OpKind.ATTENTION or not self.has_own_tokens(op.inputs[0]):
+            return op
+        return replace(op, attributes=MappingProxyType({**op.attributes, "dealt": self.group.size}))
