@@ -101,9 +101,9 @@ def _answer(request: ExploreRequest) -> list[Row]:
 
 
 def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
-    """Hand-made chips at the highest clock in the budget, and the published plan on the winner."""
+    """Hand-made chips at the highest clock in the budget, and the published plan on the winner, where there is one."""
     builder = DesignBuilder(request.task, request.budgets.tdp_margin)
-    *_, plan = plan_beside(request, answer.document.best)
+    plan = [*plan_beside(request, answer.document.best)][-1:]
     *_, chips = chips_beside(request, builder, CHIPS)
     return [
         {
@@ -112,7 +112,7 @@ def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
             "value": chip.result.throughput_samples_per_s if chip.result else None,
             "note": chip.note,
         }
-        for chip in (*chips, *plan)
+        for chip in (*chips, *(one for told in plan for one in told))
     ]
 
 

@@ -23,6 +23,7 @@ from phaze.hardware.architecture import Architecture, load_architecture
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.framework import load_framework
 from phaze.workload.load import load_workload
 
@@ -97,7 +98,8 @@ def _iteration_s(
     """None where the plan does not fit."""
     pipeline, tensor, data = degrees
     degrees_held = {"data": (data,), "tensor": (tensor,), "pipeline": (pipeline,)}
-    held = {**degrees_held, "microbatches": (1,), "recomputes": (known.recompute,)}
+    blocks = {"grains": (Grain.BLOCK,)}  # published plans cut between blocks
+    held = {**degrees_held, **blocks, "microbatches": (1,), "recomputes": (known.recompute,)}
     try:
         found = evaluate(replace(task, held=held), architecture)
     except InfeasibleError:
@@ -112,7 +114,8 @@ comparison that PHAZE's authors published with NEST (arXiv 2603.06798). Throughp
 PHAZE's plan as published and as this model sees the same degrees, of the best plan of PHAZE's space (`--plans phaze
 --framework exposed`: 1F1B, nothing hidden) with microbatch 1 and their recompute, and of the best plan of any kind that
 can be launched (`dse plan`). Their operator latencies are not public: ratios are compared, nothing passes or fails.
-Stages here are whole blocks, and software keeps 4 % of a device's memory. Degrees are pipeline/tensor/data.
+Stages of published plans are whole blocks, the best of `phaze` may cut blocks in two, and software keeps 4 % of a
+device's memory. Degrees are pipeline/tensor/data.
 
 | model | hand-made | PHAZE's, published | PHAZE's, here | NEST's, published | best of `phaze` | | best plan | |
 |---|---|--:|--:|--:|--:|---|--:|---|

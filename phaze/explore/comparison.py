@@ -22,6 +22,7 @@ from phaze.hardware.area import area_mm2
 from phaze.hardware.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.power import tdp_w
 from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.division import Grain
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
@@ -117,7 +118,7 @@ class _Beside:
         data = task.devices // (pipeline * tensor)
         if data < 1 or tensor not in task.workload.tensor_parallel_divisors(task.devices):
             return iter(())
-        held = {"pipeline": (pipeline,), "tensor": (tensor,), "data": (data,)}
+        held = {"pipeline": (pipeline,), "tensor": (tensor,), "data": (data,), "grains": (Grain.BLOCK,)}
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
         builder = DesignBuilder(
             replace(task, held=held, plans=load_plans("any")),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from phaze.explore.api import evaluate_document
-from phaze.explore.comparison import CHIPS, LEFT_OUT, chips_beside, comparisons, left_out
+from phaze.explore.comparison import CHIPS, LEFT_OUT, chips_beside, comparisons, left_out, plan_beside
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.exploration import Exploration
 from phaze.explore.means import ALONE
@@ -16,6 +17,7 @@ from phaze.explore.request import Budgets, ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture
 from phaze.placement.strategy.choices import load_plans
 from phaze.scheduling.passes import Effort
+from phaze.workload.load import load_workload
 
 WHOLE_ANSWERS = True
 OVER = Effort(lambda: 0.0)
@@ -68,3 +70,17 @@ def test_a_run_whose_time_is_over_still_tells_what_it_found(request_, monkeypatc
     assert document.certificate.optimal
     assert [one.name for one in document.comparison] == list(CHIPS)
     assert all(one.result is not None or LEFT_OUT in one.note for one in document.comparison)
+
+
+def test_the_expert_plan_cuts_between_blocks_though_the_space_may_not(network, small_space):
+    """Hand-made plans are of whole blocks; a workload without one has nothing beside its winner."""
+    asked = [
+        ExploreRequest(Task(load_workload(name), 8, network, 16, plans=load_plans("phaze")), small_space)
+        for name in ("bert-large", "gpt3-xl")
+    ]
+    with_plan, without = (replace(one, budgets=Budgets(power_w=400.0)) for one in asked)
+    best = evaluate_document(without.task, load_architecture("h100")).best
+    (told,) = list(plan_beside(with_plan, best))[-1]
+    assert told.result.placement.plan.pipeline_parallel == 8
+    assert told.result.placement.plan.grain == "block"
+    assert list(plan_beside(without, best)) == []

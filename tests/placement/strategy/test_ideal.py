@@ -12,7 +12,7 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.strategy.choices import Choices, load_plans
-from phaze.placement.strategy.division import blocks
+from phaze.placement.strategy.division import Grain, blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, TensorOverlap, list_frameworks, load_framework
 from phaze.placement.strategy.search.search import best_plans
@@ -50,7 +50,7 @@ def some_plans(case: str) -> tuple[Strategy, ...]:
     for shape in chosen.sample(shapes, min(4, len(shapes))):
         plans = [
             variant
-            for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain))
+            for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain, shape.grain))
             for s in space.schedules_of(deep, e.microbatches(deep))
             for variant in space.variants(s)
         ]
@@ -64,7 +64,13 @@ def test_no_framework_runs_a_plan_faster(case):
     for name in OTHERS:
         other = [estimator(case, name).iteration(s).iteration_s for s in some_plans(case)]
         for s, fast, slow in zip(some_plans(case), ideal, other, strict=True):
-            assert fast <= slow * (1 + 1e-9), (name, s)
+            assert not same_plan(case, name, s) or fast <= slow * (1 + 1e-9), (name, s)
+
+
+def same_plan(case: str, name: str, s: Strategy) -> bool:
+    """Whether whole blocks are cut, or layers are those of ideal software: as many of another fusion are others."""
+    one, other = (estimator(case, software).chain(s).names for software in ("ideal", name))
+    return s.grain is Grain.BLOCK or one == other
 
 
 def best_s(case: str, name: str, share: float = 1.0) -> float:
