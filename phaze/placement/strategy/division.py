@@ -64,10 +64,6 @@ class Division:
         found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans, axis=-1))
         return found
 
-    def splits(self, other: Division) -> bool:
-        """Whether a chunk starts inside a group of another division of the same chain."""
-        return not {first for first, _ in other.groups}.issuperset(self.first_layers.tolist())
-
     def layers(self, chunk: int) -> slice:
         """Positions in the chain of a chunk's layers."""
         first, last = self.chunks[chunk]
@@ -99,7 +95,7 @@ def cut(whole: Division, parts: int, stages: tuple[int, ...], name: str) -> Divi
     count = sum(body)
     if parts > count:
         raise InputError(f"{name}: {count} blocks do not make {parts} parts of a pipeline")
-    sizes = stages or tuple(count // parts + (1 if part < count % parts else 0) for part in range(parts))
+    sizes = stages or even(count, parts)
     if len(sizes) != parts or sum(sizes) != count or min(sizes) < 1:
         raise InputError(f"{name}: stages of {list(sizes)} blocks are not {count} blocks in {parts} parts")
     first = body.index(True)
@@ -107,6 +103,18 @@ def cut(whole: Division, parts: int, stages: tuple[int, ...], name: str) -> Divi
     starts = [first, *(end + 1 for end in ends[:-1])]
     starts[0], ends[-1] = 0, len(groups) - 1
     return Division(groups, body, tuple(zip(starts, ends, strict=True)))
+
+
+def even(count: int, parts: int) -> tuple[int, ...]:
+    """Sizes of so many parts, as equal as can be, the larger ones first."""
+    return tuple(count // parts + (part < count % parts) for part in range(parts))
+
+
+def inside_blocks(chain: LayerChain) -> frozenset[int]:
+    """After how many of the repeated layers a cut lies inside a block."""
+    layers, firsts = undivided(chain, Grain.LAYER), {first for first, _ in groups_of(chain)}
+    start = layers.body.index(True)
+    return frozenset(n for n in range(sum(layers.body)) if start + n not in firsts)
 
 
 def blocks(chain: LayerChain, grain: Grain = Grain.BLOCK) -> int:

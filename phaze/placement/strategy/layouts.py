@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.strategy.division import Division, Grain, cut, undivided
+from phaze.placement.strategy.division import Division, Grain, cut, even, inside_blocks, undivided
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerSizes
 from phaze.placement.strategy.framework import Framework
@@ -69,10 +70,12 @@ class Layouts:
         """Whether no coarser grain has these stages: such of single layers cut a block in two."""
         if strategy.grain is Grain.BLOCK:
             return True
-        whole = self.once(
-            ("groups", self.chain(strategy).index, Grain.BLOCK), lambda: undivided(self.chain(strategy))
-        )
-        return self.division(strategy).splits(whole)
+        chain = self.chain(strategy)
+        key = chain.index, Grain.LAYER
+        inside = self.once(("inside", *key), lambda: inside_blocks(chain))
+        count = sum(self.once(("groups", *key), lambda: undivided(chain, Grain.LAYER)).body)
+        sizes = strategy.stages or even(count, strategy.parts)
+        return not inside.isdisjoint(accumulate(sizes[:-1]))
 
     def microbatches(self, strategy: Strategy) -> int:
         """Microbatches that each pipeline runs."""

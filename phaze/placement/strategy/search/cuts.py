@@ -69,10 +69,17 @@ def _blocks_worth(flops: Floats, grain: Grain) -> int:
     )  # the one that takes less than its FLOPs say leaves room for another
 
 
-@cache
 def _balanced(flops: tuple[float, ...], stages: int) -> tuple[int, ...]:
     """Blocks of the stages that share these as evenly as can be."""
-    return tuple(balanced_cuts(np.array(flops)[None], [stages])[stages][0].tolist())
+    return _balanced_up_to(flops, 1 << (stages - 1).bit_length())[stages]
+
+
+@cache
+def _balanced_up_to(flops: tuple[float, ...], most: int) -> dict[int, tuple[int, ...]]:
+    """The same for all numbers of stages from half of so many on: one program finds them together."""
+    some = range(most // 2 + 1, min(most, len(flops)) + 1)
+    found = balanced_cuts(np.array(flops)[None], list(some))
+    return {stages: tuple(sizes[0].tolist()) for stages, sizes in found.items()}
 
 
 @cache
