@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -70,11 +72,18 @@ class Costed:
         """The one whose costs this one shares."""
         return self.base or self
 
-    @cached_property
+    @property
     def settings(self) -> tuple[Setting, ...]:
         """The shapes of the plan space under every recipe, in a fixed order."""
-        return tuple(
-            Setting(
+        if "settings" not in self.shared:
+            self.shared["settings"] = tuple(self._settings())
+        found: tuple[Setting, ...] = self.shared["settings"]
+        return found
+
+    def _settings(self) -> Iterator[Setting]:
+        shapes = tuple(self.task.plan_space.shapes(self.task.workload, self.task.cluster))
+        for recipe, shape in product(self.task.recipes, shapes):
+            yield Setting(
                 shape.microbatch,
                 shape.sharding.tensor,
                 shape.recompute,
@@ -84,9 +93,6 @@ class Costed:
                 shape.sharding.expert,
                 shape.grain,
             )
-            for recipe in self.task.recipes
-            for shape in self.task.plan_space.shapes(self.task.workload, self.task.cluster)
-        )
 
     @cached_property
     def capacity_bytes(self) -> FloatArray:

@@ -119,13 +119,14 @@ class Evaluator(Costed):
             found[at] = across.bound_s(times.take(at), limit_s[at])
         return np.where(self.takes(setting)[rows], found, np.inf)
 
-    def path_bound(self, setting: Setting, rows: Rows) -> FloatArray:
-        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone where strategies are many.
+    def path_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> FloatArray:
+        """A lower bound on the iteration time, (A,) seconds; of the work of devices alone where strategies are many.
 
-        Neither memory nor exchanges count then, so that no strategy has to be fitted.
+        Neither memory nor exchanges count then, so that no strategy has to be fitted. They do not either where the
+        point does not get below `give_up_s` (A,) without them.
         """
         few = self.options(setting).size <= FEW
-        return self.quick_bound(setting, rows, np.full(len(rows), np.inf if few else 0.0))
+        return self.quick_bound(setting, rows, give_up_s if few else np.zeros(len(rows)))
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.

@@ -51,13 +51,15 @@ def _check_held(task: Task, held: Mapping[str, tuple[Any, ...]]) -> None:
             f"selective recompute spares nothing of {task.workload.name}: flash attention keeps no scores as it is; "
             "give none or full, or --attention unfused"
         )
-    admissible = task.workload.tensor_parallel_divisors(task.devices)
-    for width in held.get("tensor", ()):
-        if width not in admissible:
-            possible = ", ".join(map(str, admissible))
-            raise InputError(
-                f"tensor-parallel width {width} is not possible for {task.workload.name}; possible: {possible}"
-            )
+    workload = task.workload
+    widths = "tensor", "tensor-parallel width", workload.tensor_parallel_divisors
+    groups = "expert", "expert-parallel degree", workload.expert_parallel_divisors
+    for name, word, divisors in (widths, groups):
+        admissible = divisors(task.devices)
+        for degree in held.get(name, ()):
+            if degree not in admissible:
+                possible = ", ".join(map(str, admissible))
+                raise InputError(f"{word} {degree} is not possible for {workload.name}; possible: {possible}")
 
 
 def _check_forward(space: PlanSpace, held: Mapping[str, tuple[Any, ...]], mode: Mode) -> None:

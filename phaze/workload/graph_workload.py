@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Set
 from copy import copy
 from dataclasses import dataclass, replace
+from math import gcd
 from types import MappingProxyType
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from phaze.workload.loss import with_loss
 from phaze.workload.low_precision import Recipe, with_recipe
 from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.parallel.divide import Whole
+from phaze.workload.parallel.expert import expert_tensors
 from phaze.workload.shardable import mixed, sorted_out
 from phaze.workload.sharding import among_experts
 from phaze.workload.shortened import Repeats
@@ -198,6 +200,12 @@ class GraphWorkload:
         keys = getattr(self._model, "kv_heads", None) or heads
         divisors = (t for t in range(1, min(limit, heads) + 1) if heads % t == 0)
         return tuple(t for t in divisors if keys % t == 0 or t % keys == 0)
+
+    def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
+        """Every divisor of the experts of all layers that have some; 1 without experts."""
+        graph = self._model.graph(1)
+        experts = gcd(*(graph.tensors[name].shape[0] for name in expert_tensors(graph)))
+        return tuple(e for e in range(1, min(limit, experts) + 1) if experts % e == 0) or (1,)
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
         """The whole forward graph as run: with its loss in training, without dropout in inference.

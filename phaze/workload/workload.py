@@ -95,6 +95,9 @@ class Workload(Protocol):
     def tensor_parallel_divisors(self, limit: int) -> tuple[int, ...]:
         """Widths of plans, ascending: divisors of the heads, and of those of keys and values or multiples of them."""
 
+    def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
+        """Numbers of groups that experts are dealt among, ascending: divisors of the experts of every layer."""
+
     @property
     def operands(self) -> Format | None:
         """Format in which products take their operands; None: the tensor cores' own."""

@@ -165,7 +165,7 @@ def test_bounds_never_exceed_what_they_bound(models, mode, software):
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, evaluator.work_s(setting)),
-            evaluator.path_bound(setting, rows),
+            evaluator.path_bound(setting, rows, np.full(len(rows), np.inf)),
             evaluator.quick_bound(setting, rows),
             evaluator.quick_bound(setting, rows, never),
             evaluator.bounds(setting, rows, never).lower_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -67,43 +67,44 @@ class Screen:
         found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
         return Screened(Pool.join(found), sieve.fallen, sieve.spared)
 
-    def promising(self, table: ArchitectureTable, classes: Sequence[Rows], most: int) -> FloatArray:
-        """Path bounds of points of some architectures, throughput (settings, A).
+    def promising(self, table: ArchitectureTable) -> FloatArray:
+        """Bounds of points of some architectures where much may be had, throughput (settings, A); 0 elsewhere.
 
-        Of every class of rows at least the `most` highest are told, or others that are nearly as high; points that are
-        not needed for that may be left at 0, and so are those for which half of the time that is left is not enough.
+        Settings of the highest roofline come first, others only where that promises more than is found. Points for
+        which half of the time that is left is not enough are left out.
         """
-        evaluator, rows, half = self._evaluator.on(table), np.arange(len(table)), self._clock.left() / 2
-
-        def late() -> bool:
-            return self._clock.over or self._clock.left() < half
-
+        evaluator, late = self._evaluator.on(table), self._half_over()
         roof = np.zeros((len(evaluator.settings), len(table)))
         for k, setting in enumerate(evaluator.settings):
             if k == 0 or not late():
                 roof[k] = self._optimistic(evaluator.roofline_s(setting))
         found = np.zeros_like(roof)
         for level in np.unique(roof[:, 0])[::-1]:
-            next_ = roof[:, 0] == level
-            if all((found[:, some] >= roof[next_][0, some].max()).sum() >= most for some in classes):
-                break
-            for k, hope in self._hopes(evaluator, np.flatnonzero(next_)):
+            above = (roof > WORTH * found.max(axis=0)).any(axis=1)
+            for k, hope in self._hopes(evaluator, np.flatnonzero(above & (roof[:, 0] == level))):
                 if found.any() and late():
                     return found
-                open_ = np.flatnonzero(hope > WORTH * found.max(axis=0))
+                known = found.max(axis=0)
+                open_ = np.flatnonzero(hope > WORTH * known)
                 if len(open_):
-                    give_up_s = self._batch / np.maximum(found.max(axis=0)[open_], 1e-300)
-                    seconds = evaluator.quick_bound(evaluator.settings[k], rows[open_], give_up_s)
+                    give_up_s = self._batch / np.maximum(known[open_], 1e-300)
+                    seconds = evaluator.quick_bound(evaluator.settings[k], open_, give_up_s)
                     found[k, open_] = self._optimistic(seconds)
         return found
 
+    def _half_over(self) -> Callable[[], bool]:
+        """Whether half of the time that is left now is over."""
+        half = self._clock.left() / 2
+        return lambda: self._clock.over or self._clock.left() < half
+
     def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, FloatArray]]:
-        """Settings with looser bounds on the throughput of all architectures, (A,): those that promise most first."""
+        """Settings with the throughput of all architectures, (A,), that work leaves: those that promise most first."""
         rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, FloatArray]]()
         for k in some.tolist():
             if hopes and self._clock.over:
                 break
-            hopes.append((k, self._optimistic(evaluator.path_bound(evaluator.settings[k], rows))))
+            least_s = evaluator.quick_bound(evaluator.settings[k], rows, np.zeros(len(rows)))
+            hopes.append((k, self._optimistic(least_s)))
         return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 
     def _survivors(
@@ -135,7 +136,8 @@ class Screen:
                 work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
                 kept = sieve.keep("work", work, alive[under])
                 rows, work = under[kept], work[kept]
-                path = np.minimum(self._optimistic(evaluator.path_bound(setting, rows)), work)
+                give_up_s = self._batch / np.maximum(sieve.least(alive[rows]), 1e-300)
+                path = np.minimum(self._optimistic(evaluator.path_bound(setting, rows, give_up_s)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
 
@@ -167,6 +169,10 @@ class _Sieve:
         self.fallen["floor"] += self._points(low, settings)
         self.fallen["roofline"] += self._points(~kept & ~low, settings)
         return np.flatnonzero(kept)
+
+    def least(self, rows: Rows) -> FloatArray:
+        """Throughput that the candidates at some rows must promise."""
+        return self._least[rows]
 
     def leave_open(self, rows: Rows, bound: FloatArray, settings: int) -> None:
         """Count all points of some candidates as undecided."""

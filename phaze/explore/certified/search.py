@@ -18,7 +18,7 @@ from phaze.explore.certified.pool import Pool
 from phaze.explore.certified.refinement import Refinement
 from phaze.explore.certified.relevance import Relevance, Undecided
 from phaze.explore.certified.screen import Screen, Screened
-from phaze.explore.certified.seeds import SEEDS, seeds, trials
+from phaze.explore.certified.seeds import seeds, trials
 from phaze.explore.frontier import Staircase
 from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Progress
@@ -152,7 +152,7 @@ class CertifiedSearch:
         classes = [some[: len(some) // SMALLER + 1] for some in trials(others, roof)]
         tried = self._candidates.within(numbers[np.concatenate(classes)])
         classes = np.split(np.arange(len(tried)), np.cumsum([len(c) for c in classes])[:-1])
-        bound = self._screen.promising(tried.table, classes, SEEDS)
+        bound = self._screen.promising(tried.table)
         self._taken = seeds(tried, self._others(tried), bound, classes)
         self._refinement.take_in([self._taken])
         self._refinement.tighten()

@@ -16,6 +16,7 @@ from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.search.cuts import block_flops, cuts_of
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy, changed
+from phaze.workload.degrees import Sharding
 from phaze.workload.work import LayerChain
 
 Floats = NDArray[np.float64]
@@ -47,14 +48,25 @@ class ShapeOptions:
         return self.layouts.chain(self.shape)
 
     @cached_property
+    def undivided(self) -> LayerChain:
+        """The layers before ranks divide them: in the same order, with the same model FLOPs, and known sooner."""
+        return self.layouts.chain(self._alone)
+
+    @property
+    def _alone(self) -> Strategy:
+        """The shape on one device; layers that ranks divide each in a way of its own stay as they are."""
+        whole = self.shape.sharding.whole
+        return self.shape if whole else changed(self.shape, sharding=Sharding())
+
+    @cached_property
     def division(self) -> Division:
         """The layers in one part; its groups are those of every pipeline."""
-        return self.layouts.division(self.shape)
+        return self.layouts.division(self._alone)
 
     @cached_property
     def kinds(self) -> tuple[list[tuple[int, int]], Counts]:
         """Positions (first, last) of the first of every kind of group, (K,), and the kind of each group, (G,)."""
-        index, found = self.chain.index, dict[tuple[int, ...], int]()
+        index, found = self.undivided.index, dict[tuple[int, ...], int]()
         which, first = [], []
         for a, b in self.division.groups:
             layers = index[a : b + 1]
@@ -113,7 +125,7 @@ class ShapeOptions:
     @cached_property
     def _flops(self) -> Floats:
         """Model FLOPs of every block and sample, (B,)."""
-        return block_flops(self.chain, self.division) / self.shape.microbatch
+        return block_flops(self.undivided, self.division) / self.shape.microbatch
 
     @cached_property
     def size(self) -> int:

@@ -83,7 +83,7 @@ def _divided(sheet: Sheet) -> tuple[list[Rows], list[Outline]]:
     options, probes = sheet.options, probed(sheet)
     key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.strategies]
     key += [
-        options.chain.index,
+        options.undivided.index,
         options.shape.grain,
         sheet.each.tobytes(),
         options.again.tobytes(),
@@ -145,5 +145,5 @@ def _at_peak(sheet: Sheet) -> Floats:
 
 def _forward_flops(sheet: Sheet) -> Floats:
     """Model FLOPs of a microbatch forward in a group of every kind, (K,): a third of all."""
-    chain, (first, _) = sheet.options.chain, sheet.options.kinds
+    chain, (first, _) = sheet.options.undivided, sheet.options.kinds
     return np.array([sum(chain.layers[u].model_flops for u in chain.index[a : b + 1]) for a, b in first]) / 3

@@ -121,7 +121,7 @@ class Sheet:
     def _place(self, s: Strategy) -> Place:
         """Shared by all shapes with these layers."""
         layouts, (_, kinds) = self.options.layouts, self.options.kinds
-        key = "place", self.options.chain.index, s.grain, s.parts, s.chunks, s.stages, _layout(s.schedule)
+        key = "place", self.options.undivided.index, s.grain, s.parts, s.chunks, s.stages, _layout(s.schedule)
         own = partial(chunks_of, s.schedule, s.pipeline_parallel, s.chunks)
         found: Place = layouts.once(key, lambda: Place(layouts.division(s), kinds, own()))
         return found

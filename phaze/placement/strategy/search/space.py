@@ -104,10 +104,9 @@ class PlanSpace:
 
     def runs(self, deep: Strategy, microbatches: int) -> tuple[Schedule, ...]:
         """Schedules that run on so many stages, chunks and microbatches; one for a single stage."""
-        shape = deep.pipeline_parallel, microbatches, deep.chunks
         alone = deep.pipeline_parallel == 1 and not self.schedules[0].forward_only
         all_ = (Schedule.ONE_F_ONE_B,) if alone else self.schedules
-        return tuple(schedule for schedule in all_ if refusal(schedule, *shape) is None)
+        return _running(all_, deep.pipeline_parallel, microbatches, deep.chunks)
 
     def schedules_of(self, deep: Strategy, microbatches: int) -> Iterator[Strategy]:
         """The strategy under each of them."""
@@ -139,6 +138,14 @@ class PlanSpace:
 
 
 @cache
+def _running(
+    schedules: tuple[Schedule, ...], stages: int, microbatches: int, chunks: int
+) -> tuple[Schedule, ...]:
+    """Those that run on so many stages, microbatches and chunks of each device."""
+    return tuple(one for one in schedules if refusal(one, stages, microbatches, chunks) is None)
+
+
+@cache
 def _divisors(number: int) -> tuple[int, ...]:
     """All of them, ascending."""
     low = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
@@ -153,9 +160,9 @@ _FULL = {Again.NONE: Recompute.NONE, Again.ALL: Recompute.FULL}
 def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans: Plans) -> PlanSpace:
     """Plans of a workload on a cluster: what `plans` has of what the framework runs, nothing of it fixed by a user.
 
-    Where `plans` leaves numbers open, tensor parallelism stays inside a scale-up domain; experts are divided by powers
-    of two, and so are samples of more than 4096 tokens. In inference they are those `forward_only`. Raises InputError
-    where nothing is left.
+    Where `plans` leaves numbers open, tensor parallelism stays inside a scale-up domain; experts are dealt among powers
+    of two that divide their number, and samples of more than 4096 tokens are divided by powers of two. In inference
+    they are those `forward_only`. Raises InputError where nothing is left.
     """
     some = plans.within(framework.name, framework.plans)
     beside = some.zero_in_pipelines and _common(some)
@@ -222,19 +229,22 @@ def _common(plans: Plans) -> tuple[Zero, ...]:
 def _degrees(workload: Workload, cluster: Cluster, plans: Plans) -> dict[str, Any]:
     """Numbers of devices that divide each dimension."""
     widths = workload.tensor_parallel_divisors(min(cluster.network.scale_up_devices, cluster.devices))
-    experts = any(layer.expert_parameters for layer in workload.chain(1, 1).layers)
+    groups = workload.expert_parallel_divisors(EXPERT_GROUPS)
     samples = max(1, (workload.sequence_length or 1) // TOKENS).bit_length()
     open_ = {
         Dimension.TENSOR: tuple(t for t in plans.tensor or widths if t in widths),
-        Dimension.CONTEXT: plans.context or tuple(1 << i for i in range(samples)),
-        Dimension.EXPERT: (plans.expert or tuple(1 << i for i in range(EXPERT_GROUPS.bit_length())))
-        if experts
-        else (1,),
+        Dimension.CONTEXT: plans.context or _powers(1 << samples - 1),
+        Dimension.EXPERT: tuple(e for e in plans.expert or _powers(EXPERT_GROUPS) if e in groups),
         Dimension.PIPELINE: plans.pipeline,
     }
     found: dict[str, Any] = {kind.value: n if plans.divided(kind) else (1,) for kind, n in open_.items()}
     divides = plans.divided(Dimension.SEQUENCE) and workload.sequence_length is not None
     return found | {"sequence": (False, True) if divides else (False,)}
+
+
+def _powers(most: int) -> tuple[int, ...]:
+    """Powers of two up to one."""
+    return tuple(1 << i for i in range(most.bit_length()))
 
 
 def _grains(workload: Workload, plans: Plans) -> tuple[Grain, ...]:
