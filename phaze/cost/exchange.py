@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +19,60 @@ from phaze.workload.work import Collective
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Seconds of one way to run a collective: `fixed_s + per_byte_s p + per_root_s sqrt(p)` for a payload of p bytes.
+
+    The last two have an entry for the bandwidth of every chip's own links.
+    """
+
+    fixed_s: float
+    per_byte_s: Floats
+    per_root_s: Floats
+
+    def seconds(self, payload_bytes: Floats) -> Floats:
+        """Of payloads that broadcast against the links; a chip without links never ends, unless nothing is sent."""
+        with np.errstate(invalid="ignore"):
+            moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
+        found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)
+        return found
+
+    def of_part(self, below: float, times: int) -> Law:
+        """Of one of `below` equal parts of a payload, as often as said."""
+        return Law(
+            times * self.fixed_s, times * self.per_byte_s / below, times * self.per_root_s / np.sqrt(below)
+        )
+
+    def then(self, other: Law) -> Law:
+        """One after the other."""
+        return Law(
+            self.fixed_s + other.fixed_s,
+            self.per_byte_s + other.per_byte_s,
+            self.per_root_s + other.per_root_s,
+        )
+
+
+def laws(
+    collective: Collective,
+    network: Network,
+    link_bandwidth_bytes_per_s: ArrayLike,
+    size: int,
+    stride: int = 1,
+    copies: int = 1,
+) -> dict[Algorithm, list[Law]]:
+    """The ways in which every algorithm that the library has and the network runs can go, by `LinkLaw`.
+
+    The hierarchical one chooses a way on every tier. Nobody to exchange with takes no time. `copies`: rows of an
+    all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437, section 3.2.2).
+    """
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    group = levels(network, size, stride)
+    if not group:
+        return {runs(collective)[0]: [Law(0.0, np.zeros(links.shape), np.zeros(links.shape))]}
+    exchange = _Exchange(collective, links, group, size, network.algorithms, copies)
+    return {algorithm: exchange.laws(algorithm) for algorithm in exchange.algorithms()}
+
+
 def algorithms_s(
     collective: Collective,
     payload_bytes: ArrayLike,
@@ -26,20 +82,12 @@ def algorithms_s(
     stride: int = 1,
     copies: int = 1,
 ) -> dict[Algorithm, Floats]:
-    """Seconds of every algorithm that the library has and the network runs, by `LinkLaw`.
-
-    Payloads are broadcast against the bandwidths of the chips' own links; nobody to exchange with takes no time.
-    `copies`: rows of an all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437,
-    section 3.2.2).
-    """
-    payload, links = np.broadcast_arrays(
-        np.asarray(payload_bytes, dtype=np.float64), np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
-    )
-    group = levels(network, size, stride)
-    if not group:
-        return {runs(collective)[0]: np.zeros(payload.shape)}
-    exchange = _Exchange(collective, payload, links, group, size, network.algorithms, copies)
-    return {algorithm: exchange.seconds(algorithm) for algorithm in exchange.algorithms()}
+    """Seconds of every algorithm, as of `laws`; payloads are broadcast against the bandwidths of the chips' links."""
+    payload = np.asarray(payload_bytes, dtype=np.float64)
+    found = laws(collective, network, link_bandwidth_bytes_per_s, size, stride, copies)
+    return {
+        algorithm: np.min([law.seconds(payload) for law in ways], axis=0) for algorithm, ways in found.items()
+    }
 
 
 def fastest_s(
@@ -72,10 +120,9 @@ def pace(level: Level, collective: Collective, links: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """One collective of a group of `size`; payloads and links of one shape."""
+    """One collective of a group of `size` on chips with links of some bandwidths."""
 
     collective: Collective
-    payload: Floats
     links: Floats
     group: tuple[Level, ...]
     size: int
@@ -96,16 +143,15 @@ class _Exchange:
             return one and self.size.bit_count() == 1
         return one or algorithm is not Algorithm.IN_NETWORK
 
-    def seconds(self, algorithm: Algorithm) -> Floats:
+    def laws(self, algorithm: Algorithm) -> list[Law]:
         """What an algorithm takes, launch included."""
         launch_s = max(level.tier.law.launch_s for level in self.group)
-        if algorithm is Algorithm.HIERARCHICAL:
-            return launch_s + self._tier_by_tier_s()
-        return launch_s + self._at_once_s(algorithm)
+        ways = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
+        return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
 
-    def _at_once_s(self, algorithm: Algorithm) -> Floats:
+    def _at_once(self, algorithm: Algorithm) -> Law:
         """Through all tiers at once: the slowest of them sets the pace."""
-        wire, ramp, steps_s = np.zeros(self.payload.shape), np.zeros(self.payload.shape), 0.0
+        wire, ramp, steps_s = np.zeros(self.links.shape), np.zeros(self.links.shape), 0.0
         straight = self.collective is Collective.SEND_RECV  # into the receiver's buffer, not chunk by chunk
         reducing = algorithm is Algorithm.IN_NETWORK
         for position, level in enumerate(self.group):
@@ -114,27 +160,32 @@ class _Exchange:
             if position == 0:  # a device reduces and copies once, whatever the tiers
                 moved += law.gamma * work.reduced + law.delta * work.copied
             efficiency = law.in_network if reducing else law.efficiency
-            seconds = transfer_s(moved * self.payload, efficiency * pace(level, self.collective, self.links))
+            seconds = transfer_s(moved, efficiency * pace(level, self.collective, self.links))
             wire = np.maximum(wire, seconds)
             if law.ramp_s > 0 and not straight:
                 ramp = np.maximum(ramp, np.sqrt(law.ramp_s * seconds))
             steps_s += work.steps * law.step_s + (law.in_network_s if reducing else 0.0)
-        return wire + ramp + steps_s
+        return Law(steps_s, wire, ramp)
 
-    def _tier_by_tier_s(self) -> Floats:
-        """Scatter from the inside out and gather back, the fastest way on each tier, what is left of the vector."""
-        total = np.zeros(self.payload.shape)
-        reduces = self.collective is Collective.ALL_REDUCE
-        for position, level in enumerate(self.group):
-            outermost = position == len(self.group) - 1
-            alone = replace(level, domains=1, below=1.0)
-            part = replace(
-                self,
-                collective=self.collective if outermost or not reduces else Collective.REDUCE_SCATTER,
-                payload=self.payload / level.below,
-                group=(alone,),
-                size=round(level.members),
-            )
-            seconds = np.min([part._at_once_s(a) for a in part.algorithms()], axis=0)
-            total += seconds if outermost or not reduces else 2 * seconds
-        return total
+    def _tier_by_tier(self) -> list[Law]:
+        """Scatter from the inside out and gather back, any way on each tier, what is left of the vector."""
+        found: list[Law] = []
+        for ways in product(*(list(self._on(position)) for position in range(len(self.group)))):
+            total = ways[0]
+            for way in ways[1:]:
+                total = total.then(way)
+            found.append(total)
+        return found
+
+    def _on(self, position: int) -> Iterator[Law]:
+        """What a tier may take of it."""
+        level, outermost = self.group[position], position == len(self.group) - 1
+        turns = self.collective is Collective.ALL_REDUCE and not outermost
+        part = replace(
+            self,
+            collective=Collective.REDUCE_SCATTER if turns else self.collective,
+            group=(replace(level, domains=1, below=1.0),),
+            size=round(level.members),
+        )
+        for algorithm in part.algorithms():
+            yield part._at_once(algorithm).of_part(level.below, 2 if turns else 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.exchange import fastest_s
+from phaze.cost.exchange import laws
 from phaze.hardware.network import Network
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.scheduling.passes import NEVER_S
@@ -125,27 +125,46 @@ class Exchanges:
     def _over(self, kind: Collective, payload: float | Floats, size: Counts, stride: Counts) -> Floats:
         """Nothing to exchange, or nobody to exchange it with, takes no time; `size`, `stride` (V, 1) of groups."""
         sent = np.atleast_2d(np.asarray(payload, dtype=np.float64))
-        found = np.zeros((len(size), sent.shape[1]))
+        found = np.full((len(size), sent.shape[1]), NEVER_S)
         if not sent.any():
-            return found
-        sent = np.broadcast_to(sent, found.shape)
-        busy = np.flatnonzero((size[:, 0] > 1) & sent.any(axis=1))
-        groups = size[busy, 0].tolist(), stride[busy, 0].tolist()
-        rows: dict[tuple[int, int], list[int]] = {}
-        for row, *group in zip(busy.tolist(), *groups, strict=True):
-            rows.setdefault((group[0], group[1]), []).append(row)
-        for (count, step), some in rows.items():
-            found[some] = self._seconds(kind, sent[some], count, step)
+            return np.zeros(found.shape)
+        root = np.sqrt(sent)
+        with np.errstate(invalid="ignore"):
+            for fixed_s, per_byte_s, per_root_s in self._laws(kind, size, stride):
+                np.fmin(found, fixed_s + per_byte_s * sent + per_root_s * root, out=found)
+        return np.where(sent > 0, found, 0.0)
+
+    def _laws(self, kind: Collective, size: Counts, stride: Counts) -> Floats:
+        """Coefficients (n, 3, V, 1), as of `Law`, of the ways in which groups can run a collective."""
+        groups = list(zip(size[:, 0].tolist(), stride[:, 0].tolist(), strict=True))
+        number = {group: n for n, group in enumerate(dict.fromkeys(groups))}
+        each = [self._ways(kind, *group) for group in number]
+        # Fewer ways are made as many by the last one again.
+        places = np.arange(max(map(len, each)))
+        even = np.array([ways[np.minimum(places, len(ways) - 1)] for ways in each])
+        return even[[number[group] for group in groups]].transpose(1, 2, 0)[..., None]
+
+    def _ways(self, kind: Collective, size: int, stride: int) -> Floats:
+        """Coefficients (n, 3) of the ways in which a group can run a collective, each better than others somewhere."""
+        key = kind, size, stride
+        if key not in self.known:
+            alone = size <= 1
+            ways = () if alone else laws(kind, self.network, self.link_bytes_per_s, size, stride).values()
+            rows = [
+                (law.fixed_s, float(law.per_byte_s), float(law.per_root_s)) for some in ways for law in some
+            ]
+            self.known[key] = _undominated(np.array(rows)) if rows else np.zeros((1, 3))
+        found: Floats = self.known[key]
         return found
 
-    def _seconds(self, kind: Collective, sent: Floats, size: int, stride: int) -> Floats:
-        """Every payload is costed once."""
-        known: dict[float, float] = self.known.setdefault((kind, size, stride), {0.0: 0.0})
-        asked = sent.ravel().tolist()
-        if new := [one for one in dict.fromkeys(asked) if one not in known]:
-            seconds = fastest_s(kind, new, self.network, self.link_bytes_per_s, size, stride)
-            known.update(zip(new, np.minimum(seconds, NEVER_S).tolist(), strict=True))
-        return np.array([known[one] for one in asked]).reshape(sent.shape)
+
+def _undominated(rows: Floats) -> Floats:
+    """Rows that are somewhere less than every other one; of equal ones the first."""
+    no_more = (rows[:, None] <= rows).all(axis=2)
+    equal = no_more & no_more.T
+    beaten = (no_more & ~equal) | (equal & np.tri(len(rows), k=-1, dtype=np.bool_).T)
+    found: Floats = rows[~beaten.any(axis=0)]
+    return found
 
 
 def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:
