@@ -29,6 +29,7 @@ from phaze.placement.strategy.search.pipeline import Times
 from phaze.placement.strategy.strategy import Strategy
 from phaze.recall import Recall
 from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.passes import TimedPass
 from phaze.workload.degrees import Parallel
 from phaze.workload.work import Link, Pass
 
@@ -53,6 +54,7 @@ class Costed:
     recall: Recall | None = None
     _whole: dict[Chain, TimedChain] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
+    _timed_passes: dict[Pass, TimedPass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """On the calibrated rung, links are those of the family of the table's chips."""
@@ -179,7 +181,13 @@ class Costed:
                 found = base.timed(setting).on(self.unlinked_model, self._unlinked_table)
             else:
                 chain = self.layouts(setting).chain(self.shape(setting))
-                found = TimedChain(chain, self.unlinked_model, self._unlinked_table, recall=self.recall)
+                found = TimedChain(
+                    chain,
+                    self.unlinked_model,
+                    self._unlinked_table,
+                    recall=self.recall,
+                    passes=self._timed_passes,
+                )
             self._chains[key] = found
         return self._chains[key]
 

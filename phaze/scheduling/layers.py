@@ -42,7 +42,7 @@ class TimedChain:
     """A chain of layers whose passes are costed over a table of architectures.
 
     `base`: the same chain on the table that the costs were worked out for (None: this one). `recall`: what earlier
-    searches have found out.
+    searches have found out. `passes`: those of other chains with this model and table, of which some may be the same.
     """
 
     chain: LayerChain
@@ -50,6 +50,7 @@ class TimedChain:
     table: ArchitectureTable
     base: TimedChain | None = None
     recall: Recall | None = None
+    passes: dict[Pass, TimedPass] = field(default_factory=dict)
     _known: KnownRows = field(default_factory=KnownRows)
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedChain:
@@ -71,7 +72,9 @@ class TimedChain:
         return tuple(self._timed(layer.backward or _EMPTY) for layer in self.chain.layers)
 
     def _timed(self, pass_: Pass) -> TimedPass:
-        return TimedPass.of(self.model.costs(pass_), self.table, self.recall)
+        if pass_ not in self.passes:
+            self.passes[pass_] = TimedPass.of(self.model.costs(pass_), self.table, self.recall)
+        return self.passes[pass_]
 
     @cached_property
     def content(self) -> str:

@@ -16,11 +16,12 @@ from phaze.cost.model import CostModel, OperatorLatencies, PassCosts
 from phaze.hardware.table import ArchitectureTable
 from phaze.recall import Recall
 from phaze.scheduling.effort import Effort
+from phaze.scheduling.known import KnownRows
 from phaze.scheduling.solved import Solved
 from phaze.solvers.scheduling import Operator, ScheduleProblem
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 from phaze.solvers.scheduling.batch.search import search
-from phaze.solvers.scheduling.batch.solve import batch_bounds
+from phaze.solvers.scheduling.batch.solve import BatchBounds, batch_bounds
 from phaze.workload.work import Pass, Unit
 
 __all__ = ["Band", "Effort", "TimedPass", "schedule_problem"]
@@ -62,6 +63,7 @@ class TimedPass:
     table: ArchitectureTable
     solved: Solved
     _optimal: dict[bytes, float] = field(default_factory=dict)
+    _rough: KnownRows = field(default_factory=KnownRows)
 
     @classmethod
     def of(cls, costs: PassCosts, table: ArchitectureTable, recall: Recall | None = None) -> TimedPass:
@@ -96,11 +98,26 @@ class TimedPass:
         """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""
         if not self.work.works:
             return Band(np.zeros(len(rows)), np.zeros(len(rows)))
-        latencies = self.costs.latencies(rows)
-        found = latencies.single_s, latencies.parallel_s
-        bounds = batch_bounds(self.graph, *found, self.capacity(rows), rough=rough)
+        latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
+        bounds = self._first_bounds(rows, latencies, capacity)
+        if not rough:
+            durations = latencies.single_s, latencies.parallel_s
+            bounds = batch_bounds(self.graph, *durations, capacity, known=bounds)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
+
+    def _first_bounds(
+        self, rows: Rows, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]]
+    ) -> BatchBounds:
+        """Bounds from one list schedule, kept for every combination of hardware."""
+
+        def work_out(new: Rows) -> FloatArray:
+            some, cores = latencies.take(new), {unit: count[new] for unit, count in capacity.items()}
+            bounds = batch_bounds(self.graph, some.single_s, some.parallel_s, cores, rough=True)
+            return np.stack([bounds.lower_s, bounds.upper_s], axis=1)
+
+        found = self._rough.get(self.costs.factors.shown(rows), work_out)
+        return BatchBounds(found[:, 0], found[:, 1])
 
     def exact(self, rows: Rows, band: Band, effort: Effort) -> Band:
         """An open band narrowed to the exact time, as far as the effort allows; all rows are solved.

@@ -54,12 +54,13 @@ def batch_bounds(
     capacity: Mapping[str, IntArray],
     *,
     rough: bool = False,
+    known: BatchBounds | None = None,
 ) -> BatchBounds:
     """Bounds of the optimal makespan on every architecture.
 
     `single_s`, `parallel_s`: (A, O), inf where a mode is impossible; `capacity`: cores (A,) of every unit.
-    `rough`: of the first list schedule alone, in a fraction of the time. Counts cores, so pairing is not
-    modelled. Raises ValueError where `capacity` lacks a unit.
+    `rough`: of the first list schedule alone, in a fraction of the time; where these are `known` they are not
+    worked out again. Counts cores, so pairing is not modelled. Raises ValueError where `capacity` lacks a unit.
     """
     if missing := {unit for row in graph.units for unit in row} - set(capacity):
         raise ValueError(f"capacity: no cores given for {', '.join(sorted(missing))}")
@@ -67,12 +68,16 @@ def batch_bounds(
     lower, upper = np.zeros(count), np.zeros(count)
     if graph.size == 0:
         return BatchBounds(lower, upper)
+    steps = _steps(graph, rough=rough, begun=known is not None)
     for begin in range(0, count, BLOCK):
         rows = slice(begin, begin + BLOCK)
         cores = {unit: np.asarray(capacity[unit], dtype=np.int64)[rows] for unit in capacity}
         single = np.ascontiguousarray(single_s[rows].T)
         parallel = np.ascontiguousarray(parallel_s[rows].T)
-        lower[rows], upper[rows] = _block(graph, single, parallel, cores, _steps(graph, rough=rough))
+        first = _unscheduled(graph, single, parallel)
+        if known is not None:
+            first = known.lower_s[rows].copy(), known.upper_s[rows].copy()
+        lower[rows], upper[rows] = _block(graph, single, parallel, cores, steps, first)
     return BatchBounds(lower, upper)
 
 
@@ -82,18 +87,26 @@ def _block(
     parallel: FloatArray,
     cores: Mapping[str, IntArray],
     steps: Sequence[_Step],
+    first: tuple[FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds of one block; architectures leave it as soon as both meet, and equal ones share an answer."""
-    shortest = np.minimum(single, parallel)
-    lower = (shortest + lower_bounds.sweep(graph, shortest, forward=False)).max(axis=0)
-    # One after the other, as a chain has it anyway.
-    upper = np.where(np.isfinite(lower), lower_bounds.add_rows(shortest[list(graph.order)]), np.inf)
+    lower, upper = first
     lower, open_rows = _met(lower, upper, np.flatnonzero(np.isfinite(lower)))
-    first, alike = _distinct(single[:, open_rows], parallel[:, open_rows], cores, open_rows)
-    at = open_rows[first]
+    one, alike = _distinct(single[:, open_rows], parallel[:, open_rows], cores, open_rows)
+    at = open_rows[one]
     chosen = _Rows(graph, single[:, at], parallel[:, at], {unit: count[at] for unit, count in cores.items()})
     some = _bounds(chosen, steps, lower[at], upper[at])
     lower[open_rows], upper[open_rows] = some[0][alike], some[1][alike]
+    return lower, upper
+
+
+def _unscheduled(
+    graph: BatchGraph, single: FloatArray, parallel: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The longest path, and all operators one after the other, as a chain has them anyway."""
+    shortest = np.minimum(single, parallel)
+    lower = (shortest + lower_bounds.sweep(graph, shortest, forward=False)).max(axis=0)
+    upper = np.where(np.isfinite(lower), lower_bounds.add_rows(shortest[list(graph.order)]), np.inf)
     return lower, upper
 
 
@@ -146,12 +159,15 @@ _Pair = tuple[FloatArray, FloatArray]
 _Step = Callable[[_Rows, FloatArray, FloatArray], _Pair]
 
 
-def _steps(graph: BatchGraph, *, rough: bool) -> Sequence[_Step]:
-    """What tightens bounds: small graphs are searched at once, for others list schedules have to do."""
+def _steps(graph: BatchGraph, *, rough: bool, begun: bool) -> Sequence[_Step]:
+    """What tightens bounds: small graphs are searched at once, for others list schedules have to do.
+
+    `begun`: what `rough` does is done.
+    """
+    first: Sequence[_Step] = () if begun else (_first_rule,)
     if rough:
-        return (_first_rule,)
-    small = graph.size <= MOST_OPERATORS
-    return (_first_rule, _searched) if small else (_first_rule, _in_phases, _other_rules)
+        return first
+    return (*first, _searched) if graph.size <= MOST_OPERATORS else (*first, _in_phases, _other_rules)
 
 
 def _first_rule(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
