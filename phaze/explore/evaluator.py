@@ -184,10 +184,10 @@ class Evaluator(Costed):
         self, setting: Setting, rows: Rows, times: LayerTimes, give_up_s: FloatArray
     ) -> tuple[FloatArray, NDArray[np.int64]]:
         best, choice = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+        every = self.times(setting, rows, times)
         for across, at in self._classes(setting, rows):
             if len(at):
-                some = self.times(setting, rows[at], times.take(at))
-                best[at], choice[at] = across.best(some, give_up_s[at])
+                best[at], choice[at] = across.best(every.take(at), give_up_s[at])
         return best, choice
 
     def _place(
@@ -239,18 +239,17 @@ class Evaluator(Costed):
 
     def _bound_s(self, setting: Setting, rows: Rows, times: LayerTimes) -> FloatArray:
         """At most the iteration time where layers take these times or longer, (A,)."""
-        found = np.full(len(rows), np.inf)
+        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
         for across, at in self._classes(setting, rows):
-            some = self.times(setting, rows[at], times.take(at))
-            found[at] = across.bound_s(some, np.full(len(at), np.inf))
+            found[at] = across.bound_s(every.take(at), np.full(len(at), np.inf))
         return found
 
     def _value(
         self, setting: Setting, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
     ) -> FloatArray:
-        found = np.full(len(rows), np.inf)
+        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
         for across, at in self._classes(setting, rows):
-            found[at] = across.value(self.times(setting, rows[at], times.take(at)), choice[at])
+            found[at] = across.value(every.take(at), choice[at])
         return found
 
     @cached_property
@@ -266,12 +265,12 @@ class Evaluator(Costed):
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
         _, times = self.timed(setting).exact(rows, effort)
+        every = self.times(setting, rows, times)
         found: list[FoundPlan | None] = [None] * len(rows)
         for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
             left = np.flatnonzero([one is None for one in found])
             for across, at in self._classes(setting, rows[left]) if len(left) else []:
-                some = self.times(setting, rows[left[at]], times.take(left[at]))
-                best, choice = across.best(some, limit_s[left[at]])
+                best, choice = across.best(every.take(left[at]), limit_s[left[at]])
                 for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
                     found[i] = FoundPlan(across.found[number].strategy, seconds) if number >= 0 else None
         return found
