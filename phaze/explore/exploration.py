@@ -118,10 +118,10 @@ class Exploration:
             self.candidates, task, self._clock, self._progress, means=means, evaluator=known, **options
         )
 
-    def fastest(self, least: float = 0.0) -> Outcome:
-        """The search for the highest throughput alone, from `least` samples/s on; floors aside."""
+    def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
+        """The search for the highest throughput alone, from `least` samples/s on, as far as a gap; floors aside."""
         alone = partial(ParetoArchive, 0)
-        return self._certified(others=_nothing, archive=alone, min_throughput=least).run()
+        return self._certified(others=_nothing, archive=alone, min_throughput=least, gap=gap).run()
 
     def around(self, fastest: Outcome) -> Answer:
         """What is known to be fastest, described, with the frontier as far as there is time."""

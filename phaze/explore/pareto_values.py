@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InputError
 from phaze.explore.formats import utilisation
-from phaze.explore.measures import ROUNDING, Measures, least_memory_bytes
+from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric, Needs
 from phaze.explore.setting import Setting
 
@@ -56,13 +56,15 @@ class PointValues:
         unlimited, name = np.full(len(rows), np.inf), self.axes[self.lead].name
         if name == "throughput":
             batch = self.measures.evaluator.task.cluster.global_batch
-            return np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead)) * (1 + ROUNDING)
+            np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead))
+            return unlimited * (1 + ROUNDING)
         if name != "energy_per_sample":
             return unlimited
         work_j, more_j = (
             self.measures.least_energy_j(setting, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
         )
-        return np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + ROUNDING)
+        longest: FloatArray = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + ROUNDING)
+        return longest
 
     def columns(
         self, setting: Setting, rows: Rows, seconds: FloatArray, energy: FloatArray, memory: FloatArray
@@ -88,7 +90,8 @@ class PointValues:
         energy = memory = np.zeros(len(rows))
         if self.needs_plan:
             energy = self.measures.least_energy_j(setting, rows, least_s)
-            memory = np.full(len(rows), least_memory_bytes(self.measures.evaluator.task))
+        if any(axis.name == "memory" for axis in self.axes):
+            memory = np.full(len(rows), self.measures.evaluator.least_bytes(setting) * (1 - ROUNDING))
         return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
 
     def others(self, values: FloatArray) -> FloatArray:

@@ -217,3 +217,8 @@ class ExploreRequest:
     def over_axes(self) -> bool:
         """Whether throughput and TDP do not settle it: a search over points and their own axes does."""
         return bool(self.axes) or not self.objective.on_frontier
+
+    @property
+    def lean(self) -> bool:
+        """Whether the least memory of any plan is asked for, and nothing else."""
+        return self.objective is Objective.MEMORY and not self.axes

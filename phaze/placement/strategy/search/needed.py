@@ -17,15 +17,18 @@ def least_bytes(sheet: Sheet) -> float:
     """Bytes on the fullest device of the strategy that needs least, with the recompute that helps most."""
     levels = levels_of(sheet)
     start = np.searchsorted(sheet.levels.owner[levels], np.arange(len(sheet.device)))
-    devices = np.minimum.reduceat(_needs(sheet, levels), start, axis=0)
+    devices = np.minimum.reduceat(sheet.level_bytes[levels], start)[:, None] + sheet.fixed_bytes[sheet.device]
     strategies = np.maximum.reduceat(devices, sheet.devices.start, axis=0)
     return float(np.where(_allowed(sheet), strategies, np.inf).min())
 
 
 def amounts_between(sheet: Sheet, above: float, below: float) -> Floats:
-    """Every number of bytes between two that a device of some strategy may need, each once, ascending."""
-    needs = _needs(sheet, levels_of(sheet))
-    return np.unique(needs[(needs > above) & (needs < below)])
+    """Numbers of bytes between two, each once, ascending: all that devices of strategies may need are among them."""
+    levels = levels_of(sheet)
+    fixed, own = sheet.fixed_bytes[sheet.device[sheet.levels.owner[levels]]], sheet.level_bytes[levels]
+    each = (own + one for one in fixed.T)
+    found: Floats = np.unique(np.concatenate([some[(some > above) & (some < below)] for some in each]))
+    return found
 
 
 def levels_of(sheet: Sheet) -> Rows:
@@ -36,12 +39,6 @@ def levels_of(sheet: Sheet) -> Rows:
     full = sheet.options.shape.recompute is Recompute.FULL
     only: Rows = np.append(levels.start[1:], count) - 1 if full else levels.start
     return only
-
-
-def _needs(sheet: Sheet, levels: Rows) -> Floats:
-    """Bytes that devices need on some levels, (n, Z)."""
-    device = sheet.device[sheet.levels.owner[levels]]
-    return sheet.level_bytes[levels, None] + sheet.fixed_bytes[device]
 
 
 def _allowed(sheet: Sheet) -> Flags:
