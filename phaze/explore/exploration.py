@@ -125,20 +125,26 @@ class Exploration:
 
     def around(self, fastest: Outcome) -> Answer:
         """What is known to be fastest, described, with the frontier as far as there is time."""
-        best = max(fastest.evaluated.values())
-        most = max(best, float(fastest.undecided[1].max(initial=0.0)))
         with self.chips() as chips:
-            try:
-                proof = self.search()
-            except OutOfTimeError:
-                proof = None
-            if proof is not None and max(proof.outcome.evaluated.values()) >= best / (1 + ROUNDING):
-                others, hoped = proof.outcome.undecided
-                known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
-                return self.describe(known, replace(proof, outcome=known), chips)
+            whole = self._whole(fastest)
+            if whole is not None:
+                return self.describe(whole.outcome, whole, chips)
             hoped = fastest.undecided[1]
             alone = replace(fastest, undecided=(np.zeros((len(hoped), 1)), hoped))
             return self.describe(replace(alone), Proof(alone, self.evaluator), chips)
+
+    def _whole(self, fastest: Outcome) -> Proof | None:
+        """The frontier where the highest throughput is known; None where time does not let it come that far."""
+        try:
+            proof = self.search()
+        except OutOfTimeError:
+            return None
+        best, (others, hoped) = max(fastest.evaluated.values()), proof.outcome.undecided
+        most = max(best, float(fastest.undecided[1].max(initial=0.0)))
+        known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
+        return (
+            replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + ROUNDING) >= best else None
+        )
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.

@@ -13,7 +13,6 @@ from phaze.explore.explaining.document import Against, Binding, BudgetStep, Expl
 from phaze.explore.explaining.neighbours import binding, neighbours
 from phaze.explore.explaining.sensitivity import sensitivity
 from phaze.explore.explaining.winner import Winner
-from phaze.explore.lean_search import within_winner
 from phaze.explore.progress import Clock, Progress, Silent
 from phaze.explore.request import ExploreRequest
 from phaze.scheduling.passes import Effort
@@ -34,7 +33,7 @@ def explain(
     `search_s`: also search under larger budgets, each search for so many seconds. Of several workloads the
     first is explained. Raises InputError where the model says something else of the winner than the run does.
     """
-    report, request = progress or Silent(), within_winner(request, document)
+    report = progress or Silent()
     best, name = document.best, request.task.workload.name
     winner = Winner.of(request, document, Effort(Clock(PATIENCE_S).left, STATES))
     report.update("explaining", 0, 4, "the winner")
