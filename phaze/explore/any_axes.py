@@ -15,7 +15,7 @@ from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.comparison import comparisons
 from phaze.explore.designs import DesignBuilder, out_of_memory
-from phaze.explore.document import Certificate, Design, FrontierPoint, ResultDocument
+from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.exploration import REPORT_S, Answer
 from phaze.explore.findings import frontier_points
@@ -131,10 +131,15 @@ class AxesExploration:
             certificate=self._certificate(block, evaluator, found, winner),
             frontier=self._frontier(evaluator, found),
             next_best=[],
-            comparison=comparisons(request, best, builder, self._effort.left_s),
+            comparison=self._beside(request, best),
             manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
         )
         return Answer(document, self._columns(block, document.frontier, found))
+
+    def _beside(self, request: ExploreRequest, best: Design) -> list[Comparison]:
+        """Known chips and the expert plan beside the winner."""
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+        return comparisons(request, best, builder, self._effort.left_s)
 
     def _design(
         self, builder: DesignBuilder, block: Block, evaluator: Evaluator, point: ParetoPoint

@@ -83,6 +83,10 @@ def _searched(request: ExploreRequest, report: Progress, timer: Clock, means: Me
         from phaze.explore.portfolio.answer import explore_portfolio
 
         return explore_portfolio(request, report, timer, means)
+    if request.lean:
+        from phaze.explore.lean_search import LeanExploration
+
+        return LeanExploration(request, report, timer, means).answer()
     if request.over_axes:
         from phaze.explore.any_axes import AxesExploration
 

@@ -1,26 +1,29 @@
 """How many accelerators, and which, under a budget of power or money for the whole cluster.
 
 The number of devices comes from a grid: powers of two and three times them, up to 65536. With N devices each
-may draw, and cost, 1 / N of the budget. A number whose bound is no better than the best known is not searched.
+may draw, and cost, 1 / N of the budget. Numbers are bounded by the roofline of their architectures, then, those that
+promise most, by the least work of their plans; then the fastest design of such a number is looked for. A number whose
+bound is no better than the best known is not searched. Last comes the frontier of the best one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
 from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_choice import MOST_DEVICES, Choice, Status, grid, with_devices
+from phaze.explore.certified.outcome import Outcome
+from phaze.explore.certified.relevance import ROUNDING
+from phaze.explore.cluster_choice import Choice, Counts, Status, with_devices
+from phaze.explore.cluster_count import choices
 from phaze.explore.cluster_report import ClusterReport
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.means import ALONE, Means
-from phaze.explore.portfolio.member import roofline
-from phaze.explore.portfolio.screen import Screen
 from phaze.explore.progress import Clock, Progress
 from phaze.explore.request import ClusterBudget, ExploreRequest, Objective
 from phaze.hardware.architecture import Architecture, to_table
@@ -41,6 +44,15 @@ def explore_cluster(
     return _ClusterSearch(request, budget, progress, clock, means).answer()
 
 
+@dataclass(frozen=True)
+class Found:
+    """The best number of devices that is known, and its search."""
+
+    choice: Choice
+    exploration: Exploration
+    outcome: Outcome
+
+
 @dataclass
 class _ClusterSearch:
     request: ExploreRequest
@@ -48,116 +60,97 @@ class _ClusterSearch:
     progress: Progress
     clock: Clock
     means: Means
-    best: Answer | None = None
-    value: float = 0.0
+    best: Found | None = None
+    like: Evaluator | None = None
     choices: list[Choice] = field(default_factory=list)
 
     def answer(self) -> Answer:
         """Numbers of devices in the order of what they promise; of equally good ones the fewest win."""
-        self._count()
-        for choice in sorted(self.choices, key=lambda c: (-c.bound, c.devices)):
-            if self.clock.over:
-                break
-            self._settle(choice)
+        self.choices = choices(self.request, self.budget, self.progress)
+        while (choice := self._next()) is not None and not self.clock.over:
+            self._look(choice)
         if self.best is None:
             raise self._nothing()
-        return Answer(self._document(self.best.document), self.best.designs)
+        found = self.best
+        answer = found.exploration.around(found.outcome)
+        told = answer.document.certificate
+        found.choice.value, found.choice.bound = told.objective_value, told.upper_bound
+        found.choice.searched = Counts(told.space_size, told.over_budget, told.evaluated, told.pruned_by)
+        return Answer(self._document(answer.document), answer.designs)
 
-    def _count(self) -> None:
-        """Every number of devices for which some architecture keeps the budget, with its roofline bound."""
-        for done, devices in enumerate(numbers := grid(MOST_DEVICES)):
-            self.progress.update("counting devices", done, len(numbers), f"{devices} devices")
-            request, best, within = with_devices(self.request, self.budget, devices), 0.0, 0
-            for block in Candidates(request.space, request.budgets).blocks():
-                if len(block):
-                    best = max(best, float(roofline(Evaluator(request.task, block.table)).max()))
-                    within += len(block)
-            if not within:
-                break  # more devices leave less for each
-            self.choices.append(Choice(request, best, within))
+    @property
+    def value(self) -> float:
+        """Samples/s of the best design that is known, 0 without one."""
+        return self.best.choice.value or 0.0 if self.best else 0.0
 
-    def _settle(self, choice: Choice) -> None:
-        """Search a number of devices unless bounds say that nothing there is better than the best."""
-        if choice.bound > self.value:
-            choice.bound = self._hope(choice.request)
-        if choice.bound < choice.floor:
-            choice.status, choice.bound = Status.INFEASIBLE, 0.0
-            return
-        if choice.bound < self.value or (choice.bound == self.value and not self._fewer(choice)):
-            choice.status = Status.BOUNDED if choice.bound > 0 else Status.INFEASIBLE
-            return
-        exploration = Exploration(choice.request, self.progress, self.clock, self.means)
-        if self.best is not None and not self._beaten(choice, exploration):
-            return
-        try:
-            answer = exploration.answer()
-        except OutOfTimeError:
-            return
-        except InfeasibleError:
-            choice.status, choice.bound = Status.INFEASIBLE, 0.0
-            return
-        certificate = answer.document.certificate
-        choice.status, choice.bound, choice.document = (
-            Status.SEARCHED,
-            certificate.upper_bound,
-            answer.document,
-        )
-        value = certificate.objective_value
-        if value > self.value or (value == self.value and self._fewer(choice)):
-            self.best, self.value = answer, value
+    def _next(self) -> Choice | None:
+        """The number of devices that promises most of those that may be better than the best; others are settled."""
+        waiting = [choice for choice in self.choices if choice.status is Status.OPEN]
+        for choice in waiting:
+            if choice.bound < max(choice.floor, np.nextafter(0.0, 1.0)):
+                choice.status, choice.bound = Status.INFEASIBLE, 0.0
+            elif choice.bound < self._least(choice):
+                choice.status = Status.BOUNDED
+        left = [choice for choice in waiting if choice.status is Status.OPEN]
+        return min(left, key=lambda choice: (-choice.bound, choice.devices), default=None)
 
-    def _beaten(self, choice: Choice, exploration: Exploration) -> bool:
-        """Whether a number of devices beats the best known: its fastest design alone is looked for, no frontier."""
-        least = self.value if self._fewer(choice) else float(np.nextafter(self.value, np.inf))
-        found = exploration.fastest(max(least, choice.floor))
-        if any(throughput >= least for throughput in found.evaluated.values()):
-            return True
-        if found.finished:
-            choice.status, choice.bound = Status.BOUNDED, min(choice.bound, self.value)
+    def _least(self, choice: Choice) -> float:
+        """Samples/s from which on a number of devices is better than the best known, or as good with fewer."""
+        fewer = self.best is None or choice.devices < self.best.choice.devices
+        return max(choice.floor, self.value if fewer else float(np.nextafter(self.value, np.inf)))
+
+    def _look(self, choice: Choice) -> None:
+        """Bound a number of devices by its plans or, where it is, look for its fastest design, no frontier."""
+        exploration = Exploration(choice.request, self.progress, self.clock, self.means, self.like)
+        if not self.request.budgets.dvfs:
+            self.like = self.like or exploration.evaluator
+        if choice.refined:
+            self._search(choice, exploration)
         else:
-            choice.bound = min(choice.bound, max(self.value, float(found.undecided[1].max())))
-        return False
+            choice.refine(exploration.evaluator)
 
-    def _fewer(self, choice: Choice) -> bool:
-        """Whether a number of devices is below that of the best known."""
-        if self.best is None:
-            return False
-        return choice.devices < next(iter(self.best.document.best.workloads.values())).devices
-
-    def _hope(self, request: ExploreRequest) -> float:
-        """A throughput that no architecture exceeds; those below the best known are not looked at closely."""
-
-        def matters(hoped: NDArray[np.float64], tdp_w: NDArray[np.float64]) -> NDArray[np.bool_]:
-            return np.asarray((hoped[0] > self.value) & (hoped[0] > 0) & (tdp_w > 0))
-
-        candidates = Candidates(request.space, request.budgets)
-        evaluator = Evaluator(request.task, candidates.table(range(1)))
-        screen = Screen(candidates, [evaluator], np.array([np.inf]), self.clock, self.progress)
-        return float(screen.run(matters).hoped.max(initial=self.value))
+    def _search(self, choice: Choice, exploration: Exploration) -> None:
+        least = self._least(choice)
+        outcome = exploration.fastest(least)
+        reached = {value: number for (number, _), value in outcome.evaluated.items() if value >= least}
+        hoped = float(outcome.undecided[1].max(initial=0.0))
+        if reached:
+            choice.value = max(reached)
+            choice.best = choice.candidates.architecture(reached[choice.value]).name
+            choice.status, choice.bound = Status.SEARCHED, max(choice.value, hoped)
+            choice.searched = choice.counted(outcome)
+            self.best = Found(choice, exploration, outcome)
+        elif not outcome.finished:
+            choice.bound = min(choice.bound, max(self.value, hoped))
+        elif self.best is None:
+            choice.status, choice.bound = Status.INFEASIBLE, 0.0
+        else:
+            choice.status, choice.bound = Status.BOUNDED, min(choice.bound, self.value)
 
     def _document(self, document: ResultDocument) -> ResultDocument:
         """The winner's document with the certificate and the account of all numbers of devices."""
-        own = [choice.certificate() for choice in self.choices]
-        fallen: dict[str, int] = {}
-        for part in own:
-            for name, count in part.pruned_by.items():
-                fallen[name] = fallen.get(name, 0) + count
-        upper = max([self.value, *(choice.bound for choice in self.choices)])
+        value, fallen = document.certificate.objective_value, Counter[str]()
+        counts = [choice.counts for choice in self.choices]
+        for part in counts:
+            fallen.update(part.pruned_by)
+        upper = max([value, *(choice.bound for choice in self.choices)])
+        if upper <= value * (1 + ROUNDING):
+            upper = value  # the same design, worked out in two ways
         devices = [choice.devices for choice in self.choices]
         certificate = document.certificate.model_copy(
             update={
-                "optimal": upper <= self.value,
+                "optimal": upper <= value,
                 "upper_bound": upper,
-                "gap": (upper - self.value) / self.value,
+                "gap": (upper - value) / value,
                 "scope": [
                     *document.certificate.scope,
                     f"number of devices among {', '.join(map(str, devices))}",
                 ],
-                "space_size": sum(part.space_size for part in own),
-                "over_budget": sum(part.over_budget for part in own),
-                "pruned": sum(part.pruned for part in own),
-                "evaluated": sum(part.evaluated for part in own),
-                "pruned_by": fallen,
+                "space_size": sum(part.size for part in counts),
+                "over_budget": sum(part.over_budget for part in counts),
+                "pruned": sum(fallen.values()),
+                "evaluated": sum(part.evaluated for part in counts),
+                "pruned_by": dict(fallen),
             }
         )
         return document.model_copy(update={"certificate": certificate, "cluster": self._report(document)})

@@ -69,6 +69,18 @@ class Costed:
             other.base, other.model, other.unlinked_model = base, model, ideal
         return other
 
+    def of(self, task: Task) -> Self:
+        """Another task with the same layers, network and framework on these architectures; what layers cost is shared.
+
+        So are plans where they are the same, which may fill less memory.
+        """
+        other = type(self)(task, self.table, self._chains, recall=self.recall)
+        other._whole, other._linked = self._whole, self._linked
+        other.model, other.unlinked_model = self.model, self.unlinked_model
+        if task.cluster == self.task.cluster:
+            other.shared = self.shared
+        return other
+
     @property
     def _base(self) -> Self:
         """The one whose costs this one shares."""
@@ -99,7 +111,7 @@ class Costed:
     @cached_property
     def capacity_bytes(self) -> FloatArray:
         """What plans may fill of the memory of every architecture, (A,)."""
-        return self.framework.usable_memory * hbm_capacity_bytes(self.table)
+        return self.task.usable_bytes(hbm_capacity_bytes(self.table))
 
     @cached_property
     def model(self) -> CostModel:

@@ -56,7 +56,7 @@ class DesignBuilder:
         """The same, with an account of the plans that were looked at."""
         task, table = self.task, to_table([architecture])
         self._check(architecture)
-        capacity = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+        capacity = float(task.usable_bytes(hbm_capacity_bytes(table))[0])
         found: list[tuple[Evaluated, Estimator, Recipe | None]] = []
         total = evaluated = 0
         for recipe in (one for one in task.recipes if takes(table, one)[0]):

@@ -19,7 +19,8 @@ from phaze.explore.formats import fastest_flops_per_s
 from phaze.explore.points import PointBounds
 from phaze.explore.setting import Setting
 from phaze.placement.strategy.search.across import Across
-from phaze.placement.strategy.search.outline import least_flops
+from phaze.placement.strategy.search.needed import amounts_between, least_bytes
+from phaze.placement.strategy.search.outline import Tier, least_flops
 from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, Effort
@@ -88,12 +89,30 @@ class Evaluator(Costed):
         """
         key = "least FLOPs", setting
         if key not in self.shared:
-            link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
-            self.shared[key] = least_flops(self.across(setting, np.inf, link).tiers)
+            self.shared[key] = least_flops(self._tiers(setting))
         flops: float = self.shared[key]
         return np.asarray(
             flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, setting.recipe)
         )
+
+    def _tiers(self, setting: Setting) -> tuple[Tier, ...]:
+        """All plans of a setting, whatever the memory; links are those of the first architecture."""
+        link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
+        return self.across(setting, np.inf, link).tiers
+
+    def least_bytes(self, setting: Setting) -> float:
+        """What the fullest device of every plan of a setting needs at least; infinite where there are none."""
+        key = "least bytes", setting
+        if key not in self.shared:
+            each = (least_bytes(tier.sheet) for tier in self._tiers(setting))
+            self.shared[key] = min(each, default=np.inf)
+        found: float = self.shared[key]
+        return found
+
+    def amounts_between(self, above: float, below: float) -> FloatArray:
+        """Numbers of bytes between two, each once, ascending: all that plans may need of a device are among them."""
+        sheets = (tier.sheet for setting in self.settings for tier in self._tiers(setting))
+        return np.unique(np.concatenate([np.zeros(0), *(amounts_between(s, above, below) for s in sheets)]))
 
     def work_s(self, setting: Setting) -> tuple[FloatArray, FloatArray]:
         """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
@@ -102,19 +121,30 @@ class Evaluator(Costed):
     def work_bound(self, setting: Setting, work_s: tuple[FloatArray, FloatArray]) -> FloatArray:
         """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
 
-        Memory does not count.
+        Memory does not count, but where plans are held to less of it than architectures have.
         """
         share = self.options(setting).least_share
         seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
-        return np.where(self.takes(setting), seconds, np.inf)
+        return np.where(self.takes(setting) & self._holds(setting), seconds, np.inf)
+
+    def _holds(self, setting: Setting) -> NDArray[np.bool_]:
+        """Whether some plan may fit, (A,): looked at where plans are held to less memory than architectures have."""
+        if self.task.memory_bytes is None:
+            return np.ones(len(self.table), dtype=np.bool_)
+        return self.capacity_bytes >= self.least_bytes(setting)
 
     def quick_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray | None = None) -> FloatArray:
         """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
 
         It does not count memory where the point does not get below `give_up_s` (A,) without it.
         """
-        limit_s = np.full(len(rows), np.inf) if give_up_s is None else give_up_s
-        times, found = self.least_times(setting, rows), np.full(len(rows), np.inf)
+        limit_s, found = (
+            np.full(len(rows), np.inf) if give_up_s is None else give_up_s,
+            np.full(len(rows), np.inf),
+        )
+        if not self._holds(setting)[rows].any():
+            return found
+        times = self.least_times(setting, rows)
         for across, at in self._classes(setting, rows):
             found[at] = across.bound_s(times.take(at), limit_s[at])
         return np.where(self.takes(setting)[rows], found, np.inf)
@@ -122,10 +152,10 @@ class Evaluator(Costed):
     def path_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> FloatArray:
         """A lower bound on the iteration time, (A,) seconds; of the work of devices alone where strategies are many.
 
-        Neither memory nor exchanges count then, so that no strategy has to be fitted. They do not either where the
-        point does not get below `give_up_s` (A,) without them.
+        Neither memory nor exchanges count then, so that no strategy has to be fitted, and neither where the point does
+        not get below `give_up_s` (A,) without them; they do where memory is what plans are held to.
         """
-        few = self.options(setting).size <= FEW
+        few = self.options(setting).size <= FEW or self.task.memory_bytes is not None
         return self.quick_bound(setting, rows, give_up_s if few else np.zeros(len(rows)))
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -59,12 +59,19 @@ class Exploration:
     """One run of the main job for one workload: search, then describe."""
 
     def __init__(
-        self, request: ExploreRequest, progress: Progress, clock: Clock, means: Means = ALONE
+        self,
+        request: ExploreRequest,
+        progress: Progress,
+        clock: Clock,
+        means: Means = ALONE,
+        like: Evaluator | None = None,
     ) -> None:
+        """`like`: knows the same hardware and layers; what they cost is shared."""
         self._request = request
         self._progress = progress
         self._clock = clock
         self._means = means
+        self._like = like
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
         self.candidates = Candidates(request.space, request.budgets)
@@ -98,14 +105,46 @@ class Exploration:
             raise out_of_memory(search.evaluator, f"space {self._request.space.name}")
         raise _out_of_time()
 
-    def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
-        task, means = self._request.task, self._means
-        return CertifiedSearch(self.candidates, task, self._clock, self._progress, means=means, **options)
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Knows the combinations of hardware of the whole space."""
+        if self._like is not None:
+            return self._like.of(self._request.task)
+        return Evaluator(self._request.task, self.candidates.survey(), recall=self._means.recall)
 
-    def fastest(self, least: float = 0.0) -> Outcome:
-        """The search for the highest throughput alone, from `least` samples/s on; floors aside."""
+    def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
+        task, means, known = self._request.task, self._means, self.evaluator
+        return CertifiedSearch(
+            self.candidates, task, self._clock, self._progress, means=means, evaluator=known, **options
+        )
+
+    def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
+        """The search for the highest throughput alone, from `least` samples/s on, as far as a gap; floors aside."""
         alone = partial(ParetoArchive, 0)
-        return self._certified(others=_nothing, archive=alone, min_throughput=least).run()
+        return self._certified(others=_nothing, archive=alone, min_throughput=least, gap=gap).run()
+
+    def around(self, fastest: Outcome) -> Answer:
+        """What is known to be fastest, described, with the frontier as far as there is time."""
+        with self.chips() as chips:
+            whole = self._whole(fastest)
+            if whole is not None:
+                return self.describe(whole.outcome, whole, chips)
+            hoped = fastest.undecided[1]
+            alone = replace(fastest, undecided=(np.zeros((len(hoped), 1)), hoped))
+            return self.describe(replace(alone), Proof(alone, self.evaluator), chips)
+
+    def _whole(self, fastest: Outcome) -> Proof | None:
+        """The frontier where the highest throughput is known; None where time does not let it come that far."""
+        try:
+            proof = self.search()
+        except OutOfTimeError:
+            return None
+        best, (others, hoped) = max(fastest.evaluated.values()), proof.outcome.undecided
+        most = max(best, float(fastest.undecided[1].max(initial=0.0)))
+        known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
+        return (
+            replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + ROUNDING) >= best else None
+        )
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.planned import worked_out
-from phaze.explore.request import Task
 from phaze.explore.setting import Chain, Setting
 from phaze.placement.energy import ChainEnergy, Drivers
 from phaze.scheduling.passes import Effort
@@ -35,11 +34,6 @@ class Measured:
 
 _NOTHING = Drivers(np.zeros((1, 1)), np.ones(1), np.zeros(1), np.zeros(1))
 """Of a plan that recomputes, reduces and moves nothing: no plan spends less."""
-
-
-def least_memory_bytes(task: Task) -> float:
-    """What the fullest device of a plan holds at least: a byte of every weight, however they are divided."""
-    return float(task.workload.chain(1, 1).parameters) / task.devices * (1 - ROUNDING)
 
 
 def spent(

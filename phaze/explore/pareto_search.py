@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.explore.archive import ParetoArchive, nondominated
+from phaze.explore.archive import ParetoArchive, first_within, nondominated
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric
@@ -28,7 +28,7 @@ from phaze.scheduling.passes import Effort
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 SAMPLE = 64  # architectures searched first, so that the bounds of the others have something to meet
-ROUND = 32  # points looked at together at least
+ROUND, TIGHTENED = 32, 256  # points evaluated, and tightened, together at least
 BATCH = 1024  # and at most
 STATES = 1e7  # of one schedule search: finite, so that times do not depend on what is asked together
 
@@ -100,9 +100,18 @@ class ParetoSearch:
         for k in range(len(self._settings)):
             able = self.evaluator.takes(self._settings[k])[rows]
             self._counts["format"] += int((~able).sum())
-            seconds = self.evaluator.quick_bound(self._settings[k], rows[able])
-            parts.append(self._undominated(self._optimistic(k, rows[able], seconds)))
+            hopeful = self._hopeful(k, rows[able])
+            give_up_s = self._give_up_s(k, hopeful)
+            seconds = self.evaluator.quick_bound(self._settings[k], hopeful.row, give_up_s)
+            parts.append(self._undominated(self._optimistic(k, hopeful.row, seconds)))
         return self._nothing.join(parts)
+
+    def _hopeful(self, k: int, rows: Rows) -> OpenPoints:
+        """Points of one setting that are undominated by what their work takes alone."""
+        setting = self._settings[k]
+        on_rows = self.evaluator.on(self.evaluator.table.take(rows))
+        seconds = on_rows.work_bound(setting, on_rows.work_s(setting))
+        return self._undominated(self._optimistic(k, rows, seconds))
 
     def _optimistic(
         self, k: int, rows: Rows, least_s: FloatArray, upper_s: FloatArray | None = None
@@ -131,16 +140,12 @@ class ParetoSearch:
             self._counts[name] += int((fallen & here).sum())
         return open_.take(~fallen)
 
-    def _give_up_s(self, open_: OpenPoints) -> FloatArray:
-        """Iteration times above which points are dominated by what is known, or too slow to count, (A,)."""
-        seconds = np.full(len(open_), self._longest_s)
-        if not self._values.by_throughput:
-            return seconds
-        known = self._archive.threshold(self._values.others(open_.values))
-        batch = self.evaluator.task.cluster.global_batch
-        limit = np.where(known > 0, batch / np.where(known > 0, known, 1.0), np.inf)
-        sooner: FloatArray = np.minimum(seconds, limit) * (1 + ROUNDING)
-        return sooner
+    def _give_up_s(self, k: int, open_: OpenPoints) -> FloatArray:
+        """Iteration times above which points of a setting are dominated, or too slow to count, (A,)."""
+        first = first_within(self._archive.others, self._values.others(open_.values))
+        lead = -np.append(self._archive.throughput, -np.inf)[first]
+        seconds = self._values.longest_s(self._settings[k], open_.row, lead)
+        return np.minimum(seconds, self._longest_s * (1 + ROUNDING))
 
     # -- looking closer ----------------------------------------------------------------------------------------
 
@@ -155,7 +160,8 @@ class ParetoSearch:
         low, high = values.min(axis=0), values.max(axis=0)
         score = ((values[mine] - low) / np.where(high > low, high - low, 1.0)).sum(axis=1)
         order = mine[np.lexsort((score, ~front[mine]))]
-        return order[: min(max(int(front[mine].sum()), ROUND), BATCH)]
+        least = ROUND if open_.tightened[mine[0]] else TIGHTENED
+        return order[: min(max(int(front[mine].sum()), least), BATCH)]
 
     def _look(self, group: OpenPoints) -> OpenPoints:
         """Tighten or evaluate points of one setting and kind; what is still undecided of them."""
@@ -163,7 +169,7 @@ class ParetoSearch:
         if group.tightened[0]:
             self._evaluate(k, group)
             return self._nothing
-        found = self.evaluator.bounds(self._settings[k], rows, self._give_up_s(group))
+        found = self.evaluator.bounds(self._settings[k], rows, self._give_up_s(k, group))
         return self._optimistic(k, rows, found.lower_s, found.upper_s)
 
     def _evaluate(self, k: int, group: OpenPoints) -> None:
@@ -173,7 +179,7 @@ class ParetoSearch:
         at = np.flatnonzero(~np.isfinite(seconds))
         if len(at):
             some = group.take(at)
-            found = self.evaluator.exact(self._settings[k], some.row, self._give_up_s(some), effort)
+            found = self.evaluator.exact(self._settings[k], some.row, self._give_up_s(k, some), effort)
             unsettled = found.lower_s < found.upper_s
             left = self._optimistic(
                 k, some.row[unsettled], found.lower_s[unsettled], found.upper_s[unsettled]

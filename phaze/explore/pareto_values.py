@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InputError
 from phaze.explore.formats import utilisation
-from phaze.explore.measures import ROUNDING, Measures, least_memory_bytes
+from phaze.explore.measures import ROUNDING, Measures
 from phaze.explore.metrics import Metric, Needs
 from phaze.explore.setting import Setting
 
@@ -47,10 +47,24 @@ class PointValues:
         names = [axis.name for axis in self.axes]
         return names.index("throughput") if "throughput" in names else 0
 
-    @property
-    def by_throughput(self) -> bool:
-        """Whether the lead is throughput, so that what is known limits iteration times."""
-        return self.axes[self.lead].name == "throughput"
+    def longest_s(self, setting: Setting, rows: Rows, lead: FloatArray) -> FloatArray:
+        """Iteration times above which no point has a lead as good as this, turned so that less is better, (A,) each.
+
+        Infinite where the lead does not follow from the time: it is neither throughput nor energy, which is a power
+        that flows whatever runs for that time, and what the work takes.
+        """
+        unlimited, name = np.full(len(rows), np.inf), self.axes[self.lead].name
+        if name == "throughput":
+            batch = self.measures.evaluator.task.cluster.global_batch
+            np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead))
+            return unlimited * (1 + ROUNDING)
+        if name != "energy_per_sample":
+            return unlimited
+        work_j, more_j = (
+            self.measures.least_energy_j(setting, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
+        )
+        longest: FloatArray = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + ROUNDING)
+        return longest
 
     def columns(
         self, setting: Setting, rows: Rows, seconds: FloatArray, energy: FloatArray, memory: FloatArray
@@ -76,7 +90,8 @@ class PointValues:
         energy = memory = np.zeros(len(rows))
         if self.needs_plan:
             energy = self.measures.least_energy_j(setting, rows, least_s)
-            memory = np.full(len(rows), least_memory_bytes(self.measures.evaluator.task))
+        if any(axis.name == "memory" for axis in self.axes):
+            memory = np.full(len(rows), self.measures.evaluator.least_bytes(setting) * (1 - ROUNDING))
         return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
 
     def others(self, values: FloatArray) -> FloatArray:

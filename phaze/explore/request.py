@@ -8,6 +8,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from phaze.cost.kernels.calibration_file import CalibrationFile
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.rung import Rung
@@ -84,7 +87,8 @@ class Task:
 
     `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung. `recipe`: in which few
     bits linear layers may run, where the chip is faster on such operands and the iteration is. Plans are those of the
-    space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`.
+    space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`, and fill no more than
+    `memory_bytes` of a device (None: what the framework leaves of it).
     """
 
     workload: Workload
@@ -97,6 +101,12 @@ class Task:
     framework: Framework = field(default_factory=load_framework)
     plans: Plans = field(default_factory=load_plans)
     held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    memory_bytes: float | None = None
+
+    def usable_bytes(self, capacity_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What plans may fill of memories of some sizes, (A,)."""
+        usable = self.framework.usable_memory * capacity_bytes
+        return usable if self.memory_bytes is None else np.minimum(usable, self.memory_bytes)
 
     @cached_property
     def plan_space(self) -> PlanSpace:
@@ -207,3 +217,8 @@ class ExploreRequest:
     def over_axes(self) -> bool:
         """Whether throughput and TDP do not settle it: a search over points and their own axes does."""
         return bool(self.axes) or not self.objective.on_frontier
+
+    @property
+    def lean(self) -> bool:
+        """Whether the least memory of any plan is asked for, and nothing else."""
+        return self.objective is Objective.MEMORY and not self.axes

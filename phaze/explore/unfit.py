@@ -9,18 +9,19 @@ import numpy as np
 from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.planned import estimator_of
 from phaze.explore.request import Task
-from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.hardware.derived import GIB, hbm_capacity_bytes
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.pipelines.schedule import MOST_PASSES
 from phaze.placement.strategy.search.search import PlanAnswer, best_plans
 from phaze.placement.strategy.search.space import PlanSpace
+from phaze.quantity import shown
 
 
 def unfit_anywhere(task: Task, table: ArchitectureTable, name: str) -> InfeasibleError:
     """Why no plan of a task fits on any architecture of a table, called `name` together."""
     largest = table.take(np.array([int(np.argmax(hbm_capacity_bytes(table)))]))
     space = task.plan_space
-    capacity = task.framework.usable_bytes(float(hbm_capacity_bytes(largest)[0]))
+    capacity = float(task.usable_bytes(hbm_capacity_bytes(largest))[0])
     answer = best_plans(estimator_of(task, largest), space, capacity)
     found = unfit(task, largest, name, space, answer)
     return found if isinstance(found, InfeasibleError) else InfeasibleError(str(found))
@@ -31,7 +32,7 @@ def unfit(
 ) -> InfeasibleError | InputError:
     """Why there is no plan of `space` on an architecture (`table` of one row) called `name`, in a search's words."""
     plans, least, framework = answer.account.total, answer.least_memory_bytes, task.framework
-    capacity = framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+    capacity = float(task.usable_bytes(hbm_capacity_bytes(table))[0])
     if not plans:
         return InputError(
             f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
@@ -41,6 +42,10 @@ def unfit(
         host = _value(table, "host_memory_capacity_bytes")
         levers: tuple[str, ...] = ("more devices", "more memory per host", "ZeRO, or less offloaded")
         short = Shortfall("memory of one device's host", host, answer.least_host_bytes, "bytes", levers)
+    elif least > capacity and task.memory_bytes is not None:
+        return InfeasibleError(
+            f"{task.workload.name} on {name}: no plan needs as little as {shown(capacity / GIB)} GiB"
+        )
     elif least <= capacity:
         return InfeasibleError(f"{task.workload.name} on {name}: the chip has no links to fill devices with")
     else:

@@ -7,12 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phaze.errors import InfeasibleError, InputError
+from phaze.cost.model import CostModel
+from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.api import explore
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_choice import grid, with_devices
+from phaze.explore.cluster_choice import MOST_DEVICES, grid, with_devices
+from phaze.explore.cluster_count import choices
 from phaze.explore.evaluator import Evaluator
+from phaze.explore.exploration import Exploration
+from phaze.explore.portfolio.member import roofline
+from phaze.explore.progress import Silent
 from phaze.explore.request import Budgets, ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
 from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
@@ -160,3 +165,70 @@ def test_of_equally_good_numbers_of_devices_the_fewest_win(request_):
     assert max(choice.devices for choice in document.cluster.choices) > 1
     assert document.cluster.devices == 1
     assert document.certificate.optimal
+
+
+@pytest.mark.parametrize("budget", [BUDGET, TIGHT])
+@pytest.mark.parametrize("dvfs", [False, True])
+def test_every_number_of_devices_counts_the_architectures_that_keep_its_budgets(request_, budget, dvfs):
+    asked = replace(request_, budgets=Budgets(dvfs=dvfs))
+    found = choices(asked, budget, Silent())
+    for choice in found:
+        block = choice.candidates.within(range(choice.candidates.size))
+        assert choice.within == len(block)
+        assert choice.bound == roofline(Evaluator(choice.request.task, block.table)).max()
+    beyond = with_devices(asked, budget, grid(MOST_DEVICES)[len(found)])
+    assert not len(Candidates(beyond.space, beyond.budgets).within(range(4)))
+
+
+def test_bounds_of_numbers_of_devices_hold_and_tighten(request_):
+    """Where plans leave devices idle, their bound falls below the roofline."""
+    alone = replace(request_.task, global_batch=3, held={"tensor": (1,), "pipeline": (1, 2)})
+    for task in (request_.task, alone):
+        asked = replace(request_, task=task)
+        found = choices(asked, BUDGET, Silent())
+        like = Evaluator(found[-1].request.task, found[-1].candidates.survey())
+        for choice in found:
+            roof = choice.bound
+            choice.refine(like)
+            assert best_of(asked, choice.devices) <= choice.bound <= roof
+    assert found[-1].bound < 0.9 * roof
+
+
+def test_numbers_of_devices_share_what_layers_cost(request_, monkeypatch):
+    """Layers are costed for one number of devices, and figures are those of an evaluator of its own."""
+    one, other = (with_devices(request_, BUDGET, devices).task for devices in (4, 6))
+    table = Candidates(request_.space, request_.budgets).survey()
+    like, rows, effort = Evaluator(one, table), np.arange(len(table)), Effort(lambda: np.inf)
+    best_points(like, rows, effort)
+    costed = []
+    costs = CostModel.costs
+    monkeypatch.setattr(CostModel, "costs", lambda self, pass_: costed.append(pass_) or costs(self, pass_))
+    shared = best_points(like.of(other), rows, effort)
+    known = len(costed)
+    alone = best_points(Evaluator(other, table), rows, effort)
+    assert known < len(costed) - known
+    assert (shared.upper_s == alone.upper_s).all()
+    assert shared.settings == alone.settings
+
+
+def test_only_numbers_of_devices_that_may_win_are_searched(request_, monkeypatch):
+    searched = []
+    fastest = Exploration.fastest
+    monkeypatch.setattr(
+        Exploration, "fastest", lambda self, least: searched.append(least) or fastest(self, least)
+    )
+    found = explore(request_).document
+    assert 0 < len(searched) < len(found.cluster.choices)
+
+
+def test_without_time_for_the_frontier_the_best_number_of_devices_is_proven(request_, monkeypatch):
+    def late(self):
+        raise OutOfTimeError("late")
+
+    whole = explore(request_).document
+    monkeypatch.setattr(Exploration, "search", late)
+    found = explore(request_).document
+    assert found.certificate.optimal
+    assert not found.certificate.frontier_complete
+    assert found.best == whole.best
+    assert [point.id for point in found.frontier] == [found.best.id]

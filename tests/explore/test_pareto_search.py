@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from phaze.errors import InputError
+from phaze.explore import pareto_search
 from phaze.explore.api import evaluate
 from phaze.explore.archive import nondominated
 from phaze.explore.evaluator import Evaluator
@@ -177,3 +178,61 @@ def test_every_metric_says_what_it_needs(everything):
                 axis.of(everything)
             columns = everything | {"score": np.ones_like(everything["tdp_w"])}
         assert axis.of(columns).shape == everything["tdp_w"].shape
+
+
+@pytest.mark.parametrize("name", ["energy_per_sample", "throughput"])
+def test_iteration_times_that_are_given_up_lead_to_nothing_better(name, evaluator, columns, measured):
+    values = PointValues(Measures(evaluator), columns, [metric(name)])
+    everywhere = [
+        values.minimised(values.columns(s, *fitting(m), *figures(m)))[:, 0] for s, m in measured.items()
+    ]
+    limit = float(np.median(np.concatenate(everywhere)))
+    spared = 0
+    for (setting, found), exact in zip(measured.items(), everywhere, strict=True):
+        (rows,) = fitting(found)
+        longest_s = values.longest_s(setting, rows, np.full(len(rows), limit))
+        late = found.iteration_s[rows] > longest_s
+        assert (exact[late] > limit).all()
+        at_limit = values.optimistic(setting, rows, longest_s)[:, 0]
+        np.testing.assert_allclose(at_limit[longest_s > 0], limit, rtol=1e-9)
+        spared += int(late.sum())
+    assert spared > 0
+
+
+def fitting(found):
+    """Rows of the architectures that have a plan."""
+    return (np.flatnonzero(np.isfinite(found.iteration_s)),)
+
+
+def test_nothing_is_given_up_for_what_does_not_follow_from_time(evaluator, columns):
+    values = PointValues(Measures(evaluator), columns, [metric("memory")])
+    setting, rows = evaluator.settings[0], np.arange(len(evaluator.table))
+    assert np.isinf(values.longest_s(setting, rows, np.ones(len(rows)))).all()
+    energy = PointValues(Measures(evaluator), columns, [metric("energy_per_sample")])
+    assert np.isinf(energy.longest_s(setting, rows, np.full(len(rows), np.inf))).all()
+    speed = PointValues(Measures(evaluator), columns, [metric("throughput")])
+    assert np.isinf(speed.longest_s(setting, rows, np.full(len(rows), np.inf))).all()
+
+
+def test_points_that_their_work_rules_out_are_not_bounded_further(task, small_space, monkeypatch):
+    evaluator = Evaluator(task, small_space.table())
+    area = area_mm2(evaluator.table)
+    columns = {"tdp_w": tdp_w(evaluator.table), "area_mm2": area, "price_usd": area}
+    monkeypatch.setattr(pareto_search, "SAMPLE", 8)
+
+    def bounded():
+        rows, quick = [], Evaluator.quick_bound
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                Evaluator,
+                "quick_bound",
+                lambda self, s, at, *a: rows.append(len(at)) or quick(self, s, at, *a),
+            )
+            (point,) = search(evaluator, columns, [metric("energy_per_sample")]).run().points
+        return sum(rows), point.columns["energy_per_sample_j"]
+
+    count, best = bounded()
+    monkeypatch.setattr(Evaluator, "work_bound", lambda self, setting, work_s: np.full(len(self.table), 1e-9))
+    more, same = bounded()
+    assert count < more
+    assert best == same

@@ -19,6 +19,7 @@ from phaze.explore.certified.refinement import Refinement
 from phaze.explore.certified.relevance import Relevance, Undecided
 from phaze.explore.certified.screen import Screen, Screened
 from phaze.explore.certified.seeds import seeds, trials
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.frontier import Staircase
 from phaze.explore.means import ALONE, Means
 from phaze.explore.progress import Clock, Progress
@@ -39,8 +40,8 @@ class CertifiedSearch:
     """Finds the complete frontier of throughput against other columns, and proves it.
 
     `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
-    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. Whatever `threads`
-    and `means`, the answer is the same.
+    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. `evaluator`: of the
+    task, on hardware of the whole space. Whatever it knows, and whatever `threads` and `means`, the answer is the same.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class CertifiedSearch:
         others: Callable[[Block], FloatArray] = power,
         archive: Callable[[], Archive] = Staircase,
         means: Means = ALONE,
+        evaluator: Evaluator | None = None,
         threads: int = 2,
         block: int = BLOCK,
         cap: int = CAP,
@@ -72,6 +74,8 @@ class CertifiedSearch:
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
         self._ground = Ground(candidates, task, others, means.recall)
+        if evaluator is not None:
+            self._ground.evaluator = evaluator
         self.evaluator = self._ground.evaluator
         self._screen = Screen(self.evaluator, self._relevance, self._clock)
         self._taken = Pool.empty()

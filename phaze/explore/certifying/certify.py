@@ -11,6 +11,7 @@ from phaze.explore.certifying.leaves import Leaves, told
 from phaze.explore.certifying.throughput_power import Certification
 from phaze.explore.certifying.whole import question_unchanged
 from phaze.explore.document import ResultDocument
+from phaze.explore.lean_search import within_winner
 from phaze.explore.progress import Progress, Silent
 from phaze.explore.request import ExploreRequest
 
@@ -38,4 +39,5 @@ def certify(
     `samples`: architectures that are evaluated beyond those of the run, picked by `seed`.
     """
     kind = AxesCertification if request.over_axes else Certification
-    return kind(name, request, document, designs, samples, seed, progress or Silent()).report()
+    asked = within_winner(request, document)
+    return kind(name, asked, document, designs, samples, seed, progress or Silent()).report()

@@ -15,6 +15,7 @@ from phaze.explore.designs import out_of_memory
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.explaining.worth import Worth, worth
+from phaze.explore.lean_search import within_winner
 from phaze.explore.metrics import Needs, metric
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.setting import Setting, setting_of_placement
@@ -46,7 +47,8 @@ class Winner:
         if metric(request.objective).needs is Needs.PLAN:
             told = best.workloads[request.task.workload.name].placement
             placed = setting_of_placement(request.task, told)
-        return cls(request, Architecture(name=best.id, fields=best.architecture), effort, placed)
+        asked = within_winner(request, document)
+        return cls(asked, Architecture(name=best.id, fields=best.architecture), effort, placed)
 
     @cached_property
     def task(self) -> Task:
