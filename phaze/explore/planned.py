@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import fsum, isclose
+from math import fsum, inf, isclose
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.estimate import STATES, Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.kinds import KindTime, kind_times
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
+from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.low_precision import Recipe
 
@@ -36,12 +37,20 @@ NEAR = (
 
 
 def estimator_of(
-    task: Task, table: ArchitectureTable, recipe: Recipe | None = None, laid_out: Layouts | None = None
+    task: Task,
+    table: ArchitectureTable,
+    recipe: Recipe | None = None,
+    laid_out: Layouts | None = None,
+    left_s: Callable[[], float] = lambda: inf,
 ) -> Estimator:
-    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`."""
+    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`.
+
+    `left_s`: seconds after which it raises OutOfTimeError.
+    """
     task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
-    return Estimator(workload, table, task.cluster, said, task.rung, task.own, laid_out=laid_out)
+    effort = Effort(left_s, STATES)
+    return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
 
 
 def worked_out(
