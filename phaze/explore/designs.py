@@ -158,11 +158,24 @@ class DesignBuilder:
         plan: FoundPlan | None,
     ) -> Design:
         """The same under a plan that was found. Raises InfeasibleError where there is none."""
-        table = evaluator.table.take(np.array([row]))
-        if plan is None:
+        told = None if plan is None else next(worked_out(evaluator, setting, {row: plan}))
+        return self.told(architecture, evaluator, row, setting, told)
+
+    def told(
+        self,
+        architecture: Architecture,
+        evaluator: Evaluator,
+        row: int,
+        setting: Setting,
+        planned: PlannedIteration | None,
+    ) -> Design:
+        """The same under a plan that is worked out. Raises InfeasibleError where there is none."""
+        if planned is None:
             raise out_of_memory(evaluator, architecture.name)
-        figures = self._figures(evaluator, row, setting, plan)
+        planned.check()
+        figures = planned.figures(setting.recipe)
         peak = float(evaluator.peak_flops_per_s(setting)[row])
+        table = evaluator.table.take(np.array([row]))
         return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
 
     def _design(self, architecture: Architecture, table: ArchitectureTable, result: WorkloadResult) -> Design:
@@ -191,12 +204,6 @@ class DesignBuilder:
             global_batch=cluster.global_batch,
             **figures,
         )
-
-    def _figures(self, evaluator: Evaluator, row: int, setting: Setting, plan: FoundPlan) -> dict[str, Any]:
-        """What a result tells of a plan itself, by the names it has there."""
-        (planned,) = worked_out(evaluator, setting, {row: plan})
-        planned.check()
-        return planned.figures(setting.recipe)
 
 
 def _or_why_not(design: Callable[[], Design]) -> Design | Exception:

@@ -193,10 +193,13 @@ class Estimator:
         return found
 
     def loads(self, strategy: Strategy) -> Loads:
-        """Seconds of one microbatch in every chunk."""
-        figures, division = self.figures(strategy), self.division(strategy)
-        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
-        return loads(figures, division, *rest)
+        """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
+        last: tuple[Strategy, Loads] | None = self._kept.get("loads")
+        if last is None or last[0] != strategy:
+            figures, division = self.figures(strategy), self.division(strategy)
+            rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
+            last = self._kept["loads"] = strategy, loads(figures, division, *rest)
+        return last[1]
 
     def traffic(self, strategy: Strategy) -> Traffic | None:
         """With the host, where the strategy leaves something to it."""
