@@ -47,6 +47,10 @@ class InfeasibleError(PhazeError):
         self.shortfalls = shortfalls
 
 
+LEFT_OUT = "not worked out within the time limit"
+"""What is told of parts of an answer that there was no time for."""
+
+
 class OutOfTimeError(PhazeError):
     """The time limit passed before any answer was known."""
 

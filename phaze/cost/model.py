@@ -127,13 +127,11 @@ class CostModel:
             self._lower[pass_] = self.costs(pass_).lower_tables()
         return self._lower[pass_]
 
-    def links_s(self, links: Sequence[Link], rows: Rows) -> Floats:
-        """Seconds of collectives on the given architectures, (A, L)."""
-        rates = self.factors.memory.link_bytes_per_s
-        found = np.array([link_s(link, self.network, rates) for link in links]).reshape(
-            len(links), len(rates)
-        )
-        return found.T[self.factors.memory_of[rows]]
+    def links_s(self, links: Sequence[Link]) -> Floats:
+        """Seconds of collectives on every memory side, (M, L); `factors.memory_of` tells those of architectures."""
+        rates, side = np.unique(self.factors.memory.link_bytes_per_s, return_inverse=True)
+        found = [link_s(link, self.network, rates) for link in links]
+        return np.array(found).reshape(len(links), len(rates))[:, side].T
 
     def fastest_s(self, works: Sequence[Work], rows: Rows) -> Floats:
         """Each operator of any passes in its faster mode on some architectures, (A, O); a collective on its link."""

@@ -25,6 +25,7 @@ from phaze.explore.means import ALONE, Means
 from phaze.explore.metrics import Metric, Needs, metric
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.pareto_search import ParetoSearch
+from phaze.explore.planned import worked_out
 from phaze.explore.progress import Clock, Progress, Reporting
 from phaze.explore.request import ExploreRequest
 from phaze.explore.setting import Setting, setting_columns
@@ -157,7 +158,8 @@ class AxesExploration:
         told: dict[int, FrontierPoint] = {}
         for setting, positions in at.items():
             plans = {row: self._plan(evaluator, found.points[k]) for row, k in positions.items()}
-            described = frontier_points(evaluator, setting, plans, varied, margin)
+            each = dict(zip(plans, worked_out(evaluator, setting, plans), strict=True))
+            described = frontier_points(evaluator, setting, each, varied, margin)
             told |= dict(zip(positions.values(), described, strict=True))
         return [told[position] for position in range(len(found.points))]
 

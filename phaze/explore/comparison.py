@@ -13,6 +13,7 @@ from math import inf
 
 import numpy as np
 
+from phaze.errors import LEFT_OUT
 from phaze.explore.aside import aside
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Comparison, Design
@@ -27,15 +28,12 @@ from phaze.placement.strategy.division import Grain
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
 
-LEFT_OUT = "not worked out within the time limit"
-
-
 def comparisons(
     request: ExploreRequest, best: Design, builder: DesignBuilder, left_s: Callable[[], float] = lambda: inf
 ) -> list[Comparison]:
     """Known chips and the expert plan beside the winner, as far as the time goes that is left."""
-    chips = partial(chips_beside, request, builder)
-    plan = partial(plan_beside, request, best)
+    chips = partial(chips_beside, request, replace(builder, left_s=left_s))
+    plan = partial(plan_beside, request, best, left_s)
     with aside(chips, left_s) as some, aside(plan, left_s) as others:
         return [*(some() or ()), *(others() or ())]
 
@@ -57,9 +55,11 @@ def chips_beside(
     return _Beside(request).chips(chips, builder)
 
 
-def plan_beside(request: ExploreRequest, best: Design) -> Iterator[list[Comparison]]:
-    """The expert plan on the winner, where there is one: before and after it is worked out."""
-    return _Beside(request).expert(best)
+def plan_beside(
+    request: ExploreRequest, best: Design, left_s: Callable[[], float] = lambda: inf
+) -> Iterator[list[Comparison]]:
+    """The expert plan on the winner, where there is one: before and after it is worked out, as far as time goes."""
+    return _Beside(request).expert(best, left_s)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _Beside:
             return chip, f"{area:.0f} mm2 exceeds the area budget", False
         return chip, note, True
 
-    def expert(self, best: Design) -> Iterator[list[Comparison]]:
+    def expert(self, best: Design, left_s: Callable[[], float]) -> Iterator[list[Comparison]]:
         """The published hand-made plan on the winner; the data degree follows from the number of devices."""
         task = self.request.task
         if task.workload.expert_plan is None:
@@ -123,6 +123,7 @@ class _Beside:
         builder = DesignBuilder(
             replace(task, held=held, plans=load_plans("any")),
             self.request.budgets.tdp_margin,
+            left_s,
         )
         note = f"PHAZE's expert plan: pipeline {pipeline}, tensor {tensor}, data {data}"
         return self._each([(chip, note, True)], builder)

@@ -55,6 +55,7 @@ class Costed:
     _whole: dict[Chain, TimedChain] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
     _timed_passes: dict[Pass, TimedPass] = field(default_factory=dict)
+    _exposed: dict[Chain, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """On the calibrated rung, links are those of the family of the table's chips."""
@@ -269,7 +270,7 @@ class Costed:
         )
         stretch, index = self.framework.stretch, np.array(chain.index)
         found = np.zeros((len(rows), 7, len(options.kinds[0])))
-        exposed = self._exposed_s(setting, rows)
+        exposed = self._exposed_s(setting)[:, self.model.factors.memory_of[rows]]
         for row, seconds, link_s in ((0, least.forward_s, exposed[0]), (2, least.backward_s, exposed[1])):
             every = seconds * stretch + link_s
             for k, (first, last) in enumerate(options.kinds[0]):
@@ -278,17 +279,26 @@ class Costed:
             found[:, 1] = found[:, 0]
         return Times(found, self.optimizer_s[rows])
 
-    def _exposed_s(self, setting: Setting, rows: Rows) -> tuple[FloatArray, FloatArray]:
-        """Seconds of collectives that nothing can hide in each unique layer, (A, U) forward and backward."""
-        layers, none = self.timed(setting).chain.layers, Pass((), ())
-        found = np.zeros((2, len(rows), len(layers)))
-        for u, layer in enumerate(layers if len(rows) else ()):
-            for turned, pass_ in enumerate((layer.forward, layer.backward or none)):
-                links = [w.link for w in pass_.works if w.link]
-                shares = np.array([self._shown(link, turned=turned > 0) for link in links])
-                if shares.any():
-                    found[turned, :, u] = (self.model.links_s(links, rows) * shares).sum(axis=1)
-        return found[0], found[1]
+    def _exposed_s(self, setting: Setting) -> FloatArray:
+        """Seconds of collectives that nothing can hide in each unique layer, forward and backward, (2, M, U).
+
+        M are the distinct sides of memory and links, which are those of the base as well.
+        """
+        known, key = self._base._exposed, setting.chain
+        if key not in known:
+            layers, none = self.timed(setting).chain.layers, Pass((), ())
+            turns = [layer.forward for layer in layers], [layer.backward or none for layer in layers]
+            each = [[self._unhidden_s(p, turned=t > 0) for p in turn] for t, turn in enumerate(turns)]
+            known[key] = np.ascontiguousarray(np.moveaxis(np.array(each), 1, 2))
+        return known[key]
+
+    def _unhidden_s(self, pass_: Pass, *, turned: bool) -> FloatArray:
+        """The same of one pass, (M,); `turned`: in backward."""
+        links = [w.link for w in pass_.works if w.link]
+        shares = np.array([self._shown(link, turned=turned) for link in links])
+        if not shares.any():
+            return np.zeros(len(self.model.factors.memory.link_bytes_per_s))
+        return np.asarray((np.ascontiguousarray(self.model.links_s(links)) * shares).sum(axis=1))
 
     def _shown(self, link: Link, *, turned: bool) -> float:
         """Share of a collective that computation does not hide at least; `turned`: in backward."""

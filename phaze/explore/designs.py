@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
 
-from phaze.cost.rung import check_rung
-from phaze.errors import InfeasibleError, InputError
+from phaze.cost.rung import Rung, check_rung
+from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.document import Design, WorkloadResult
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.formats import counted_flops_per_s, takes, utilisation
@@ -25,7 +26,7 @@ from phaze.hardware.power import power_parts_w, tdp_w
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.search import Evaluated, best_plans
+from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
 from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
 
@@ -42,30 +43,67 @@ class Points:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Plans of a task on some architectures, whose layers are worked out for all of them at once.
+
+    On the calibrated rung each is alone, as the constants of its links are those of its own family. `left_s`: as of
+    `DesignBuilder`.
+    """
+
+    task: Task
+    architectures: tuple[Architecture, ...]
+    left_s: Callable[[], float]
+    _kept: dict[Recipe | None, list[Estimator]] = field(default_factory=dict)
+
+    def estimator(self, architecture: Architecture, recipe: Recipe | None) -> Estimator:
+        """Plans on one of them, linear layers in a recipe; the same to the last bit whatever is beside it."""
+        if self.task.rung is Rung.CALIBRATED:
+            return self._costs([architecture], recipe)
+        if recipe not in self._kept:
+            self._kept[recipe] = self._costs(self.architectures, recipe).each()
+        return self._kept[recipe][self.architectures.index(architecture)]
+
+    def _costs(self, architectures: Sequence[Architecture], recipe: Recipe | None) -> Estimator:
+        return estimator_of(self.task, to_table(architectures), recipe, left_s=self.left_s)
+
+
+@dataclass(frozen=True)
 class DesignBuilder:
-    """Works out everything that is reported of one architecture."""
+    """Works out everything that is reported of one architecture.
+
+    `left_s`: seconds that searches for its plans may take; then they raise OutOfTimeError.
+    """
 
     task: Task
     tdp_margin: float = 1.0
+    left_s: Callable[[], float] = lambda: inf
 
     def best(self, architecture: Architecture) -> Design:
-        """The architecture under its best placement. Raises InfeasibleError where the model does not fit."""
+        """The architecture under its best placement.
+
+        Raises InfeasibleError where the model does not fit, OutOfTimeError once time is over.
+        """
         return self.best_of(architecture)[0]
 
-    def best_of(self, architecture: Architecture) -> tuple[Design, Points]:
-        """The same, with an account of the plans that were looked at."""
+    def best_of(self, architecture: Architecture, beside: Beside | None = None) -> tuple[Design, Points]:
+        """The same, with an account of the plans that were looked at; `beside`: layers that others share."""
         task, table = self.task, to_table([architecture])
         self._check(architecture)
+        beside = beside or Beside(task, (architecture,), self.left_s)
         capacity = float(task.usable_bytes(hbm_capacity_bytes(table))[0])
         found: list[tuple[Evaluated, Estimator, Recipe | None]] = []
+        answers: dict[Recipe | None, PlanAnswer] = {}
         total = evaluated = 0
         for recipe in (one for one in task.recipes if takes(table, one)[0]):
-            costs = estimator_of(task, table, recipe)
+            costs = beside.estimator(architecture, recipe)
             answer = best_plans(costs, task.plan_space, capacity)
+            answers[recipe] = answer
             total, evaluated = total + answer.account.total, evaluated + answer.account.evaluated
             found += [(one, costs, recipe) for one in answer.best]
         if not found:
-            raise unfit_anywhere(task, table, f"{_devices(task.devices)} of {architecture.name}")
+            raise unfit_anywhere(
+                task, table, f"{_devices(task.devices)} of {architecture.name}", answers.get(None)
+            )
         best, costs, recipe = min(found, key=lambda one: one[0].iteration.iteration_s)
         planned = PlannedIteration(costs, best.strategy, best.iteration)
         planned.check()
@@ -78,9 +116,16 @@ class DesignBuilder:
         return self._design(architecture, table, result), points
 
     def each(self, architectures: Sequence[Architecture]) -> Iterator[tuple[int, Design | Exception]]:
-        """Places of some architectures, each under its best placement or why there is none, one after the other."""
+        """Places of some architectures, each under its best placement or why there is none, one after the other.
+
+        Their layers are worked out together.
+        """
+        beside = Beside(self.task, tuple(architectures), self.left_s)
         for place, one in enumerate(architectures):
-            yield place, _or_why_not(partial(self.best, one))
+            yield place, _or_why_not(partial(self._best_beside, one, beside))
+
+    def _best_beside(self, architecture: Architecture, beside: Beside) -> Design:
+        return self.best_of(architecture, beside)[0]
 
     def _check(self, architecture: Architecture) -> None:
         """Raise InputError where the rung of the task, or its calibration, is not for an architecture."""
@@ -113,11 +158,24 @@ class DesignBuilder:
         plan: FoundPlan | None,
     ) -> Design:
         """The same under a plan that was found. Raises InfeasibleError where there is none."""
-        table = evaluator.table.take(np.array([row]))
-        if plan is None:
+        told = None if plan is None else next(worked_out(evaluator, setting, {row: plan}))
+        return self.told(architecture, evaluator, row, setting, told)
+
+    def told(
+        self,
+        architecture: Architecture,
+        evaluator: Evaluator,
+        row: int,
+        setting: Setting,
+        planned: PlannedIteration | None,
+    ) -> Design:
+        """The same under a plan that is worked out. Raises InfeasibleError where there is none."""
+        if planned is None:
             raise out_of_memory(evaluator, architecture.name)
-        figures = self._figures(evaluator, row, setting, plan)
+        planned.check()
+        figures = planned.figures(setting.recipe)
         peak = float(evaluator.peak_flops_per_s(setting)[row])
+        table = evaluator.table.take(np.array([row]))
         return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
 
     def _design(self, architecture: Architecture, table: ArchitectureTable, result: WorkloadResult) -> Design:
@@ -147,18 +205,12 @@ class DesignBuilder:
             **figures,
         )
 
-    def _figures(self, evaluator: Evaluator, row: int, setting: Setting, plan: FoundPlan) -> dict[str, Any]:
-        """What a result tells of a plan itself, by the names it has there."""
-        (planned,) = worked_out(evaluator, setting, {row: plan})
-        planned.check()
-        return planned.figures(setting.recipe)
-
 
 def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
     """A design, or why there is none."""
     try:
         return design()
-    except (InfeasibleError, InputError, PlanError) as error:
+    except (InfeasibleError, InputError, OutOfTimeError, PlanError) as error:
         return error
 
 

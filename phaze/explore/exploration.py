@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.errors import OutOfTimeError
+from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.explore.archive import FloatArray, ParetoArchive
 from phaze.explore.aside import aside
 from phaze.explore.candidates import Block, Candidates
@@ -86,7 +86,7 @@ class Exploration:
     def chips(self) -> AbstractContextManager[Beside]:
         """Known chips under the same budgets, worked out beside what happens meanwhile, as long as there is time."""
         request = self._request
-        builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin, self.reporting.left_s)
         return aside(lambda: chips_beside(request, builder), self.reporting.left_s)
 
     def search(self) -> Proof:
@@ -165,18 +165,29 @@ class Exploration:
         ranked = self._ranked(found)
         found.place(ranked[: NEXT_BEST + 1])
         best = found.design(ranked[0])
-        beside = partial(plan_beside, request, best)
+        beside = partial(plan_beside, request, best, self.reporting.left_s)
         with aside(beside, self.reporting.left_s) as expert:
             document = ResultDocument(
                 request=describe_request(request),
                 best=best,
                 certificate=self._certificate(shown, proof.outcome, best, proof.evaluator.plans_each),
                 frontier=found.frontier(),
-                next_best=[found.design(row) for row in ranked[1 : NEXT_BEST + 1]],
+                next_best=self._next_best(found, ranked[1 : NEXT_BEST + 1]),
                 comparison=[*(chips() or ()), *(expert() or ())],
                 manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
             )
         return Answer(document, found.columns())
+
+    def _next_best(self, found: Findings, rows: list[int]) -> list[Design]:
+        """Designs as far as there is time; how many fall out is told in a sentence."""
+        told: list[Design] = []
+        for row in rows:
+            if self.reporting.left_s() <= 0:
+                left = f"{len(rows) - len(told)} of the next best designs {LEFT_OUT}"
+                self._progress.update("describing", len(told), len(rows), left)
+                break
+            told.append(found.design(row))
+        return told
 
     # -- the objective -------------------------------------------------------------------------------------
 

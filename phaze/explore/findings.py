@@ -15,12 +15,13 @@ from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import Design, FrontierPoint
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.formats import utilisation
-from phaze.explore.measures import spent
+from phaze.explore.planned import PlannedIteration, estimators
 from phaze.explore.setting import Setting, setting_columns
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.power import tdp_w
+from phaze.placement.strategy.estimate import Estimator
 from phaze.scheduling.passes import Effort
 
 
@@ -43,7 +44,9 @@ class Findings:
         self._evaluator = evaluator.on(self.block.table)
         self._task = evaluator.task
         self._effort = effort
-        self._plans: dict[int, FoundPlan | None] = {}
+        self._plans: dict[int, FoundPlan] = {}
+        self._costs: dict[int, Estimator] = {}
+        self._told: dict[int, PlannedIteration] = {}
         self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin)
 
     def place(self, rows: Sequence[int]) -> None:
@@ -51,22 +54,30 @@ class Findings:
         for setting, members in self._by_setting([*dict.fromkeys([*self._frontier, *rows])]).items():
             known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
             plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
-            self._plans.update(zip(members, plans, strict=True))
+            found = {row: plan for row, plan in zip(members, plans, strict=True) if plan is not None}
+            self._plans.update(found)
+            self._costs.update(zip(found, estimators(self._evaluator, setting, list(found)), strict=True))
 
     def design(self, row: int) -> Design:
-        """The full report of one candidate whose plan was found."""
-        plan, setting = self._plans[row], self._settings[row]
-        return self._builder.design(self._architecture(row), self._evaluator, row, setting, plan)
+        """The full report of one candidate. Raises InfeasibleError where no plan of it was found."""
+        told = self._planned(row) if row in self._plans else None
+        return self._builder.told(self._architecture(row), self._evaluator, row, self._settings[row], told)
 
     def frontier(self) -> list[FrontierPoint]:
         """The frontier in the order in which the archive keeps it, its plans being found."""
         varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
         points: dict[int, FrontierPoint] = {}
         for setting, members in self._by_setting(self._frontier).items():
-            plans = {row: plan for row in members if (plan := self._plans[row]) is not None}
+            plans = {row: self._planned(row) for row in members if row in self._plans}
             told = frontier_points(self._evaluator, setting, plans, varied, margin)
             points.update(zip(plans, told, strict=True))
         return [points[row] for row in self._frontier]
+
+    def _planned(self, row: int) -> PlannedIteration:
+        """The plan of one candidate, worked out once."""
+        if row not in self._told:
+            self._told[row] = PlannedIteration.found(self._costs[row], self._plans[row])
+        return self._told[row]
 
     @cached_property
     def _frontier(self) -> list[int]:
@@ -112,7 +123,7 @@ class Findings:
 def frontier_points(
     evaluator: Evaluator,
     setting: Setting,
-    plans: Mapping[int, FoundPlan],
+    plans: Mapping[int, PlannedIteration],
     varied: Iterable[str],
     margin: float,
 ) -> list[FrontierPoint]:
@@ -120,10 +131,12 @@ def frontier_points(
 
     `varied`: the fields that their names show. TDP is that at full load times `margin`. Plans pass the checker.
     """
+    for planned in plans.values():
+        planned.check(kinds=False)
     task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
     table = evaluator.table.take(rows)
     figures = zip(
-        spent(evaluator, setting, plans, checked=True),
+        plans.values(),
         from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),
@@ -133,13 +146,13 @@ def frontier_points(
     return [
         FrontierPoint(
             id=architecture.name,
-            throughput_samples_per_s=task.cluster.global_batch / seconds,
+            throughput_samples_per_s=task.cluster.global_batch / planned.iteration.iteration_s,
             tdp_w=tdp,
             area_mm2=area,
-            energy_per_sample_j=joules / task.cluster.global_batch,
-            memory_bytes=memory,
-            mfu=utilisation(evaluator.model_flops, seconds, task.devices, peak),
+            energy_per_sample_j=planned.energy_j / task.cluster.global_batch,
+            memory_bytes=planned.iteration.memory_bytes,
+            mfu=utilisation(evaluator.model_flops, planned.iteration.iteration_s, task.devices, peak),
             architecture=dict(architecture.fields),
         )
-        for (seconds, joules, memory), architecture, tdp, area, peak in figures
+        for planned, architecture, tdp, area, peak in figures
     ]

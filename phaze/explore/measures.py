@@ -37,15 +37,10 @@ _NOTHING = Drivers(np.zeros((1, 1)), np.ones(1), np.zeros(1), np.zeros(1))
 
 
 def spent(
-    evaluator: Evaluator, setting: Setting, plans: Mapping[int, FoundPlan], *, checked: bool = False
+    evaluator: Evaluator, setting: Setting, plans: Mapping[int, FoundPlan]
 ) -> Iterator[tuple[float, float, float]]:
-    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table.
-
-    `checked`: held against a second count of them. Raises PlanError where it differs.
-    """
+    """Seconds and joules of an iteration, and bytes of the fullest device, of a plan on each row of the table."""
     for planned in worked_out(evaluator, setting, plans):
-        if checked:
-            planned.check(kinds=False)
         yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
 
 

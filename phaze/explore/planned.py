@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from math import fsum, isclose
+from math import fsum, inf, isclose
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.estimate import STATES, Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.kinds import KindTime, kind_times
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
+from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Shardable, Sharding
 from phaze.workload.low_precision import Recipe
 
@@ -36,12 +37,20 @@ NEAR = (
 
 
 def estimator_of(
-    task: Task, table: ArchitectureTable, recipe: Recipe | None = None, laid_out: Layouts | None = None
+    task: Task,
+    table: ArchitectureTable,
+    recipe: Recipe | None = None,
+    laid_out: Layouts | None = None,
+    left_s: Callable[[], float] = lambda: inf,
 ) -> Estimator:
-    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`."""
+    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`.
+
+    `left_s`: seconds after which it raises OutOfTimeError.
+    """
     task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
-    return Estimator(workload, table, task.cluster, said, task.rung, task.own, laid_out=laid_out)
+    effort = Effort(left_s, STATES)
+    return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
 
 
 def worked_out(
@@ -49,20 +58,16 @@ def worked_out(
 ) -> Iterator[PlannedIteration]:
     """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
 
-    Raises PlanError where one comes to quite another time than the search says: a defect of one of the two. What is
-    told is the time worked out here.
+    Raises PlanError as `PlannedIteration.found` does.
     """
-    table = evaluator.table.take(np.array(list(plans), dtype=np.intp))
-    laid_out = evaluator.layouts(setting)
-    each = estimator_of(evaluator.task, table, setting.recipe, laid_out).each()
-    for costs, found in zip(each, plans.values(), strict=True):
-        planned = PlannedIteration.of(costs, found.strategy)
-        seconds = planned.iteration.iteration_s
-        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
-            raise PlanError(
-                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
-            )
-        yield planned
+    each = estimators(evaluator, setting, list(plans))
+    return map(PlannedIteration.found, each, plans.values())
+
+
+def estimators(evaluator: Evaluator, setting: Setting, rows: Sequence[int]) -> list[Estimator]:
+    """Plans of a setting on the architectures at some rows of the evaluator's table, their layers all at once."""
+    table = evaluator.table.take(np.array(rows, dtype=np.intp))
+    return estimator_of(evaluator.task, table, setting.recipe, evaluator.layouts(setting)).each()
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,20 @@ class PlannedIteration:
     def of(cls, costs: Estimator, strategy: Strategy) -> PlannedIteration:
         """A plan worked out. Raises InputError where the cluster or the model do not allow it."""
         return cls(costs, strategy, costs.iteration(strategy))
+
+    @classmethod
+    def found(cls, costs: Estimator, found: FoundPlan) -> PlannedIteration:
+        """A plan that a search found. What is told is the time worked out here.
+
+        Raises PlanError where it is quite another one than the search says: a defect of one of the two.
+        """
+        planned = cls.of(costs, found.strategy)
+        seconds = planned.iteration.iteration_s
+        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+            raise PlanError(
+                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
+            )
+        return planned
 
     def check(self, *, kinds: bool = True) -> None:
         """Hold every figure, or all but those by kind of operator, against a second count of it.

@@ -17,12 +17,17 @@ from phaze.placement.strategy.search.space import PlanSpace
 from phaze.quantity import shown
 
 
-def unfit_anywhere(task: Task, table: ArchitectureTable, name: str) -> InfeasibleError:
-    """Why no plan of a task fits on any architecture of a table, called `name` together."""
+def unfit_anywhere(
+    task: Task, table: ArchitectureTable, name: str, answer: PlanAnswer | None = None
+) -> InfeasibleError:
+    """Why no plan of a task fits on any architecture of a table, called `name` together.
+
+    `answer`: what a search found on the one with most memory, linear layers as the workload has them; None: it is made.
+    """
     largest = table.take(np.array([int(np.argmax(hbm_capacity_bytes(table)))]))
     space = task.plan_space
     capacity = float(task.usable_bytes(hbm_capacity_bytes(largest))[0])
-    answer = best_plans(estimator_of(task, largest), space, capacity)
+    answer = answer or best_plans(estimator_of(task, largest), space, capacity)
     found = unfit(task, largest, name, space, answer)
     return found if isinstance(found, InfeasibleError) else InfeasibleError(str(found))
 

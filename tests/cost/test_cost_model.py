@@ -10,6 +10,7 @@ from cost_cases import NETWORK, chips, exchange, grid, product, reduction, tenso
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phaze.cost.collective import link_s
 from phaze.cost.model import Bottleneck, CostModel
 from phaze.cost.roofline import roofline_s
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
@@ -262,3 +263,15 @@ def test_roofline_and_bound_hold_for_any_product(m, k, n, groups):
     times = costs.latencies(np.arange(len(table)))
     assert (times.parallel_s >= roofline_s(pass_, table, NETWORK)).all()
     np.testing.assert_allclose(costs.lower_s(np.arange(len(table))), times.parallel_s[:, 0])
+
+
+def test_collectives_of_many_architectures_take_what_each_of_them_takes_alone():
+    table = grid(
+        link_bandwidth_bytes_per_s=(0.0, 25e9, 100e9), hbm_stacks=(2, 6), global_buffer_bytes=(2**20, 2**24)
+    )
+    model = CostModel(table, NETWORK)
+    links = [reduction(1e6, 4).link, reduction(3e8, 16).link]
+    found = model.links_s(links)[model.factors.memory_of]
+    for row, rate in enumerate(table["link_bandwidth_bytes_per_s"].tolist()):
+        assert found[row].tolist() == [float(link_s(link, NETWORK, rate)) for link in links]
+    assert model.links_s([]).shape == (len(model.factors.memory.link_bytes_per_s), 0)

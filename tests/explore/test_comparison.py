@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from math import inf
 
 import pytest
 
+from phaze.errors import LEFT_OUT, InfeasibleError
 from phaze.explore.api import evaluate_document
-from phaze.explore.comparison import CHIPS, LEFT_OUT, chips_beside, comparisons, left_out, plan_beside
+from phaze.explore.comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
 from phaze.explore.designs import DesignBuilder
+from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Exploration
 from phaze.explore.means import ALONE
 from phaze.explore.progress import Clock, Silent
 from phaze.explore.request import Budgets, ExploreRequest, Task
-from phaze.hardware.architecture import load_architecture
+from phaze.hardware.architecture import load_architecture, to_table
 from phaze.placement.strategy.choices import load_plans
+from phaze.placement.strategy.figures import layer_figures
+from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
 from phaze.workload.load import load_workload
 
 WHOLE_ANSWERS = True
 OVER = Effort(lambda: 0.0)
+
+
+class Hears:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+
+    def update(self, stage, done, total, note):
+        self.notes.append(note)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +63,69 @@ def test_an_expired_clock_leaves_no_chip_unexplained(request_, best, monkeypatch
     assert [one.name for one in told] == list(CHIPS)
     assert all(one.result is None and LEFT_OUT in one.note for one in told)
     assert told == left_out(request_, best)
+
+
+def test_chips_that_are_worked_out_together_are_what_each_of_them_is_alone(request_):
+    builder = DesignBuilder(request_.task)
+    *_, told = chips_beside(request_, builder)
+    for one, name in zip(told, CHIPS, strict=True):
+        chip = load_architecture(name).replace(name, clock_hz=one.clock_hz, peak_clock_hz=one.clock_hz)
+        alone = builder.best(chip).workloads[request_.task.workload.name]
+        assert one.result == alone
+
+
+def test_layers_of_all_chips_are_worked_out_at_once(request_, monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "phaze.placement.strategy.estimate.layer_figures",
+        lambda *given: called.append(len(given[2])) or layer_figures(*given),
+    )
+    chains = {
+        setting.chain for setting in Evaluator(request_.task, to_table([load_architecture("h100")])).settings
+    }
+    list(chips_beside(request_, DesignBuilder(request_.task)))
+    assert called == [len(CHIPS)] * len(called)
+    assert 0 < len(called) <= len(chains)
+
+
+def test_time_that_runs_out_ends_the_search_for_plans_of_a_chip(request_):
+    """Those that are done are told, the others fall out with a sentence."""
+    looks, again = count(1), count(1)
+    list(chips_beside(request_, DesignBuilder(request_.task, left_s=lambda: float(next(looks)))))
+    enough = next(looks) // 2
+    *_, told = chips_beside(
+        request_, DesignBuilder(request_.task, left_s=lambda: float(next(again) < enough))
+    )
+    assert [one.name for one in told] == list(CHIPS)
+    assert told[0].result is not None
+    assert told[-1].result is None
+    assert all((one.result is None) == one.note.endswith(f"; {LEFT_OUT}") for one in told)
+
+
+def test_what_falls_out_after_the_proof_is_told(request_, monkeypatch):
+    heard = Hears()
+    exploration = Exploration(request_, heard, Clock(inf), ALONE)
+    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 2)
+    proof = exploration.search()
+    with exploration.chips() as chips:
+        assert len(exploration.describe(proof.outcome, proof, chips).document.next_best) == 2
+    monkeypatch.setattr(exploration, "reporting", OVER)
+    with exploration.chips() as chips:
+        document = exploration.describe(proof.outcome, proof, chips).document
+    assert document.next_best == []
+    assert heard.notes[-1] == f"2 of the next best designs {LEFT_OUT}"
+
+
+def test_a_chip_without_room_is_searched_once(request_, monkeypatch):
+    searched = []
+    monkeypatch.setattr(
+        "phaze.explore.designs.best_plans", lambda *given: searched.append(1) or best_plans(*given)
+    )
+    monkeypatch.setattr("phaze.explore.unfit.best_plans", lambda *_: pytest.fail("searched again"))
+    small = load_architecture("h100").replace("small", hbm_capacity_bytes=1e3)
+    with pytest.raises(InfeasibleError, match="does not fit on 4 devices of small"):
+        DesignBuilder(request_.task).best(small)
+    assert searched == [1]
 
 
 def test_whatever_fails_beside_a_winner_is_a_sentence(request_, best, monkeypatch):

@@ -33,6 +33,7 @@ from phaze.placement.strategy.checker import PlanError, check_plan
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.framework import load_framework
+from phaze.placement.strategy.load import loads
 from phaze.placement.strategy.search.search import best_plans
 from phaze.report.replay.document import per_stage_plan
 from phaze.scheduling.passes import Effort
@@ -301,6 +302,19 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
         assert called == [len(plans)]
         alone = [next(spent(evaluator, setting, {row: plan})) for row, plan in plans.items()]
         assert together == alone
+
+
+def test_loads_of_a_plan_are_worked_out_once_to_tell_and_to_check_it(task, chips, monkeypatch):
+    evaluator, called = Evaluator(task, to_table(chips[:1])), []
+    setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
+    (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
+    monkeypatch.setattr(
+        "phaze.placement.strategy.estimate.loads", lambda *given: called.append(1) or loads(*given)
+    )
+    (planned,) = worked_out(evaluator, setting, {0: found})
+    planned.check()
+    assert planned.figures()["iteration_time_s"] == planned.iteration.iteration_s
+    assert called == [1]
 
 
 def test_every_plan_that_is_reported_passes_the_checker(task, space, monkeypatch):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from phaze.cost.model import CostModel
 from phaze.explore.candidates import Candidates
+from phaze.explore.certified.screen import Screen
 from phaze.explore.certified.search import CertifiedSearch
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.progress import Clock, Silent
@@ -85,6 +87,32 @@ def test_the_number_of_threads_changes_nothing(task, candidates):
     assert one.evaluated == two.evaluated
     assert one.pruned_by == two.pruned_by
     assert frontier(one) == frontier(two)
+
+
+def test_blocks_that_are_bounded_together_change_nothing(task, candidates, monkeypatch):
+    runs = []
+    run = Screen.run
+    monkeypatch.setattr(Screen, "run", lambda self, *given: runs.append(1) or run(self, *given))
+    together = search(task, candidates, block=16, threads=1)
+    few, apart = len(runs), "phaze.explore.certified.search.joined"
+    monkeypatch.setattr(apart, list)
+    alone = search(task, candidates, block=16, threads=1)
+    assert few < (len(runs) - few) / 2
+    assert alone.evaluated == together.evaluated
+    assert alone.pruned_by == together.pruned_by
+    assert frontier(alone) == frontier(together)
+
+
+def test_collectives_are_costed_once_however_many_blocks_are_bounded(task, candidates, monkeypatch):
+    asked = []
+    links_s = CostModel.links_s
+    monkeypatch.setattr(CostModel, "links_s", lambda self, links: asked.append(1) or links_s(self, links))
+    counts = []
+    for block in (16, 64):
+        asked.clear()
+        search(task, candidates, block=block)
+        counts.append(len(asked))
+    assert counts[0] == counts[1] > 0
 
 
 def test_below_the_floor_nothing_is_looked_for(task, candidates, whole):

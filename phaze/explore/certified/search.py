@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -34,6 +34,11 @@ CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
 def power(block: Block) -> FloatArray:
     """The default of what is minimised beside the throughput: TDP in W, (A, 1)."""
     return block.tdp_w[:, None]
+
+
+def joined(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Numbers of several blocks in ascending order, `SMALLER` blocks at a time."""
+    return [np.sort(np.concatenate(wave[i : i + SMALLER])) for i in range(0, len(wave), SMALLER)]
 
 
 class CertifiedSearch:
@@ -127,7 +132,7 @@ class CertifiedSearch:
             screened = self._screened_by_workers(wave)
         else:
             screened = self._screened(wave, threads)
-        self._refinement.take_in([self._counted(found) for found in screened])
+        self._refinement.take_in([self._in_order([self._counted(found) for found in screened])])
         self._done += len(wave)
         if self._done < self._blocks:
             self._make_room()
@@ -138,8 +143,12 @@ class CertifiedSearch:
         return [screened for _, screened in found]
 
     def _screened(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> list[Screened]:
-        """What is left of each block; the first ones in budget are also where promising points are looked for."""
-        blocks = [b for b in threads.map(self._candidates.within, wave) if len(b)]
+        """What is left of the blocks; the first ones in budget are also where promising points are looked for.
+
+        Once there are some, nothing is learnt within a wave: then many blocks are bounded in a few calls.
+        """
+        parts = joined(wave) if self._in_budget else wave
+        blocks = [b for b in threads.map(self._candidates.within, parts) if len(b)]
         if blocks and not self._in_budget:
             self._seed(blocks)
         self._in_budget += sum(map(len, blocks))
@@ -166,6 +175,11 @@ class CertifiedSearch:
         for others, throughput in screened.spared:
             self._undecided.add(others, throughput)
         return screened.pool
+
+    def _in_order(self, pools: list[Pool]) -> Pool:
+        """Points in the order of the blocks of their candidates, whatever was joined: ties are broken by it."""
+        pool = Pool.join([p for p in pools if len(p)])
+        return pool.take(np.argsort(pool.number % self._blocks, kind="stable"))
 
     def _make_room(self) -> None:
         """Strengthen what is known; leave at most half of the cap in a pool that is over it."""

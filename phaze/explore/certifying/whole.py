@@ -26,6 +26,7 @@ from phaze.explore.evaluator import Evaluator
 from phaze.explore.findings import frontier_points
 from phaze.explore.goal import Goal, floor_throughput
 from phaze.explore.manifest import describe_request, question_sha256, scope
+from phaze.explore.planned import worked_out
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.setting import setting_of, setting_of_placement
 from phaze.explore.training_run import training_run
@@ -252,10 +253,11 @@ class Whole:
                 for k, row, plan in zip(places.tolist(), own.tolist(), plans, strict=True)
                 if plan
             }
+            own_plans = dict(placed.values())
             points = frontier_points(
                 evaluator,
                 setting,
-                dict(placed.values()),
+                dict(zip(own_plans, worked_out(evaluator, setting, own_plans), strict=True)),
                 self._candidates.varied,
                 self.request.budgets.tdp_margin,
             )

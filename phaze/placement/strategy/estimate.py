@@ -15,6 +15,7 @@ from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.cost.rung import Rung
+from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.hardware.derived import under_load
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.cluster import Cluster, Recompute
@@ -54,7 +55,8 @@ class Estimator:
     """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
     What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
-    a row `among` them. `laid_out`: what is known already that no architecture changes.
+    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `effort` is
+    over nothing is told any more: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
     """
 
     workload: Workload
@@ -114,6 +116,7 @@ class Estimator:
 
     def _once(self, strategy: Strategy) -> LayerFigures:
         """The same where tied parameters count at both ends."""
+        self._look_at_the_clock()
         selective = strategy.recompute is Recompute.SELECTIVE
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
@@ -144,6 +147,10 @@ class Estimator:
         found = layer_figures(chain, self.costs, self.loaded, self.effort, spared)
         return found.alone() if len(self.table) == 1 else found
 
+    def _look_at_the_clock(self) -> None:
+        if self.effort.left_s() <= 0:
+            raise OutOfTimeError(LEFT_OUT)
+
     def passes(self, strategy: Strategy) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
         figures = self.figures(strategy)
@@ -156,8 +163,11 @@ class Estimator:
     def foresee(self, strategies: Sequence[Strategy]) -> None:
         """Cost the operators of some strategies together, which is faster than of one after the other.
 
-        The least and most microbatches come first: their chains tell those between.
+        The least and most microbatches come first: their chains tell those between. Of one among many, for all of them.
         """
+        if self.among is not None:
+            self.among[0].foresee(strategies)
+            return
         sizes = {s.microbatch for s in strategies}
         ends = (min(sizes), max(sizes)) if sizes else ()
         ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
@@ -169,6 +179,7 @@ class Estimator:
 
     def division(self, strategy: Strategy) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
+        self._look_at_the_clock()
         return self.layouts.division(strategy)
 
     def microbatches(self, strategy: Strategy) -> int:
@@ -182,10 +193,13 @@ class Estimator:
         return found
 
     def loads(self, strategy: Strategy) -> Loads:
-        """Seconds of one microbatch in every chunk."""
-        figures, division = self.figures(strategy), self.division(strategy)
-        rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
-        return loads(figures, division, *rest)
+        """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
+        last: tuple[Strategy, Loads] | None = self._kept.get("loads")
+        if last is None or last[0] != strategy:
+            figures, division = self.figures(strategy), self.division(strategy)
+            rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
+            last = self._kept["loads"] = strategy, loads(figures, division, *rest)
+        return last[1]
 
     def traffic(self, strategy: Strategy) -> Traffic | None:
         """With the host, where the strategy leaves something to it."""

@@ -22,6 +22,7 @@ from phaze.workload.degrees import Parallel
 from phaze.workload.work import LayerChain, Pass, Unit
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
 _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
 
@@ -165,7 +166,7 @@ def layer_figures(
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
     serial = model.factors.simt_of >= 0
-    times = None if serial.all() else _unlinked(chain, model, table, effort)
+    times = None if serial.all() else _unlinked(chain, model, table, effort, np.flatnonzero(~serial))
     chips = hbm_bandwidth_bytes_per_s(table), serial
     return figures_of(chain, forward, backward, times, chips, costs.framework, kept)
 
@@ -212,10 +213,15 @@ def figures_of(
     )
 
 
-def _unlinked(chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: Effort) -> LayerTimes:
-    """Times of layers whose collectives take none."""
+def _unlinked(
+    chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: Effort, rows: Rows
+) -> LayerTimes:
+    """Times of layers whose collectives take none, (A, U): of the architectures at some rows, 0 of the others."""
     ideal, costs = unlinked(model, table)
-    return TimedChain(chain, costs, ideal).exact(np.arange(len(table)), effort)[1]
+    found = TimedChain(chain, costs, ideal).exact(rows, effort)[1]
+    forward, backward = np.zeros((2, len(table), len(chain.layers)))
+    forward[rows], backward[rows] = found.forward_s, found.backward_s
+    return LayerTimes(forward, backward)
 
 
 def unlinked(model: CostModel, table: ArchitectureTable) -> tuple[ArchitectureTable, CostModel]:
