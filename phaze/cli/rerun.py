@@ -23,7 +23,16 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     from phaze.explore.combinations import resolved
     from phaze.inputs.request import make_request
 
-    return resolved(make_request(asked_of_run(document.manifest, run)))
+    request = resolved(make_request(asked_of_run(document.manifest, run)))
+    asked, told = {task.workload.name for task in request.tasks}, set(document.best.workloads)
+    if asked != told:
+        names = ", ".join(sorted(told))
+        raise InputError(
+            f"{run} was asked about {', '.join(sorted(asked))} and tells of {names}: it was changed"
+        )
+    if any(result.placement.plan is None for result in document.best.workloads.values()):
+        raise InputError(f"{run} tells no plan of its best design: it was changed")
+    return request
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:

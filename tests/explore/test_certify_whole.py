@@ -46,12 +46,17 @@ KINDS = {
     "robust": ("--power 400W --devices 4 --robust", set()),
 }
 """Runs of every kind, by the options that make them, and what of each nothing can work out again."""
+LONG = {"axes", "wham", "robust"}
+"""Those that take a minute."""
 OWN = ("certificate", "request", "frontier", *("cluster", "portfolio", "robustness", "strategy", "wham"))
 """Parts of a document that differ from kind to kind; all others are told and worked out as in a plain run."""
 FIELDS = 3  # of each architecture, of forty that are all compared in the same way
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[pytest.mark.soak] * (kind in LONG)) for kind in KINDS],
+)
 def run(request, tmp_path_factory):
     """The folder of a run."""
     folder = tmp_path_factory.mktemp("falsified")
@@ -176,10 +181,12 @@ def test_every_false_value_is_found(run, judge):
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("run", ["plain"], indirect=True)
 def test_every_false_value_at_every_place_is_found(run, judge):
     assert list(missed(run, judge, everything=True)) == []
 
 
+@pytest.mark.parametrize("run", ["plain"], indirect=True)
 def test_a_question_that_was_changed_is_found_before_anything_else(run, dse):
     text = (run / "result.json").read_text()
     document = json.loads(text)

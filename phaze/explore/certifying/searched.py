@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from phaze.explore.candidates import Candidates
+from phaze.explore.certifying.checks import hurried
 from phaze.explore.certifying.document import Check
-from phaze.explore.certifying.leaves import Leaves, Path, alike
+from phaze.explore.certifying.leaves import Leaves, Path
 from phaze.explore.certifying.worth import Worth
 from phaze.explore.document import ResultDocument
 from phaze.explore.progress import Clock, Progress
@@ -24,8 +25,6 @@ from phaze.explore.strategic import Course, only
 from phaze.explore.strategies.distance import distance
 from phaze.explore.strategies.report import Stop, StrategyReport
 
-PRESSED = 1 / 4
-"""Share of its time limit from which on it may have changed what a run found: parts of it have shares of their own."""
 _TIMES = frozenset({"elapsed_s"})
 _APART = frozenset({"runtime_s", "distance", "history"})
 
@@ -52,24 +51,24 @@ class Searched:
             yield Check(name="search without proof", passed=False, note="nothing is told of it")
             return
         yield self._distance(claimed)
-        if claimed.stopped is Stop.TIME and self._pressed:
+        if claimed.stopped is Stop.TIME and self._hurried:
             return
         candidates, worth = Candidates(self.request.space, self.request.budgets), self._worth
         score = only if worth.rule is None else worth.rule.score
         course = Course(self.request, choice, candidates, worth.goal, score)
         _, report, told = course.run(Clock(np.inf), self.progress)
         again = report.model_dump(mode="json")
-        yield from self._compared("search without proof", ("strategy",), again, _APART)
+        yield self._compared("search without proof", ("strategy",), again, _APART)
         yield from self._history(claimed, again["history"])
-        yield from self._compared("WHAM's search", ("wham",), _json(told))
+        yield self._compared("WHAM's search", ("wham",), _json(told))
 
     def _history(self, claimed: StrategyReport, again: list[dict[str, Any]]) -> Iterator[Check]:
         """Every improvement, but not when it was made."""
         if len(again) != len(claimed.history):
-            yield from self._compared("its improvements", ("strategy", "history"), again)
+            yield self._compared("its improvements", ("strategy", "history"), again)
             return
         for k, one in enumerate(again):
-            yield from self._compared(f"improvement {k + 1}", ("strategy", "history", k), one, _TIMES)
+            yield self._compared(f"improvement {k + 1}", ("strategy", "history", k), one, _TIMES)
 
     def _distance(self, claimed: StrategyReport) -> Check:
         """The distance to what was certified, as it follows from both; a proven optimum is the bound itself."""
@@ -81,38 +80,24 @@ class Searched:
 
     def _robustness(self) -> Iterator[Check]:
         claimed = self.document.robustness
-        if self._pressed and (claimed is None or not claimed.complete):
+        if self._hurried and (claimed is None or not claimed.complete):
             return
         best = self.document.certificate.objective_value
         again = robust.robust(self.request, best, clock=Clock(np.inf), progress=self.progress)
-        yield from self._compared("designs near the best", ("robustness",), _json(again))
+        yield self._compared("designs near the best", ("robustness",), _json(again))
 
     # -- what all of them take ------------------------------------------------------------------------------
 
-    def _compared(
-        self, name: str, path: Path, found: object, skipped: frozenset[str] = frozenset()
-    ) -> Iterator[Check]:
-        """One check; none where the time limit may be what makes the difference."""
-        if not self._pressed or alike(self._claimed(path, skipped), _without(found, skipped)):
-            yield self.leaves.compare(name, path, found, skipped)
-
-    def _claimed(self, path: Path, skipped: frozenset[str]) -> object:
-        found: Any = self.document.model_dump(mode="json", by_alias=True)
-        for part in path:
-            found = found[part]
-        return _without(found, skipped)
+    def _compared(self, name: str, path: Path, found: object, skipped: frozenset[str] = frozenset()) -> Check:
+        return self.leaves.compare(name, path, found, skipped, hurried=self._hurried)
 
     @property
-    def _pressed(self) -> bool:
-        return self.document.manifest.wall_time_s >= PRESSED * self.request.time_limit_s
+    def _hurried(self) -> bool:
+        return hurried(self.request, self.document)
 
     @property
     def _worth(self) -> Worth:
         return Worth.of(self.request, self.document)
-
-
-def _without(found: object, skipped: frozenset[str]) -> object:
-    return {k: v for k, v in found.items() if k not in skipped} if isinstance(found, dict) else found
 
 
 def _json(record: Any) -> Any:  # noqa: ANN401 - any record, in any JSON

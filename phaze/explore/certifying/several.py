@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certified.refinement import FEW_STATES
-from phaze.explore.certifying.checks import CLOSE
+from phaze.explore.certifying.checks import CLOSE, hurried
 from phaze.explore.certifying.document import Check
-from phaze.explore.certifying.leaves import Leaves
+from phaze.explore.certifying.leaves import Leaves, Path
 from phaze.explore.certifying.worth import Worth
 from phaze.explore.cluster_budget import cluster_report
 from phaze.explore.cluster_choice import MOST_DEVICES, Status, grid, with_devices
@@ -63,25 +63,26 @@ class SeveralWorkloads:
         if claimed is None:
             yield Check(name="several workloads", passed=False, note="nothing is told of them")
             return
-        again, lost = self._again(claimed).model_dump(mode="json"), self._lost
-        yield self.leaves.compare(
-            "several workloads", ("portfolio",), again, frozenset(again) - {"combine", "score"}
-        )
+        again = self._again(claimed).model_dump(mode="json")
+        rest = frozenset(again) - {"combine", "score"}
+        yield self.leaves.compare("several workloads", ("portfolio",), again, rest)
         for name, share in again["workloads"].items():
-            skipped = frozenset({"own"}) if claimed.workloads[name].own.id in lost else frozenset[str]()
-            yield self.leaves.compare(f"share of {name}", ("portfolio", "workloads", name), share, skipped)
-        names = {
-            "cross": [one.id for one in claimed.cross],
-            "frontier": [one.id for one in claimed.frontier],
-        }
-        for part, told in names.items():
-            passed = len(told) == len(again[part])
-            yield Check(
-                name=f"length of {part}", passed=passed, note=f"{len(told)}, {len(again[part])} found"
-            )
-            for k, one in enumerate(again[part][: len(told)]):
-                if told[k] not in lost:
-                    yield self.leaves.compare(f"{part} {k + 1}", ("portfolio", part, k), one)
+            skipped = frozenset({"own"}) if claimed.workloads[name].own.id in self._lost else frozenset[str]()
+            yield self._compared(f"share of {name}", ("portfolio", "workloads", name), share, skipped)
+        yield from self._listed("cross", [one.id for one in claimed.cross], again["cross"])
+        yield from self._listed("frontier", [one.id for one in claimed.frontier], again["frontier"])
+
+    def _listed(self, part: str, names: Sequence[str], again: Sequence[object]) -> Iterator[Check]:
+        """Designs by name, those that were found again."""
+        yield Check(
+            name=f"designs of {part}", passed=len(names) == len(again), note=f"{len(again)} found again"
+        )
+        for k, (name, one) in enumerate(zip(names, again, strict=False)):
+            if name not in self._lost:
+                yield self._compared(f"{part} {k + 1}", ("portfolio", part, k), one)
+
+    def _compared(self, name: str, path: Path, found: object, skipped: frozenset[str] = frozenset()) -> Check:
+        return self.leaves.compare(name, path, found, skipped, hurried=hurried(self.request, self.document))
 
     def _again(self, claimed: PortfolioReport) -> PortfolioReport:
         worth = Worth.of(self.request, self.document)
@@ -105,7 +106,7 @@ class SeveralWorkloads:
         """A workload's own best design evaluated again; its bound is at least what was reached, as its gap says."""
         found = self._known.get(claimed.id)
         if found is None:
-            return claimed.model_copy(update={"id": ""})
+            return claimed if claimed.id in self._lost else claimed.model_copy(update={"id": ""})
         reached, bound = found.throughputs[name], claimed.upper_bound_samples_per_s
         return OwnOptimum(
             id=found.id,
@@ -131,7 +132,7 @@ class SeveralWorkloads:
         claimed = self.document.portfolio
         if claimed is None:
             return set()
-        told = {one.id for one in (*claimed.cross, *claimed.frontier)}
+        told = {one.id for one in claimed.cross} | {one.id for one in claimed.frontier}
         return told | {share.own.id for share in claimed.workloads.values()} | {self.document.best.id}
 
     @property
