@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from phaze.errors import InputError
 if TYPE_CHECKING:
     from phaze.explore.document import Manifest, ResultDocument
     from phaze.explore.request import ExploreRequest
+
+_FUNCTIONS = {"run": "explore"} | {verb: verb for verb in ("evaluate", "compare", "plan", "sweep")}
 
 
 def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
@@ -65,8 +68,27 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
     options = asked_before(manifest, run, command)
+    check_asked("run", options, run)
     check_inputs(manifest, options)
     return options
+
+
+def check_asked(verb: str, options: Mapping[str, Any], run: Path) -> None:
+    """Raises InputError where a manifest holds an option of a type that the verb's function in Python does not take."""
+    import phaze
+    from phaze.api.typed import check_types
+    from phaze.api.words import several
+
+    if verb not in _FUNCTIONS:
+        return
+    known = signature(getattr(phaze, _FUNCTIONS[verb]))
+    try:
+        for workload in several(options.get("workload")):  # one or several, as verbs take them
+            check_types(known, {"workload": workload})
+        rest = known.parameters.keys() - {"workload"}
+        check_types(known, {name: value for name, value in options.items() if name in rest})
+    except InputError as error:
+        raise InputError(f"{run}: its manifest was changed: {error}") from error
 
 
 def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:

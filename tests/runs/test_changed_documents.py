@@ -9,7 +9,7 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
-from phaze.cli.rerun import request_of
+from phaze.cli.rerun import asked_of_run, request_of
 from phaze.errors import InputError
 from phaze.runs.directory import load_run
 
@@ -22,7 +22,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("changed")
     small_decoder(folder)
     (folder / "few.yaml").write_text(SPACE)
-    words = "dse run -w tiny.yaml --space few.yaml --devices 1 --plans phaze -q --no-cache --out run"
+    words = "dse run -w tiny.yaml --space few.yaml --devices 1 --plans phaze --time-limit 1h -q --no-cache --out run"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", words.split())
@@ -71,3 +71,23 @@ def test_a_run_that_tells_of_something_else_is_not_worked_out_again(
     folder = changed(run, tmp_path, change)
     with pytest.raises(InputError, match=words):
         request_of(load_run(folder), folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("devices", "x"),
+        ("gap", None),
+        ("axes", 3),
+        ("objective", None),
+        ("mode", 4),
+        ("weight", 1.5),
+        ("fix", 7),
+    ],
+)
+def test_options_of_a_wrong_type_in_a_manifest_are_named(run, option, value):
+    manifest = load_run(run).manifest
+    options = manifest.asked.options | {option: value}
+    changed = manifest.model_copy(update={"asked": manifest.asked.model_copy(update={"options": options})})
+    with pytest.raises(InputError, match=f"its manifest was changed: {option} is "):
+        asked_of_run(changed, run)
