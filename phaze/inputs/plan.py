@@ -41,6 +41,7 @@ def held(
     from phaze.placement.pipelines.schedule import Schedule
     from phaze.placement.strategy.strategy import Order, Zero
 
+    stage = _count("--zero", zero, 0, max(Zero))
     found = {
         "data": _count("--data-parallel", data_parallel),
         "tensor": _count("--tensor-parallel", tensor_parallel),
@@ -52,7 +53,7 @@ def held(
         "schedules": choose(Schedule, schedule, "--schedule") if schedule else None,
         "chunks": _count("--chunks", chunks),
         "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
-        "zeros": Zero(_count("--zero", zero, 0, max(Zero))) if zero is not None else None,
+        "zeros": None if stage is None else Zero(stage),
         "orders": choose(Order, order, "--order") if order else None,
     }
     fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
