@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
+from phaze.api.typed import check_types
 from phaze.errors import InfeasibleError, PhazeError
 
 _Arguments = ParamSpec("_Arguments")
@@ -34,11 +36,13 @@ def in_python(text: str) -> str:
 
 
 def speaks_python(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """The same function, with errors that name its arguments."""
+    """The same function, with errors that name its arguments, those of a wrong type among them."""
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def speaking(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         try:
+            check_types(signature, signature.bind(*arguments, **named).arguments)
             return function(*arguments, **named)
         except PhazeError as error:
             _reword(error)

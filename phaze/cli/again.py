@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.cli import compare, evaluate, plan, plan_serving, sweep, whatif
-from phaze.cli.rerun import asked_of_run, check_inputs
+from phaze.cli.rerun import asked_of_run, check_asked, check_inputs
 from phaze.errors import InputError
 from phaze.explore.document import ResultDocument
 from phaze.inputs.asked import asked_before
@@ -58,12 +58,14 @@ def again(document: Answer, run: Path, report: Progress) -> Again:
         return _run(asked_of_run(manifest, run), report).signed_as(manifest)
     if verb == "sweep":
         options = asked_before(manifest, run, sweep.command)
+        check_asked(verb, options, run)
         check_inputs(manifest, options)
         return _sweep(options, report).signed_as(manifest)
     if verb not in _ANSWERS:
         raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
     command, answer = _ANSWERS[verb]
     options = asked_before(manifest, run, command)
+    check_asked(verb, options, run)
     check_inputs(manifest, options)
     return Again(answer(options)).signed_as(manifest)
 

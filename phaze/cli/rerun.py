@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from phaze.errors import InputError
 if TYPE_CHECKING:
     from phaze.explore.document import Manifest, ResultDocument
     from phaze.explore.request import ExploreRequest
+
+_FUNCTIONS = {"run": "explore"} | {verb: verb for verb in ("evaluate", "compare", "plan", "sweep")}
 
 
 def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
@@ -23,7 +26,16 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     from phaze.explore.combinations import resolved
     from phaze.inputs.request import make_request
 
-    return resolved(make_request(asked_of_run(document.manifest, run)))
+    request = resolved(make_request(asked_of_run(document.manifest, run)))
+    asked, told = {task.workload.name for task in request.tasks}, set(document.best.workloads)
+    if asked != told:
+        names = ", ".join(sorted(told))
+        raise InputError(
+            f"{run} was asked about {', '.join(sorted(asked))} and tells of {names}: it was changed"
+        )
+    if any(result.placement.plan is None for result in document.best.workloads.values()):
+        raise InputError(f"{run} tells no plan of its best design: it was changed")
+    return request
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
@@ -56,8 +68,27 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
     options = asked_before(manifest, run, command)
+    check_asked("run", options, run)
     check_inputs(manifest, options)
     return options
+
+
+def check_asked(verb: str, options: Mapping[str, Any], run: Path) -> None:
+    """Raises InputError where a manifest holds an option of a type that the verb's function in Python does not take."""
+    import phaze
+    from phaze.api.typed import check_types
+    from phaze.api.words import several
+
+    if verb not in _FUNCTIONS:
+        return
+    known = signature(getattr(phaze, _FUNCTIONS[verb]))
+    try:
+        for workload in several(options.get("workload")):  # one or several, as verbs take them
+            check_types(known, {"workload": workload})
+        rest = known.parameters.keys() - {"workload"}
+        check_types(known, {name: value for name, value in options.items() if name in rest})
+    except InputError as error:
+        raise InputError(f"{run}: its manifest was changed: {error}") from error
 
 
 def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:

@@ -192,11 +192,7 @@ class AxesExploration:
             objective_value=value,
             upper_bound=upper,
             gap=(upper - value) / value,
-            scope=[
-                *scope(self._request.task),
-                f"frontier of {', '.join(axis.name for axis in self._axes)}",
-                "energy and memory are those of the fastest plan of each point",
-            ],
+            scope=axes_scope(self._request),
             space_size=size * settings,
             over_budget=(size - len(block)) * settings,
             pruned=len(block) * settings - evaluated,
@@ -226,6 +222,15 @@ class AxesExploration:
             **setting_columns(self._request.task, settings),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
+
+
+def axes_scope(request: ExploreRequest) -> list[str]:
+    """The model's choices, and what the frontier is of."""
+    return [
+        *scope(request.task),
+        f"frontier of {', '.join(axis.name for axis in axes_of(request))}",
+        "energy and memory are those of the fastest plan of each point",
+    ]
 
 
 def known_columns(block: Block) -> dict[str, FloatArray]:

@@ -9,6 +9,7 @@ bound is no better than the best known is not searched. Last comes the frontier 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +20,7 @@ from phaze.explore.certified.outcome import Outcome
 from phaze.explore.certified.relevance import ROUNDING
 from phaze.explore.cluster_choice import Choice, Counts, Status, with_devices
 from phaze.explore.cluster_count import choices
-from phaze.explore.cluster_report import ClusterReport
+from phaze.explore.cluster_report import ClusterChoice, ClusterReport
 from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.exploration import Answer, Exploration
@@ -42,6 +43,29 @@ def explore_cluster(
     if request.others or request.objective is not Objective.THROUGHPUT:
         raise InputError("a budget for the cluster takes one --workload and --objective throughput")
     return _ClusterSearch(request, budget, progress, clock, means).answer()
+
+
+def devices_scope(devices: Sequence[int]) -> str:
+    """The numbers of devices that a certificate speaks of."""
+    return f"number of devices among {', '.join(map(str, devices))}"
+
+
+def cluster_report(
+    budget: ClusterBudget, document: ResultDocument, choices: Sequence[ClusterChoice]
+) -> ClusterReport:
+    """What the cluster of a document's best design draws and costs, beside every number of devices."""
+    best = document.best
+    devices = next(iter(best.workloads.values())).devices
+    chip = to_table([Architecture(name=best.id, fields=best.architecture)])
+    return ClusterReport(
+        power_budget_w=budget.power_w,
+        cost_budget_usd=budget.cost_usd,
+        overhead=budget.overhead,
+        devices=devices,
+        power_w=devices * best.tdp_w * budget.overhead,
+        cost_usd=devices * float(price_usd(chip)[0]),
+        choices=list(choices),
+    )
 
 
 @dataclass(frozen=True)
@@ -142,10 +166,7 @@ class _ClusterSearch:
                 "optimal": upper <= value,
                 "upper_bound": upper,
                 "gap": (upper - value) / value,
-                "scope": [
-                    *document.certificate.scope,
-                    f"number of devices among {', '.join(map(str, devices))}",
-                ],
+                "scope": [*document.certificate.scope, devices_scope(devices)],
                 "space_size": sum(part.size for part in counts),
                 "over_budget": sum(part.over_budget for part in counts),
                 "pruned": sum(fallen.values()),
@@ -156,18 +177,7 @@ class _ClusterSearch:
         return document.model_copy(update={"certificate": certificate, "cluster": self._report(document)})
 
     def _report(self, document: ResultDocument) -> ClusterReport:
-        best = document.best
-        devices = next(iter(best.workloads.values())).devices
-        chip = to_table([Architecture(name=best.id, fields=best.architecture)])
-        return ClusterReport(
-            power_budget_w=self.budget.power_w,
-            cost_budget_usd=self.budget.cost_usd,
-            overhead=self.budget.overhead,
-            devices=devices,
-            power_w=devices * best.tdp_w * self.budget.overhead,
-            cost_usd=devices * float(price_usd(chip)[0]),
-            choices=[choice.report() for choice in self.choices],
-        )
+        return cluster_report(self.budget, document, [choice.report() for choice in self.choices])
 
     # -- no answer ------------------------------------------------------------------------------------------
 

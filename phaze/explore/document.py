@@ -5,7 +5,7 @@ Field names carry their units. The JSON Schema published by `dse schema` is made
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -51,6 +51,14 @@ class Placement(Record):
     plan: StrategyRecord | None = Field(
         default=None, description="every choice of the plan; none in documents of before plans were searched"
     )
+
+    @model_validator(mode="after")
+    def _with_stages(self) -> Self:
+        """Something has to run the layers."""
+        if not self.stages:
+            msg = "a placement has at least one stage"
+            raise ValueError(msg)
+        return self
 
 
 class Breakdown(Record):
@@ -247,3 +255,13 @@ class ResultDocument(Record):
     portfolio: PortfolioReport | None = Field(
         default=None, description="several workloads: the rule, regret, cross table, frontier of the score"
     )
+
+    @model_validator(mode="after")
+    def _of_the_same_workloads(self) -> Self:
+        """Every design, and the shares of a common one, speak of the same workloads."""
+        names = [set(design.workloads) for design in (self.best, *self.next_best)]
+        names += [set(self.portfolio.workloads)] if self.portfolio is not None else []
+        if not names[0] or any(own != names[0] for own in names):
+            msg = "best, next_best and portfolio do not speak of the same workloads"
+            raise ValueError(msg)
+        return self

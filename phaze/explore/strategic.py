@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phaze.errors import OutOfTimeError
+from phaze.explore.candidates import Candidates
 from phaze.explore.certified.outcome import Outcome
 from phaze.explore.exploration import Answer, Exploration, Proof
 from phaze.explore.frontier import Staircase
@@ -40,6 +41,45 @@ def explore_by_strategy(
     return run.common() if request.others else run.alone()
 
 
+Score = Callable[[FloatArray], FloatArray]
+"""Of throughputs (W, A) of every workload, (A,)."""
+
+
+def only(throughputs: FloatArray) -> FloatArray:
+    """The score of one workload: its throughput, (A,) of (1, A)."""
+    return np.asarray(throughputs[0])
+
+
+@dataclass(frozen=True)
+class Course:
+    """A search without proof among some candidates, for the goal's value of a score."""
+
+    request: ExploreRequest
+    choice: StrategyChoice
+    candidates: Candidates
+    goal: Goal
+    score: Score
+
+    def run(
+        self, clock: Clock, progress: Progress, means: Means = ALONE
+    ) -> tuple[Oracle, StrategyReport, WhamReport | None]:
+        """What was evaluated, how it went, and WHAM's search step by step.
+
+        Raises InputError where the strategy does not know the objective.
+        """
+        oracle = Oracle(self.candidates, self.request.tasks, _merit(self.goal, self.score), clock, means)
+        budget, seed = SearchBudget(self.choice.evaluations), self.request.seed
+        if self.choice.name != WhamSearch.name:
+            return oracle, strategy(self.choice.name).run(oracle, budget, seed, progress), None
+        floor = floor_throughput(self.request, self.request.task)
+        search = WhamSearch(
+            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs or Designs.ONE),
+            target=Target(self.request.objective, floor),
+            top_k=self.choice.top_k,
+        )
+        return oracle, *search.search(oracle, budget, seed, progress)
+
+
 @dataclass(frozen=True)
 class _Run:
     request: ExploreRequest
@@ -53,8 +93,8 @@ class _Run:
         exploration = Exploration(self.request, self.progress, self._half, self.means)
         with exploration.chips() as chips:
             proof = exploration.search()
-            oracle = self._oracle(exploration, exploration.goal)
-            report, told = self._search(oracle)
+            course = Course(self.request, self.choice, exploration.candidates, exploration.goal, only)
+            oracle, report, told = course.run(self._rest, self.progress, self.means)
             shown = _shown(self._found(oracle), proof)
             answer = exploration.describe(shown, proof, chips)
         return self._with(answer, report, told, exploration.proven(proof.outcome))
@@ -63,10 +103,8 @@ class _Run:
         """For several workloads: the merit is the score of the portfolio."""
         found = search_portfolio(self.request, self.progress, self._half, self.means)
         goal = Goal(self.request.objective)
-        oracle = Oracle(
-            found.candidates, self.request.tasks, _merit(goal, found.rule.score), self._rest, self.means
-        )
-        report, told = self._search(oracle)
+        course = Course(self.request, self.choice, found.candidates, goal, found.rule.score)
+        oracle, report, told = course.run(self._rest, self.progress, self.means)
         scores = found.rule.score(np.array([e.throughputs for e in self._found(oracle)]).T)
         shown = [
             Common(
@@ -100,22 +138,6 @@ class _Run:
         """What the certified search has left, counted from now."""
         return Part(self.clock.left(), whole=self.clock)
 
-    def _oracle(self, exploration: Exploration, goal: Goal) -> Oracle:
-        merit = _merit(goal, lambda throughputs: throughputs[0])
-        return Oracle(exploration.candidates, self.request.tasks, merit, self._rest, self.means)
-
-    def _search(self, oracle: Oracle) -> tuple[StrategyReport, WhamReport | None]:
-        budget, seed = SearchBudget(self.choice.evaluations), self.request.seed
-        if self.choice.name != WhamSearch.name:
-            return strategy(self.choice.name).run(oracle, budget, seed, self.progress), None
-        floor = floor_throughput(self.request, self.request.task)
-        search = WhamSearch(
-            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs or Designs.ONE),
-            target=Target(self.request.objective, floor),
-            top_k=self.choice.top_k,
-        )
-        return search.search(oracle, budget, seed, self.progress)
-
     def _found(self, oracle: Oracle) -> Sequence[Evaluation]:
         """Feasible evaluations. Raises OutOfTimeError where there are none."""
         found = [e for e in oracle.history if e.value > 0]
@@ -133,7 +155,7 @@ class _Run:
         return replace(answer, document=answer.document.model_copy(update=update))
 
 
-def _merit(goal: Goal, score: Callable[[FloatArray], FloatArray]) -> Merit:
+def _merit(goal: Goal, score: Score) -> Merit:
     """The goal's value as a merit of throughputs (W, A)."""
 
     def value(throughputs: FloatArray, tdp_w: FloatArray, area_mm2: FloatArray) -> FloatArray:

@@ -41,23 +41,34 @@ def held(
     from phaze.placement.pipelines.schedule import Schedule
     from phaze.placement.strategy.strategy import Order, Zero
 
+    stage = _count("--zero", zero, 0, max(Zero))
     found = {
-        "data": data_parallel,
-        "tensor": tensor_parallel,
-        "pipeline": pipeline_parallel,
-        "context": context_parallel,
-        "expert": expert_parallel,
+        "data": _count("--data-parallel", data_parallel),
+        "tensor": _count("--tensor-parallel", tensor_parallel),
+        "pipeline": _count("--pipeline-parallel", pipeline_parallel),
+        "context": _count("--context-parallel", context_parallel),
+        "expert": _count("--expert-parallel", expert_parallel),
         "sequence": sequence_parallel,
-        "microbatches": microbatch,
+        "microbatches": _count("--microbatch", microbatch),
         "schedules": choose(Schedule, schedule, "--schedule") if schedule else None,
-        "chunks": chunks,
+        "chunks": _count("--chunks", chunks),
         "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
-        "zeros": Zero(zero) if zero is not None else None,
+        "zeros": None if stage is None else Zero(stage),
         "orders": choose(Order, order, "--order") if order else None,
     }
     fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
     fixed |= {"whole": _whole(whole)} if whole else {}
     return fixed if offload is None else fixed | {"offloads": offloads(offload)}
+
+
+def _count(option: str, number: int | None, least: int = 1, most: int | None = None) -> int | None:
+    """A number as it is. Raises InputError where it is out of range."""
+    from phaze.errors import InputError
+
+    if number is not None and (number < least or (most is not None and number > most)):
+        allowed = f"at least {least}" if most is None else f"{least} to {most}"
+        raise InputError(f"{option} {number} must be {allowed}")
+    return number
 
 
 def offloads(text: str) -> tuple[frozenset[Offload], ...]:

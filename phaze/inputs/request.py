@@ -85,7 +85,7 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
     task = make_task(
         workloads,
         mode=asked["mode"],
-        devices=asked["devices"] or DEVICES,
+        devices=DEVICES if asked["devices"] is None else asked["devices"],
         global_batch=asked["global_batch"],
         network=asked["network"],
         bind=asked["bind"] or (),

@@ -15,9 +15,10 @@ from phaze.explore.planning.document import PlanDocument
 from phaze.explore.planning.serving import ServingDocument
 from phaze.explore.planning.whatif import WhatIfDocument
 from phaze.explore.sweep_document import SweepDocument
-from phaze.runs.files import parse_json, read_json
+from phaze.runs.files import LARGEST_BYTES, parse_json, read_json
 from phaze.runs.migration.format import Format, version_of
 from phaze.runs.migration.steps import as_is, never_kept, same_but_for_the_manifest, whatif_2, whatif_3
+from phaze.text_file import MIB
 
 Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
 """What a run directory holds as `result.json`, by the verb that made it."""
@@ -63,7 +64,10 @@ def read_plan(path: Path) -> PlanDocument:
     """The plan in a file or a run directory, or on standard input (`-`). Raises InputError where there is none."""
     if str(path) != "-":
         return load(PLAN, path)
-    return PLAN.read(parse_json(sys.stdin.read(), "standard input"), "standard input")
+    text = sys.stdin.read(LARGEST_BYTES)
+    if len(text) == LARGEST_BYTES:
+        raise InputError(f"standard input: longer than the {LARGEST_BYTES // MIB} MiB that a plan may have")
+    return PLAN.read(parse_json(text, "standard input"), "standard input")
 
 
 def answer_file(path: Path) -> Path:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from instances import PLACEMENT, SCHEDULE
 from kinds import RUNS, kinds, line
-from player import LONGEST_S, Player
+from player import LONGEST_S
 from small_cases import DECODER
 
 KINDS = (
@@ -51,13 +51,6 @@ def place(tmp_path_factory, player):
         outcome = player.play(words, folder)
         assert outcome.code == 0, outcome.err
     return folder
-
-
-@pytest.fixture(scope="session")
-def player(tmp_path_factory):
-    found = Player(tmp_path_factory.mktemp("fuzz-player"))
-    yield found
-    found.stop()
 
 
 @cache
@@ -168,7 +161,7 @@ def test_hostile_inputs_end_in_an_answer_or_a_sentence(kind, batch, place, playe
     check_batch(kind, range(batch * BATCH, (batch + 1) * BATCH), place, player, tmp_path)
 
 
-@pytest.mark.hostile
+@pytest.mark.soak
 @pytest.mark.parametrize("batch", range(BATCHES, BATCHES + SOAKED))
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_more_hostile_inputs(kind, batch, place, player, tmp_path):

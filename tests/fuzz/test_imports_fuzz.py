@@ -10,18 +10,11 @@ import random
 
 import pytest
 from imports import KINDS
-from player import LONGEST_S, Player
+from player import LONGEST_S
 
 BATCH, BATCHES, SOAKED = 20, 8, 40
 ANSWERS = {"validate": {0, 2, 3, 5}}  # 5: an error above its threshold
 LONGEST_SENTENCE = 2_000
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory):
-    found = Player(tmp_path_factory.mktemp("fuzz-player"))
-    yield found
-    found.stop()
 
 
 def check(kind, number, player, folder):
@@ -78,7 +71,7 @@ def test_hostile_files_end_in_an_answer_or_a_sentence(kind, batch, player, tmp_p
     check_batch(kind, batch, player, tmp_path)
 
 
-@pytest.mark.hostile
+@pytest.mark.soak
 @pytest.mark.parametrize("batch", range(BATCHES, BATCHES + SOAKED))
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_more_hostile_files(kind, batch, player, tmp_path):

@@ -6,10 +6,14 @@ import hashlib
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from killed import answer, called
 from small_cases import small_decoder
+
+from phaze.explore.sampling.samplers import NEEDS
+from phaze.explore.strategies.registry import strategies
 
 SPACE = """
 schema_version: 1
@@ -18,7 +22,9 @@ axes:
   - {fields: [tensor_cores], values: [1, 2, 4]}
   - {fields: [vector_core_alus], values: [64, 1024]}
 """
-STRATEGIES = ("certified", "phaze", "wham", "random", "tpe", "nsga2")
+PACKAGES = {name: NEEDS.get(name, ()) for name in ("certified", *strategies())}
+"""Every strategy, and what it needs that may be missing."""
+STRATEGIES = tuple(name for name, needed in PACKAGES.items() if all(map(find_spec, needed)))
 FILES = ("designs.csv", "frontier.csv", "architecture.yaml")
 
 
@@ -26,11 +32,13 @@ def questions():
     """Command lines by name."""
     for name in STRATEGIES:
         own = "" if name in {"certified", "phaze", "wham"} else " --evaluations 4"
-        yield name, f"run --strategy {name}{own}"
-    yield "axes", "run --axes throughput,energy_per_sample,tdp"
-    yield "three workers", "run --workers 3"
-    yield "three workers, axes", "run --workers 3 --axes throughput,energy_per_sample"
+        yield name, f"run --time-limit 1h --strategy {name}{own}"
+    yield "axes", "run --time-limit 1h --axes throughput,energy_per_sample,tdp"
+    yield "three workers", "run --time-limit 1h --workers 3"
+    yield "three workers, axes", "run --time-limit 1h --workers 3 --axes throughput,energy_per_sample"
     yield "sweep", "sweep --trials 4"
+    for name in (name for name in STRATEGIES if PACKAGES[name]):
+        yield f"sweep, {name}", f"sweep --trials 4 --sampler {name} --objectives throughput"
 
 
 def main(folder: Path) -> None:

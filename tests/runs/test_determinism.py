@@ -29,6 +29,7 @@ def asked(folder, seed):
 def test_every_strategy_and_any_number_of_workers_answer_alike(tmp_path):
     one, other = asked(tmp_path / "one", "1"), asked(tmp_path / "other", "2")
     assert {*STRATEGIES, "axes", "three workers", "sweep"} <= set(one)
+    assert {"certified", "phaze", "wham", "random", "tpe", "nsga2"} <= {*STRATEGIES}
     assert all(code == 0 for code, _ in one.values())
     assert one == other
     assert one["three workers"] == one["certified"]

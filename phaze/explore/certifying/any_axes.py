@@ -1,8 +1,8 @@
 """The claims of a run over any axes worked out again: the winner, every point of the frontier, and other points.
 
 A point is an architecture in one setting. Every point of the frontier is evaluated anew; then architectures are
-picked as for other runs, and evaluated in the settings that are most frequent on the frontier and in some drawn
-at random.
+picked as for other runs, and evaluated in the settings that are most frequent on the frontier, in those of their own
+highest rooflines, and in some drawn at random.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import FrontierPoint
 from phaze.explore.evaluator import Evaluator
 from phaze.explore.metrics import Needs
-from phaze.explore.setting import setting_of, setting_of_placement
+from phaze.explore.setting import Setting, setting_of, setting_of_placement
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
@@ -43,6 +43,7 @@ from phaze.hardware.price import price_usd
 
 FloatArray = NDArray[np.float64]
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
+HOPEFUL = 3  # settings of every sampled architecture with the highest rooflines, wherever they are
 DRAWN = 8  # settings drawn at random: without bounds each takes seconds on a large cluster
 BLIND = 2  # of them every sampled architecture is evaluated in so many
 
@@ -194,6 +195,7 @@ class AxesCertification(Recheck):
         drawn = random.choice(len(settings), size=min(DRAWN, len(settings)), replace=False)
         wanted = {(i, setting) for i in range(len(block)) for setting in often}
         wanted |= {(i, settings[int(k)]) for i in range(len(block)) for k in random.choice(drawn, size=BLIND)}
+        wanted |= set(_hopeful(points.evaluator))
         ordered = sorted(wanted, key=lambda one: (one[0], one[1].order))
         values = np.empty((len(ordered), self._claimed.shape[1]))
         for count, (setting, at) in enumerate(by_setting([setting for _, setting in ordered])):
@@ -208,6 +210,15 @@ class AxesCertification(Recheck):
             return Check(name=name, passed=True, note="the frontier is not said to be complete")
         missing = int((~beaten(values, self._claimed)).sum())
         return Check(name=name, passed=not missing, note=f"{missing} of {len(values)}")
+
+
+def _hopeful(evaluator: Evaluator) -> Iterator[tuple[int, Setting]]:
+    """Architectures with the settings whose work alone takes the least time: there a missed point would be best."""
+    least = np.stack([evaluator.roofline_s(setting) for setting in evaluator.settings])
+    first = np.argsort(least, axis=0, kind="stable")[:HOPEFUL]
+    for k, i in np.ndindex(first.shape):
+        if np.isfinite(least[first[k, i], i]):
+            yield i, evaluator.settings[int(first[k, i])]
 
 
 def _row(point: FrontierPoint) -> dict[str, Any]:

@@ -9,11 +9,13 @@ import numpy as np
 from phaze.explore.candidates import Candidates
 from phaze.explore.certifying.document import Check
 from phaze.explore.certifying.sample import Population
-from phaze.explore.document import Certificate
+from phaze.explore.document import Certificate, ResultDocument
 from phaze.explore.request import ExploreRequest
 
 CLOSE = 1e-9
 """Relative difference below which figures are the same: sums of many terms, in another order."""
+HURRIED = 1 / 4
+"""Share of its time limit that the shortest part of a search has to itself."""
 
 
 def same(name: str, claimed: float, found: float) -> Check:
@@ -26,6 +28,11 @@ def reaches(name: str, claimed: float, found: float, *, exactly: bool) -> Check:
     """A throughput of the run that is reached again; where it stopped early, a better plan may exist."""
     check = same(name, claimed, found)
     return check if exactly else check.model_copy(update={"passed": claimed <= found * (1 + CLOSE)})
+
+
+def hurried(request: ExploreRequest, document: ResultDocument) -> bool:
+    """Whether the time limit may have changed what a run found: parts of a search have shares of it."""
+    return document.manifest.wall_time_s >= HURRIED * request.time_limit_s
 
 
 def bound_agrees(claimed: Certificate) -> Check:

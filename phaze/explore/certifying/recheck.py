@@ -9,6 +9,8 @@ from typing import Any
 
 from phaze.explore.certifying.document import CertifyReport, Check, Sample
 from phaze.explore.certifying.leaves import Leaves
+from phaze.explore.certifying.searched import Searched
+from phaze.explore.certifying.several import SeveralClusters, SeveralWorkloads
 from phaze.explore.certifying.whole import Whole
 from phaze.explore.cluster_choice import with_devices
 from phaze.explore.document import ResultDocument
@@ -49,7 +51,7 @@ class Recheck(ABC):
         whole = Whole(self.part, self.document, self.designs, leaves)
         checks = [whole.hardware()]
         if checks[0].passed:
-            checks += [*self.checks(), *whole.checks()]
+            checks += [*self.checks(), *whole.checks(), *self._beside(leaves)]
         return CertifyReport(
             run=self.name,
             passed=all(check.passed for check in checks),
@@ -58,3 +60,11 @@ class Recheck(ABC):
             seed=self.seed,
             unchecked=leaves.unchecked,
         )
+
+    def _beside(self, leaves: Leaves) -> Iterator[Check]:
+        """What is told beside the best design."""
+        yield from Searched(self.request, self.document, leaves, self.progress).checks()
+        if self.request.others:
+            yield from SeveralWorkloads(self.request, self.document, self.designs, leaves).checks()
+        if self.request.cluster is not None:
+            yield from SeveralClusters(self.request, self.document, leaves).checks(self.request.cluster)

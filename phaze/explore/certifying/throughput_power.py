@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,13 +16,11 @@ from phaze.explore.best import best_points
 from phaze.explore.candidates import Candidates
 from phaze.explore.certifying.checks import CLOSE, bound_agrees, counts_agree, reaches, same
 from phaze.explore.certifying.document import Check, Sample
-from phaze.explore.certifying.recheck import Recheck, Row
+from phaze.explore.certifying.recheck import Recheck
 from phaze.explore.certifying.sample import Population, picked
+from phaze.explore.certifying.worth import Worth
 from phaze.explore.cluster_choice import grid, with_devices
-from phaze.explore.document import ResultDocument
 from phaze.explore.evaluator import Evaluator
-from phaze.explore.goal import Goal, floor_throughput
-from phaze.explore.portfolio.merit import Rule
 from phaze.explore.request import ExploreRequest, Task
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_mm2
@@ -50,8 +47,8 @@ class Certification(Recheck):
     # -- what the figures mean ------------------------------------------------------------------------------
 
     @cached_property
-    def _judge(self) -> _Judge:
-        return _Judge.of(self.request, self.document)
+    def _worth(self) -> Worth:
+        return Worth.of(self.request, self.document)
 
     @cached_property
     def _steps(self) -> list[tuple[float, float, dict[str, Any]]]:
@@ -65,8 +62,8 @@ class Certification(Recheck):
     def _claims(self) -> Iterator[Check]:
         """The certificate in itself."""
         c, best = self.document.certificate, self.document.best
-        score = self._judge.score([r.throughput_samples_per_s for r in best.workloads.values()])
-        value = self._judge.value(score, best.tdp_w)
+        score = self._worth.score([r.throughput_samples_per_s for r in best.workloads.values()])
+        value = self._worth.value(score, best.tdp_w)
         yield same("objective value is the winner's", c.objective_value, value)
         yield bound_agrees(c)
         steps = [(tdp, score) for tdp, score, _ in self._steps]
@@ -100,7 +97,7 @@ class Certification(Recheck):
 
     def _table(self) -> Iterator[Check]:
         """The design table against the certificate and the frontier."""
-        rows = [(float(r["tdp_w"]), self._judge.score(self._judge.throughputs(r))) for r in self.designs]
+        rows = [(float(r["tdp_w"]), self._worth.score(self._worth.throughputs(r))) for r in self.designs]
         yield self._none_better(
             "no evaluated design is better", rows, self.document.certificate.objective_value
         )
@@ -119,9 +116,9 @@ class Certification(Recheck):
         rows = []
         if len(numbers):
             found = np.stack([self._reached(task, block.table, w) for w, task in enumerate(part.tasks)])
-            rows = [(float(t), self._judge.score(found[:, i])) for i, t in enumerate(block.tdp_w)]
+            rows = [(float(t), self._worth.score(found[:, i])) for i, t in enumerate(block.tdp_w)]
         for number, (tdp, score) in zip(block.numbers.tolist(), rows, strict=True):
-            value = self._judge.value(score, tdp) if score > 0 else 0.0
+            value = self._worth.value(score, tdp) if score > 0 else 0.0
             name = candidates.architecture(number).name
             self._found.append(Sample(id=name, stratum=chosen[number], value=value, tdp_w=tdp))
         yield self._none_better(
@@ -151,7 +148,7 @@ class Certification(Recheck):
         return np.asarray(task.cluster.global_batch / best)
 
     def _none_better(self, name: str, rows: Sequence[tuple[float, float]], limit: float) -> Check:
-        values = [self._judge.value(score, tdp) for tdp, score in rows if score > 0]
+        values = [self._worth.value(score, tdp) for tdp, score in rows if score > 0]
         best = max(values, default=0.0)
         return Check(
             name=name,
@@ -164,43 +161,6 @@ class Certification(Recheck):
             return Check(name=name, passed=True, note="the frontier is not said to be complete")
         tdp = np.array([t for t, _, _ in self._steps])
         score = np.array([s for _, s, _ in self._steps])
-        kept = [(t, s) for t, s in rows if s > 0 and self._judge.value(s, t) > 0]
+        kept = [(t, s) for t, s in rows if s > 0 and self._worth.value(s, t) > 0]
         missing = sum(not ((tdp <= t) & (score >= s * (1 - CLOSE))).any() for t, s in kept)
         return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """From throughputs to what was maximised."""
-
-    goal: Goal
-    names: tuple[str, ...]
-    rule: Rule | None
-
-    @classmethod
-    def of(cls, request: ExploreRequest, document: ResultDocument) -> _Judge:
-        names = tuple(task.workload.name for task in request.tasks)
-        if document.portfolio is None:
-            return cls(Goal(request.objective, floor_throughput(request, request.task)), names, None)
-        shares = document.portfolio.workloads
-        rule = Rule(
-            request.combine,
-            tuple(shares[name].weight for name in names),
-            tuple(shares[name].own.throughput_samples_per_s for name in names),
-            tuple(floor_throughput(request, task) for task in request.tasks),
-        )
-        return cls(Goal(request.objective), names, rule)
-
-    def throughputs(self, row: Row) -> list[float]:
-        if self.rule is None:
-            return [float(row["throughput_samples_per_s"])]
-        return [float(row[f"throughput_samples_per_s[{name}]"]) for name in self.names]
-
-    def score(self, throughputs: Sequence[float] | FloatArray) -> float:
-        """Throughput of one workload, or the combined score."""
-        if self.rule is None:
-            return float(throughputs[0])
-        return float(self.rule.score(np.asarray(throughputs, dtype=np.float64)[:, None])[0])
-
-    def value(self, score: float, tdp: float) -> float:
-        return self.goal.value(score, tdp)

@@ -12,13 +12,16 @@ from pydantic import BaseModel
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore import exploration
+from phaze.explore.any_axes import axes_of, axes_scope
 from phaze.explore.candidates import Block, Candidates
 from phaze.explore.certified.refinement import FEW_STATES
 from phaze.explore.certifying.checks import CLOSE
 from phaze.explore.certifying.document import Check
 from phaze.explore.certifying.leaves import Leaves, Path, alike, told
 from phaze.explore.certifying.points import by_setting
-from phaze.explore.combinations import resolved
+from phaze.explore.certifying.worth import Worth
+from phaze.explore.cluster_budget import devices_scope
+from phaze.explore.combinations import STAGES, resolved
 from phaze.explore.comparison import comparisons, left_out
 from phaze.explore.designs import DesignBuilder
 from phaze.explore.document import RESULT_SCHEMA, Design, FrontierPoint, Placement, ResultDocument
@@ -27,6 +30,8 @@ from phaze.explore.findings import frontier_points
 from phaze.explore.goal import Goal, floor_throughput
 from phaze.explore.manifest import describe_request, question_sha256, scope
 from phaze.explore.planned import worked_out
+from phaze.explore.portfolio.answer import OBJECTIVES, describe_several, portfolio_scope
+from phaze.explore.portfolio.found import check_weights
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.setting import setting_of, setting_of_placement
 from phaze.explore.training_run import training_run
@@ -41,7 +46,6 @@ _RESULTS = frozenset({"workloads"})
 _MEASURED = frozenset({"throughput_samples_per_s", "energy_per_sample_j", "memory_bytes", "mfu"})
 _COUNTED = ("optimal", "objective_value", "upper_bound", "gap")
 _POINTS = ("space_size", "over_budget", "pruned", "evaluated", "pruned_by")
-_MANY = frozenset({"workloads", "global_batch"})  # told in another way where there are several workloads
 
 
 def question_unchanged(document: ResultDocument) -> Check:
@@ -73,6 +77,25 @@ class Whole:
         yield from self._designs()
         if not self.request.others:
             yield from self._of_one_workload()
+        yield from self._absent()
+
+    def _absent(self) -> Iterator[Check]:
+        """What was not asked for is not told."""
+        request, cluster = self.request, self.document.cluster
+        absent = {
+            "cluster": cluster is None,
+            "portfolio": not request.others,
+            "robustness": not request.robust,
+            "strategy": request.strategy is None,
+            "wham": request.strategy is None or request.strategy.name != STAGES,
+        }
+        for name in (name for name, none in absent.items() if none):
+            yield self.leaves.compare(f"no {name}", (name,), None)
+        lists = ("frontier", "comparison") if request.others else ("next_best",)
+        for name in lists if request.others or request.over_axes else ():
+            yield self.leaves.compare(f"no {name}", (name,), [])
+        if request.others:
+            yield self.leaves.compare("no training run", ("training_run",), None)
 
     def hardware(self) -> Check:
         """Every design that is told is one of the space within its budgets; else nothing else can be judged."""
@@ -109,14 +132,18 @@ class Whole:
             self.leaves.hold(*[("manifest", name) for name in names])
         yield self.leaves.compare("seed", ("manifest", "seed"), request.seed)
         claimed = self.document.request
-        again = {
-            name: value
-            for name, value in describe_request(resolved(request)).items()
-            if name in claimed and not (request.others and name in _MANY)
-        }
+        described = self._described(resolved(request))
+        again = {name: value for name, value in described.items() if name in claimed}
         others = frozenset(claimed) - frozenset(again)
         yield self.leaves.compare("the request as it is told", ("request",), again, others)
         yield self.leaves.compare("schema", ("schema",), RESULT_SCHEMA)
+
+    @staticmethod
+    def _described(request: ExploreRequest) -> dict[str, Any]:
+        if request.others:
+            return describe_several(request, check_weights(request))
+        axes = {"axes": [axis.name for axis in axes_of(request)]} if request.over_axes else {}
+        return describe_request(request) | axes
 
     def _certificate(self) -> Iterator[Check]:
         c, at = self.document.certificate, "certificate"
@@ -127,13 +154,33 @@ class Whole:
             passed=not (open_ and c.frontier_complete),
             note=f"{open_:,} points undecided",
         )
-        if self._plain:
-            yield self.leaves.compare("objective", (at, "objective"), self.request.objective.value)
-            yield self.leaves.compare("scope", (at, "scope"), scope(self.request.task))
-            plans = Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
-            yield self.leaves.compare("plans of an architecture", (at, "plans_per_architecture"), plans)
-            complete = not open_
+        yield self.leaves.compare("objective", (at, "objective"), self._objective)
+        yield self.leaves.compare("scope", (at, "scope"), self._scope())
+        several = bool(self.request.others)
+        plans = None if several else Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
+        yield self.leaves.compare("plans of an architecture", (at, "plans_per_architecture"), plans)
+        if not (open_ and self.document.cluster):  # of other numbers of devices, maybe
+            complete = not open_ and not self.request.strategy
             yield self.leaves.compare("frontier complete", (at, "frontier_complete"), complete)
+
+    @property
+    def _objective(self) -> str:
+        request = self.request
+        if request.others:
+            return OBJECTIVES[request.objective.value]
+        return axes_of(request)[0].name if request.over_axes else request.objective.value
+
+    def _scope(self) -> list[str]:
+        """What the certificate speaks of."""
+        request, told = self.request, self.document
+        if told.portfolio is not None and request.others:
+            rule = Worth.of(request, told).rule
+            own = [told.portfolio.workloads[task.workload.name].own for task in request.tasks]
+            return portfolio_scope(request, rule, own) if rule else []
+        if told.cluster is not None:
+            devices = [choice.devices for choice in told.cluster.choices]
+            return [*scope(request.task), devices_scope(devices)]
+        return axes_scope(request) if request.over_axes else scope(request.task)
 
     def _designs(self) -> Iterator[Check]:
         for path, design in self._told:

@@ -19,7 +19,8 @@ from phaze.explore.manifest import describe_task, manifest, scope
 from phaze.explore.means import ALONE, Means
 from phaze.explore.portfolio.found import Found, search_portfolio
 from phaze.explore.portfolio.incumbents import Common
-from phaze.explore.portfolio.report import Cross, PortfolioReport, ScorePoint, Share
+from phaze.explore.portfolio.merit import Rule
+from phaze.explore.portfolio.report import Cross, OwnOptimum, PortfolioReport, ScorePoint, Share
 from phaze.explore.progress import Clock, Progress, Reporting, Silent
 from phaze.explore.request import ExploreRequest, Task
 from phaze.explore.strategies.oracle import Evaluation
@@ -73,7 +74,7 @@ class _Description:
         best = self._design(ranked[0])
         common = self._as_described(ranked[0], best)
         document = ResultDocument(
-            request=self._describe(),
+            request=describe_several(request, found.rule.weights),
             best=best,
             certificate=self._certificate(common),
             frontier=[],
@@ -111,7 +112,7 @@ class _Description:
         return replace(common, throughputs=found, score=score)
 
     def _certificate(self, best: Common) -> Certificate:
-        outcome, size = self._found.outcome, self._found.candidates.size
+        request, outcome, size = self._found.request, self._found.outcome, self._found.candidates.size
         value = self._goal.value(best.score, best.tdp_w)
         open_ = zip(outcome.open_score.tolist(), outcome.open_tdp_w.tolist(), strict=True)
         # A design that is better by less than the gap was of no interest, wherever it fell.
@@ -124,7 +125,7 @@ class _Description:
             objective_value=value,
             upper_bound=upper,
             gap=(upper - value) / value,
-            scope=self._scope(),
+            scope=portfolio_scope(request, self._found.rule, [own.optimum for own in self._found.own]),
             space_size=size,
             over_budget=size - outcome.within,
             pruned=outcome.within - evaluated,
@@ -132,19 +133,6 @@ class _Description:
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished,
         )
-
-    def _scope(self) -> list[str]:
-        """The model's choices, the rule, and what it is relative to."""
-        rule, tasks = self._found.rule, self._found.request.tasks
-        common = [line for line in scope(tasks[0]) if all(line in scope(task) for task in tasks)]
-        weights = ", ".join(f"{n} {w:g}" for n, w in zip(self._names, rule.weights, strict=True))
-        loose = [
-            f"ratios of {name} to a design at most {100 * own.optimum.gap:.3g} % below its own optimum"
-            for name, own in zip(self._names, self._found.own, strict=True)
-            if own.optimum.gap > 0
-        ]
-        points = "a point is an architecture under its best placement for every workload"
-        return [*common, f"score {rule.combine.value} of {weights}", points, *loose]
 
     def _report(self, best: Common) -> PortfolioReport:
         found, rule = self._found, self._found.rule
@@ -219,27 +207,42 @@ class _Description:
             **{f: np.array([a.value(f) for a in architectures]) for f in self._found.candidates.varied},
         }
 
-    def _describe(self) -> dict[str, Any]:
-        request = self._found.request
-        tasks: Sequence[Task] = request.tasks
-        return {
-            **describe_task(request.task),
-            "workloads": self._names,
-            "global_batch": {t.workload.name: t.cluster.global_batch for t in tasks},
-            "combine": request.combine.value,
-            "weights": list(self._found.rule.weights),
-            "power_w": request.budgets.power_w,
-            "area_mm2": request.budgets.area_mm2,
-            "tdp_margin": request.budgets.tdp_margin,
-            "dvfs": request.budgets.dvfs,
-            "space": request.space.name,
-            "objective": request.objective.value,
-            "time_limit_s": request.time_limit_s,
-            "min_throughput_samples_per_s": request.min_throughput,
-            "max_latency_s": request.max_latency_s,
-            "gap": request.gap,
-            "seed": request.seed,
-        }
+
+def describe_several(request: ExploreRequest, weights: Sequence[float]) -> dict[str, Any]:
+    """What was asked about several workloads, every default spelled out."""
+    tasks: Sequence[Task] = request.tasks
+    return {
+        **describe_task(request.task),
+        "workloads": [task.workload.name for task in tasks],
+        "global_batch": {t.workload.name: t.cluster.global_batch for t in tasks},
+        "combine": request.combine.value,
+        "weights": list(weights),
+        "power_w": request.budgets.power_w,
+        "area_mm2": request.budgets.area_mm2,
+        "tdp_margin": request.budgets.tdp_margin,
+        "dvfs": request.budgets.dvfs,
+        "space": request.space.name,
+        "objective": request.objective.value,
+        "time_limit_s": request.time_limit_s,
+        "min_throughput_samples_per_s": request.min_throughput,
+        "max_latency_s": request.max_latency_s,
+        "gap": request.gap,
+        "seed": request.seed,
+    }
+
+
+def portfolio_scope(request: ExploreRequest, rule: Rule, own: Sequence[OwnOptimum]) -> list[str]:
+    """The model's choices, the rule, and what it is relative to."""
+    tasks, names = request.tasks, [task.workload.name for task in request.tasks]
+    common = [line for line in scope(tasks[0]) if all(line in scope(task) for task in tasks)]
+    weights = ", ".join(f"{n} {w:g}" for n, w in zip(names, rule.weights, strict=True))
+    loose = [
+        f"ratios of {name} to a design at most {100 * optimum.gap:.3g} % below its own optimum"
+        for name, optimum in zip(names, own, strict=True)
+        if optimum.gap > 0
+    ]
+    points = "a point is an architecture under its best placement for every workload"
+    return [*common, f"score {rule.combine.value} of {weights}", points, *loose]
 
 
 OBJECTIVES = {"throughput": "score", "throughput_per_tdp": "score_per_tdp", "tdp": "tdp"}

@@ -53,6 +53,10 @@ def load_pt2(path: str | Path, bind: Mapping[str, int] | None = None) -> Exporte
 
 def _document(path: Path) -> dict[str, Any]:
     """The program's JSON in the archive."""
+    if path.exists() and not path.is_file():
+        raise InputError(
+            f"{path}: not a file"
+        )  # an archive is read from its end, which a device may not have
     try:
         with zipfile.ZipFile(path) as archive:
             document: dict[str, Any] = json.loads(_content(path, archive))

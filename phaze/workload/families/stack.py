@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from phaze.workload.families.choices import Activation, NormKind, NormPlace, Positions
 from phaze.workload.families.family import Count, FamilyDimensions, Probability
 
-Depth = Annotated[int, Field(strict=True, gt=0, le=10_000)]
+Depth = Annotated[int, Field(strict=True, gt=0, le=5_000)]
 
 
 class StackDimensions(FamilyDimensions):

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from phaze.errors import InputError
+from phaze.text_file import MIB, read_text
 from phaze.workload.hugging_face.table import TRANSLATIONS
 from phaze.workload.hugging_face.translation import ACTIVATIONS, Config, Translation
+
+LARGEST_BYTES = 16 * MIB
 
 
 def config_file(source: str) -> Path:
@@ -25,14 +28,10 @@ def config_file(source: str) -> Path:
 def read_config(source: str) -> dict[str, Any]:
     """Read a `config.json`. Raises InputError for a file that is missing, no JSON, or names no `model_type`."""
     path = config_file(source)
+    if not path.exists():
+        raise InputError(f"{path}: no such file (hf: takes a config.json or a folder that holds one)")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{path}: no such file (hf: takes a config.json or a folder that holds one)"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        config = json.loads(read_text(path, LARGEST_BYTES))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from error
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
