@@ -28,6 +28,14 @@ def _at_least_0(value: float) -> float:
     return max(value, 0.0)
 
 
+def _above_0(value: float) -> float:
+    """A figure of something that takes or does something."""
+    if not 0 < value < math.inf:
+        msg = f"must be finite and above 0, found {value!r}"
+        raise ValueError(msg)
+    return value
+
+
 def _at_most_1(value: float) -> float:
     """A share that was worked out: what is beside 0 to 1 by rounding alone is its end."""
     if not -_NOISE <= value <= 1 + _NOISE:
@@ -68,6 +76,12 @@ Members = Annotated[int, Field(ge=1, le=10**9)]
 
 Figure = Annotated[float, AfterValidator(_at_least_0)]
 """A time, an energy, a power or an amount of memory that the model worked out: negative, it is a fault of the model."""
+
+Worked = Annotated[float, AfterValidator(_above_0)]
+"""A time, a rate, an area or a power that the model worked out of something that is there."""
+
+Counted = Annotated[int, AfterValidator(_above_0)]
+"""How many devices or samples something was worked out for."""
 
 WorkedOutShare = Annotated[float, AfterValidator(_at_most_1)]
 """A share that the model worked out, such as MFU: above 1, it is a fault of the model."""

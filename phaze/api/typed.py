@@ -12,20 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from phaze.errors import InputError
 from phaze.text_file import shortened
 
-_ALIASES = {"Source": "str | Path | Workload", "Quantity": "str | float"}
 _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
     "str": lambda value: isinstance(value, str),
-    "bool": lambda value: isinstance(value, bool | np.bool_),
+    "bool": lambda value: type(value).__name__ in ("bool", "bool_"),  # NumPy's, too, without loading it
     "int": lambda value: isinstance(value, Integral) and not isinstance(value, bool),
     "float": lambda value: isinstance(value, Real) and not isinstance(value, bool),
     "Path": lambda value: isinstance(value, os.PathLike),
-    **dict.fromkeys(("object", "Progress", "Callable"), lambda value: True),
+    # What these take beside is said by their readers, in words of their own.
+    "Quantity": lambda value: isinstance(value, str | Real),
+    **dict.fromkeys(("Source", "object", "Progress", "Callable"), lambda value: True),
 }
 _PARTS = re.compile(r"\s*\|\s*(?![^\[]*\])")
 _SHOWN = 60
@@ -55,7 +54,5 @@ def _is_one(value: object, part: str) -> bool:
         return isinstance(value, Mapping) and all(
             isinstance(k, str) and is_of(v, kind) for k, v in value.items()
         )
-    if word in _ALIASES:
-        return is_of(value, _ALIASES[word])
     known: Any = _PLAIN.get(word)
     return known(value) if known else word in {kind.__name__ for kind in type(value).__mro__}

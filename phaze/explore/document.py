@@ -18,7 +18,7 @@ from phaze.explore.robustness.document import Robustness
 from phaze.explore.strategies.report import StrategyReport
 from phaze.explore.training_report import TrainingRun
 from phaze.explore.wham.report import WhamReport
-from phaze.ranges import NOISE, Figure, WorkedOutShare
+from phaze.ranges import NOISE, Counted, Figure, Worked, WorkedOutShare
 from phaze.workload.low_precision import Recipe
 
 RESULT_SCHEMA = "phaze-result/4"
@@ -95,8 +95,8 @@ class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
     rung: Rung = Field(default=Rung.ANALYTIC, description="rung of the cost model behind all figures")
-    iteration_time_s: Figure
-    throughput_samples_per_s: Figure
+    iteration_time_s: Worked
+    throughput_samples_per_s: Worked
     throughput_tokens_per_s: Figure | None = Field(
         default=None,
         description="tokens through the model, in decode tokens made; none where samples have none",
@@ -104,9 +104,9 @@ class WorkloadResult(Record):
     mfu: WorkedOutShare = Field(
         description="model FLOPs over (iteration time x all devices x peak), with a recipe its format's peak"
     )
-    devices: int
-    devices_used: int
-    global_batch: int
+    devices: Counted
+    devices_used: Counted
+    global_batch: Counted
     energy_per_iteration_j: Figure = Field(description="all devices")
     memory_bytes: Figure = Field(description="largest peak on one device")
     host_memory_bytes: Figure = Field(
@@ -125,8 +125,8 @@ class Design(Record):
 
     id: str = Field(description="short stable name of the architecture within its space")
     architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
-    area_mm2: Figure
-    tdp_w: Figure
+    area_mm2: Worked
+    tdp_w: Worked
     area_parts_mm2: dict[str, Figure]
     power_parts_w: dict[str, Figure]
     workloads: dict[str, WorkloadResult]
@@ -136,9 +136,9 @@ class FrontierPoint(Record):
     """One point of the Pareto frontier."""
 
     id: str
-    throughput_samples_per_s: Figure
-    tdp_w: Figure
-    area_mm2: Figure
+    throughput_samples_per_s: Worked
+    tdp_w: Worked
+    area_mm2: Worked
     energy_per_sample_j: Figure
     memory_bytes: Figure
     mfu: WorkedOutShare

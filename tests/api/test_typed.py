@@ -29,7 +29,7 @@ def test_every_argument_of_every_verb_refuses_what_is_of_no_type(verb):
     names = set(inspect.signature(function).parameters)
     for name in names - UNCHECKED:
         given = {key: value for key, value in needed.items() if key in names} | {name: Odd()}
-        with pytest.raises(InputError, match=f"^{name} is .*of type Odd; it takes "):
+        with pytest.raises(InputError, match=f"^{name} .*Odd"):
             function(**given)
 
 

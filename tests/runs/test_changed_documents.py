@@ -46,6 +46,10 @@ def changed(run, tmp_path, change):
         (lambda d: d["best"]["workloads"].clear(), "do not speak of the same workloads"),
         (lambda d: d.update(next_best=[d["best"] | {"workloads": {}}]), "do not speak of the same workloads"),
         (lambda d: d["best"]["workloads"]["tiny"]["placement"].update(stages=[]), "at least one stage"),
+        (lambda d: d["best"]["workloads"]["tiny"].update(throughput_samples_per_s=0), "above 0, found 0"),
+        (lambda d: d["best"]["workloads"]["tiny"].update(devices=0), "above 0, found 0"),
+        (lambda d: d["best"].update(tdp_w=0.0), "above 0, found 0.0"),
+        (lambda d: d["frontier"][0].update(area_mm2=-1.0), "above 0, found -1.0"),
     ],
 )
 def test_a_document_that_contradicts_itself_is_not_read(run, tmp_path, change, words):
