@@ -225,7 +225,9 @@ class AxesExploration:
 
 
 def axes_scope(request: ExploreRequest) -> list[str]:
-    """The model's choices, and what the frontier is of."""
+    """The model's choices, and what the frontier is of, or what plans count for the least memory."""
+    if request.lean:
+        return [*scope(request.task), "memory is the least of any plan, which need not be the fastest"]
     return [
         *scope(request.task),
         f"frontier of {', '.join(axis.name for axis in axes_of(request))}",

@@ -19,7 +19,6 @@ from phaze.explore.document import Certificate, Comparison, Design, ResultDocume
 from phaze.explore.evaluator import Evaluator, FoundPlan
 from phaze.explore.exploration import Answer, Exploration
 from phaze.explore.goal import floor_throughput
-from phaze.explore.manifest import scope
 from phaze.explore.measures import ROUNDING, spent
 from phaze.explore.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.request import ExploreRequest, Objective
@@ -192,10 +191,6 @@ class LeanExploration(AxesExploration):
         left = {"open": within - evaluated}
         return certificate.model_copy(
             update={
-                "scope": [
-                    *scope(self._request.task),
-                    "memory is the least of any plan, which need not be the fastest",
-                ],
                 "space_size": size,
                 "over_budget": size - within,
                 "pruned": within - evaluated,

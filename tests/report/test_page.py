@@ -74,7 +74,8 @@ def contents(tmp_path_factory):
 def hostile(document):
     """The same with something nasty wherever a user's files or names come through."""
     told = json.loads(document.model_dump_json(by_alias=True))
-    told["best"]["workloads"] = {EVIL: told["best"]["workloads"]["gpt3"]}
+    for design in (told["best"], *told["next_best"]):
+        design["workloads"] = {EVIL: design["workloads"]["gpt3"]}
     told["best"]["id"] = told["frontier"][0]["id"] = told["next_best"][0]["id"] = EVIL
     told["best"]["architecture"][EVIL] = EVIL
     told["best"]["area_parts_mm2"][EVIL] = 50.0
