@@ -27,7 +27,6 @@ from phaze.scheduling.passes import NEVER_S, Effort
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
-FEW = 2048  # strategies of a setting that are sooner fitted than points are tightened
 PROBED = 128  # architectures whose times are looked at
 QUANTILES = np.array([0, 1, 3, 6, 12, 25, 50, 100])  # those of them that are taken
 RECHECK = 64
@@ -150,13 +149,13 @@ class Evaluator(Costed):
         return np.where(self.takes(setting)[rows], found, np.inf)
 
     def path_bound(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> FloatArray:
-        """A lower bound on the iteration time, (A,) seconds; of the work of devices alone where strategies are many.
+        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone.
 
-        Neither memory nor exchanges count then, so that no strategy has to be fitted, and neither where the point does
-        not get below `give_up_s` (A,) without them; they do where memory is what plans are held to.
+        Neither memory nor exchanges count, so that no strategy has to be fitted. Where memory is what plans are held to
+        they do, for points that get below `give_up_s` (A,) without them.
         """
-        few = self.options(setting).size <= FEW or self.task.memory_bytes is not None
-        return self.quick_bound(setting, rows, give_up_s if few else np.zeros(len(rows)))
+        held = self.task.memory_bytes is not None
+        return self.quick_bound(setting, rows, give_up_s if held else np.zeros(len(rows)))
 
     def bounds(self, setting: Setting, rows: Rows, give_up_s: FloatArray) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.

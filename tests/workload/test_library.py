@@ -296,6 +296,12 @@ def test_inference_counts_by_device():
     assert load_workload("mistral-7b", Mode.DECODE).global_batch(8) == 64
 
 
+def test_groups_of_experts_divide_their_number():
+    assert load_workload("mixtral-8x7b").expert_parallel_divisors(64) == (1, 2, 4, 8)
+    assert load_workload("deepseek-v3").expert_parallel_divisors(6) == (1, 2, 4)
+    assert load_workload("gpt3").expert_parallel_divisors(64) == (1,)
+
+
 def test_widths_of_plans_divide_the_heads_and_those_of_keys():
     assert load_workload("gpt3").tensor_parallel_divisors(8) == (1, 2, 3, 4, 6, 8)
     assert load_workload("qwen2-7b").tensor_parallel_divisors(28) == (1, 2, 4, 28)

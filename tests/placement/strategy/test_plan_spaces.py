@@ -21,6 +21,7 @@ from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import plan_space
 from phaze.placement.strategy.strategy import Zero
+from phaze.workload.load import load_workload
 from phaze.workload.workload import Attention
 
 
@@ -233,3 +234,10 @@ def test_selective_recompute_is_a_choice_where_it_spares_something(attention, by
     else:
         with pytest.raises(InputError, match="spares nothing of small"):
             _ = held.plan_space
+
+
+def test_experts_are_dealt_among_groups_that_divide_their_number():
+    task = Task(load_workload("mixtral-8x7b"), 64, load_network("default"), global_batch=64)
+    assert set(task.plan_space.expert) == {1, 2, 4, 8}
+    with pytest.raises(InputError, match="degree 16 is not possible for mixtral-8x7b; possible: 1, 2, 4, 8"):
+        _ = replace(task, held={"expert": (16,)}).plan_space
