@@ -25,10 +25,25 @@ def roofline(evaluator: Evaluator) -> FloatArray:
 
 def quick(evaluator: Evaluator, rows: Rows) -> FloatArray:
     """Throughput (A,) that no point of the architectures at `rows` exceeds; 0 where nothing fits in memory."""
-    least = np.full(len(rows), np.inf)
-    for setting in evaluator.settings:
-        np.minimum(least, evaluator.quick_bound(setting, rows), out=least)
+    least = least_times(evaluator, rows).min(axis=0)
     return np.asarray(evaluator.task.cluster.global_batch / least * (1 + ROUNDING))
+
+
+def least_times(evaluator: Evaluator, rows: Rows) -> FloatArray:
+    """At most the iteration times of all settings on the architectures at `rows`, (settings, A) seconds.
+
+    Settings of the highest roofline come first. Where one of them takes less than the roofline, or the work, of another
+    one leaves, that says enough of the other: no layer is costed for it, or no plan fitted.
+    """
+    settings = evaluator.settings
+    found = np.stack([evaluator.roofline_s(setting)[rows] for setting in settings])
+    least = np.full(len(rows), np.inf)
+    for k in np.argsort(found.sum(axis=1), kind="stable").tolist():
+        at = np.flatnonzero(found[k] < least)
+        if len(at):
+            found[k, at] = evaluator.quick_bound(settings[k], rows[at], least[at])
+            least[at] = np.minimum(least[at], found[k, at])
+    return found
 
 
 class Member:
@@ -44,9 +59,7 @@ class Member:
         self._settings = evaluator.settings
         self._batch = float(evaluator.task.cluster.global_batch)
         shape = (len(self._settings), len(rows))
-        self._lower_s = np.empty(shape)
-        for k, setting in enumerate(self._settings):
-            self._lower_s[k] = evaluator.quick_bound(setting, rows)
+        self._lower_s = least_times(evaluator, rows)
         self._placed = np.zeros(shape, dtype=bool)
         self._tried = np.zeros(shape, dtype=bool)
         self._reached_s = np.full(len(rows), np.inf)
