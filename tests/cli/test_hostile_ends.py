@@ -90,7 +90,7 @@ def test_what_is_physically_impossible_is_no_document(document, field, value):
     point = document.frontier[0].model_dump()
     with pytest.raises(ValueError, match=field):
         FrontierPoint(**point | {field: value})
-    assert FrontierPoint(**point | {"mfu": 1 + 1e-12, "tdp_w": -1e-19}).mfu == 1.0
+    assert FrontierPoint(**point | {"mfu": 1 + 1e-12, "energy_per_sample_j": -1e-19}).mfu == 1.0
 
 
 def test_a_bound_above_the_objective_by_rounding_alone_proves_it(document):
