@@ -11,6 +11,13 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
 
+FEW_ARRAYS = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+"""
 DECODER = """
 schema_version: 1
 name: tiny

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_cases import FEW_ARRAYS
 
 from phaze.cost.model import CostModel
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
@@ -23,13 +24,6 @@ from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
 
-SPACE = """
-schema_version: 1
-name: few
-axes:
-  - {fields: [tensor_cores], values: [1, 4]}
-  - {fields: [tensor_core_rows], values: [64, 256]}
-"""
 BUDGET = ClusterBudget(power_w=900.0, overhead=1.1)
 TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
 
@@ -37,7 +31,7 @@ TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
 @pytest.fixture(scope="module")
 def request_(tiny, network, tmp_path_factory):
     path = tmp_path_factory.mktemp("spaces") / "few.yaml"
-    path.write_text(SPACE)
+    path.write_text(FEW_ARRAYS)
     return ExploreRequest(
         Task(tiny, 1, network),
         load_space(path),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_cases import StopsSoon
+from small_cases import FEW_ARRAYS, StopsSoon
 
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.api import evaluate, explore
@@ -25,13 +25,6 @@ from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.strategy import Zero
 from phaze.scheduling.passes import Effort
 
-SPACE = """
-schema_version: 1
-name: few
-axes:
-  - {fields: [tensor_cores], values: [1, 4]}
-  - {fields: [tensor_core_rows], values: [64, 256]}
-"""
 HELD = {"microbatches": (1, 2), "tensor": (1, 2), "chunks": (1, 2)}
 PLANS = [("full", "ideal"), ("phaze", "exposed")]
 
@@ -39,7 +32,7 @@ PLANS = [("full", "ideal"), ("phaze", "exposed")]
 @pytest.fixture(scope="module")
 def space(tmp_path_factory):
     path = tmp_path_factory.mktemp("spaces") / "few.yaml"
-    path.write_text(SPACE)
+    path.write_text(FEW_ARRAYS)
     return load_space(path)
 
 
