@@ -15,16 +15,16 @@ import numpy as np
 from convergence_jobs import CERTIFIED, Crew, Job, Kept, Plan, Row
 
 from phaze.errors import PhazeError
-from phaze.explore.api import Answer, explore
-from phaze.explore.candidates import Candidates
-from phaze.explore.comparison import chips_beside, plan_beside
-from phaze.explore.designs import DesignBuilder
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
-from phaze.explore.strategies.distance import distance
-from phaze.explore.strategies.oracle import Oracle
-from phaze.explore.strategies.registry import strategies
-from phaze.explore.strategies.strategy import SearchBudget
+from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
+from phaze.explore.answers.main_job import Answer, explore
+from phaze.explore.documents.strategy_report import certified_distance
+from phaze.explore.evaluation.design_builder import DesignBuilder
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Oracle
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.explore.strategies.strategy_registry import strategies
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.workload.load import load_workload
@@ -126,7 +126,7 @@ def _search(request: ExploreRequest, job: Job) -> Row:
     candidates = Candidates(request.space, request.budgets)
     oracle = Oracle(candidates, [request.task], throughput, ProcessorClock(NO_LIMIT_S))
     try:
-        report = strategies()[job.name].run(oracle, SearchBudget(job.evaluations), job.seed, Silent())
+        report = strategies()[job.name].run(oracle, SearchBudget(job.evaluations), job.seed, SilentProgress())
     except PhazeError as error:
         return {**row, "value": None, "note": str(error)}
     return {
@@ -144,5 +144,5 @@ def _distance(row: Row, certified: Row) -> Row:
     """Of a run that took place."""
     if "history" not in row:
         return {}
-    found = distance(row["value"], certified["value"], certified["upper_bound"])
+    found = certified_distance(row["value"], certified["value"], certified["upper_bound"])
     return {"distance": found.share, "proven": found.proven}

@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-from phaze.explore.strategies.registry import strategies
+from phaze.explore.strategies.strategy_registry import strategies
 
 Row = dict[str, object]
 PHAZE = (

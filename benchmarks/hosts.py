@@ -16,13 +16,13 @@ from functools import cached_property
 import numpy as np
 from tables import table
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.metrics import metric
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets, Task
-from phaze.explore.sampling.assessor import Assessor
-from phaze.explore.sampling.record import Place
-from phaze.explore.sweep import Sweep, SweepPlan
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.explore.sampling.design_assessor import Assessor
+from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
+from phaze.explore.sampling.study_record import StudyPlace
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.workload.load import load_workload
@@ -61,12 +61,12 @@ def sweep_plan(url):
     task = Task(load_workload("gpt3"), 1024, load_network())
     candidates = Candidates(load_space("default"), Budgets())
     objectives = (metric("throughput"), metric("tdp"))
-    return SweepPlan(task, candidates, objectives, TRIALS, Place(url), join=True, batch=BATCH)
+    return SweepPlan(task, candidates, objectives, TRIALS, StudyPlace(url), join=True, batch=BATCH)
 
 
 def host(plan, start, answers):
     start.wait()
-    began, sweep = time.monotonic(), WaitingSweep(plan, Silent())
+    began, sweep = time.monotonic(), WaitingSweep(plan, SilentProgress())
     before = resource.getrusage(resource.RUSAGE_SELF)
     sweep.run()
     now = resource.getrusage(resource.RUSAGE_SELF)
@@ -105,5 +105,5 @@ if __name__ == "__main__":
     url, *counts = sys.argv[1:]
     header = ["hosts", "evaluations of a host", "wall", "of ideal", "waited", "processor time"]
     # Every number of hosts has a study, and by its seed evaluations, of its own.
-    plans = [replace(sweep_plan(url), place=Place(url, f"{n} hosts"), seed=int(n)) for n in counts]
+    plans = [replace(sweep_plan(url), place=StudyPlace(url, f"{n} hosts"), seed=int(n)) for n in counts]
     print(table(header, [row(int(n), measure(p, int(n))) for n, p in zip(counts, plans, strict=True)]))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from timing import seconds
 
-from phaze.explore.planning.document import PlanDocument
-from phaze.explore.planning.plan import plan
-from phaze.explore.request import Task
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
 from phaze.placement.strategy.estimate import Estimator
@@ -72,7 +72,7 @@ def _every_plan(search: Search) -> tuple[int, float]:
 
 def _plan(search: Search) -> PlanDocument:
     """As `dse plan` finds it, from a workload that nothing is known of yet."""
-    return plan(_task(search), load_architecture(CHIP))
+    return find_best_plan(_task(search), load_architecture(CHIP))
 
 
 def _task(search: Search) -> Task:

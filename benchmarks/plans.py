@@ -16,9 +16,9 @@ import plan_searches
 from report import Report
 
 from phaze.errors import InfeasibleError
-from phaze.explore.api import evaluate
-from phaze.explore.planning.plan import plan
-from phaze.explore.request import Task
+from phaze.explore.answers.main_job import evaluate
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, load_architecture
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Recompute
@@ -73,7 +73,7 @@ def _rows(tell: Callable[[str], None]) -> Iterator[dict[str, object]]:
         theirs = _iteration_s(as_phaze, architecture, known, known.phaze)
         held = {"microbatches": (1,), "recomputes": (known.recompute,)}
         best = evaluate(replace(as_phaze, held=held), architecture).workloads[task.workload.name]
-        any_plan = plan(task, architecture).best
+        any_plan = find_best_plan(task, architecture).best
         yield {
             "model": known.workload,
             "manual_s": manual,

@@ -7,8 +7,8 @@ from report import Report
 from tables import duration, table
 from timing import median_s, seconds
 
-from phaze.explore.api import explore
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.workload.load import load_workload

@@ -14,19 +14,19 @@ from time import monotonic, process_time
 from report import Report
 from tables import duration, table
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.means import Executor, Here, Means
-from phaze.explore.metrics import metric
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets, Task
-from phaze.explore.sampling.assessor import Assessor
-from phaze.explore.sampling.record import Place
-from phaze.explore.sampling.study import BATCH
-from phaze.explore.sweep import Sweep, SweepPlan
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.explore.request.search_resources import Executor, InThisProcess, SearchResources
+from phaze.explore.sampling.design_assessor import Assessor
+from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
+from phaze.explore.sampling.sampled_study import BATCH
+from phaze.explore.sampling.study_record import StudyPlace
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.runs.executors.cluster import Dask
-from phaze.runs.executors.processes import Processes
+from phaze.runs.executors.dask_cluster import Dask
+from phaze.runs.executors.worker_processes import Processes
 from phaze.workload.load import load_workload
 
 PIECES, EMPTY, TRIALS = 48, 256, 32
@@ -147,13 +147,13 @@ def _own_s(task: Task, candidates: Candidates) -> float:
     """Processor seconds that a sweep takes for a trial beside the evaluation."""
     objectives = (metric("throughput"), metric("tdp"))
     executor = _Clocked()
-    plan = SweepPlan(task, candidates, objectives, TRIALS, Place(None))
+    plan = SweepPlan(task, candidates, objectives, TRIALS, StudyPlace(None))
     began = process_time()
-    Sweep(plan, Silent(), means=Means(executor)).run()
+    Sweep(plan, SilentProgress(), means=SearchResources(executor)).run()
     return (process_time() - began - executor.used_s) / TRIALS
 
 
-class _Clocked(Here):
+class _Clocked(InThisProcess):
     """Works here and counts processor time."""
 
     used_s = 0.0

@@ -1,11 +1,19 @@
-"""phaze: the best accelerator, and the best way to spread a model over N of them, with a proof."""
+"""phaze: the best accelerator, and the best way to spread a model over N of them, with a proof.
+
+`phaze.explore` is a function and a room at once: a package and a function cannot both have the name, so the package
+can be called.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from phaze.api import (
         Compared,
         Evaluated,
@@ -59,3 +67,30 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """The public names, loaded or not."""
     return sorted({*globals(), *__all__})
+
+
+class _CallableRoom(ModuleType):
+    """The room `phaze.explore`, which calls the function of the same name."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of `phaze.api.explore`
+        """Find the best architecture and plan: see `phaze.api.explore`."""
+        return import_module("phaze.api").explore(*arguments, **named)
+
+    @property
+    def __signature__(self) -> Signature:
+        """That of the function, for `help` and notebooks."""
+        from inspect import signature
+
+        return signature(import_module("phaze.api").explore)
+
+
+class _Face(ModuleType):
+    """This package: it makes the room callable as soon as the import system binds it here."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "explore" and isinstance(value, ModuleType):
+            value.__class__ = _CallableRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

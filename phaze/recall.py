@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from phaze.arrays import Floats
+
 _NUMBER = np.dtype("<f8")
 
 
@@ -34,7 +34,7 @@ class Recall:
 
     store: Remembers
 
-    def array(self, key: str, shape: tuple[int, ...], work_out: Callable[[], FloatArray]) -> FloatArray:
+    def array(self, key: str, shape: tuple[int, ...], work_out: Callable[[], Floats]) -> Floats:
         """The array of a key, of that shape; worked out and remembered where it is not known."""
         if 0 in shape:
             return work_out()
@@ -56,11 +56,11 @@ class Recall:
             self.store.put({key: _packed(np.array(value)) for key, value in numbers.items()})
 
 
-def _packed(array: FloatArray) -> bytes:
+def _packed(array: Floats) -> bytes:
     return np.ascontiguousarray(array, dtype=_NUMBER).tobytes()
 
 
-def _unpacked(data: bytes, shape: tuple[int, ...]) -> FloatArray | None:
+def _unpacked(data: bytes, shape: tuple[int, ...]) -> Floats | None:
     """The array, or None where the bytes are not one of that shape."""
     if len(data) != _NUMBER.itemsize * math.prod(shape):
         return None

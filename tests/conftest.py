@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from phaze.cli import main as cli
-from phaze.explore.document import (
+from phaze.explore.documents.result_document import (
     Breakdown,
     Certificate,
     Comparison,

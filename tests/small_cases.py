@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from phaze.explore.progress import Clock
+from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode

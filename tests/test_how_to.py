@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.explore.sampling.samplers import Sampler
+from phaze.explore.sampling.sampled_study import Sampler
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space, new_space_text

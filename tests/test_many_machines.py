@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from phaze.cli.main import app
-from phaze.inputs.sweep import make_plan
+from phaze.inputs.sweep_inputs import make_plan
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "many-machines.md").read_text(encoding="utf-8")
 VERBS = typer.main.get_command(app).commands

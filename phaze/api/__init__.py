@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from phaze.api.explored import Explored, Swept
-from phaze.api.given import compare, evaluate, plan, validate
-from phaze.api.judged import Compared, Evaluated, Planned, Validated
-from phaze.api.search import explore, sweep
-from phaze.api.table import Table
+from phaze.api.evaluation_verbs import (
+    Compared,
+    Evaluated,
+    Planned,
+    Validated,
+    compare,
+    evaluate,
+    plan,
+    validate,
+)
+from phaze.api.result_tables import Table
+from phaze.api.search_verbs import Explored, Swept, explore, sweep
 
 __all__ = [
     "Compared",

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from phaze.cli import compare, evaluate, plan, plan_serving, sweep, whatif
 from phaze.cli.rerun import asked_of_run, check_asked, check_inputs
 from phaze.errors import InputError
-from phaze.explore.document import ResultDocument
-from phaze.inputs.asked import asked_before
-from phaze.runs.answers import write_answer
+from phaze.explore.documents.result_document import ResultDocument
+from phaze.inputs.recorded_options import asked_before
+from phaze.runs.run_directory import write_answer
 
 if TYPE_CHECKING:
-    from phaze.explore.document import Manifest
-    from phaze.explore.progress import Progress
-    from phaze.runs.documents import Answer
+    from phaze.explore.documents.result_document import Manifest
+    from phaze.explore.request.search_progress import Progress
+    from phaze.runs.document_formats import Answer
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def again(document: Answer, run: Path, report: Progress) -> Again:
 
 
 def _run(options: Mapping[str, Any], report: Progress) -> Again:
-    from phaze.explore.api import explore
-    from phaze.inputs.request import make_request
-    from phaze.runs.directory import write_run
+    from phaze.explore.answers.main_job import explore
+    from phaze.inputs.run_inputs import make_request
+    from phaze.runs.run_directory import write_run
 
     found = explore(make_request(options), report)
 
@@ -86,10 +86,10 @@ def _run(options: Mapping[str, Any], report: Progress) -> Again:
 
 def _sweep(options: Mapping[str, Any], report: Progress) -> Again:
     """A sweep from its start, in a study that does not last."""
-    from phaze.explore.sweep import Sweep
-    from phaze.explore.sweep_document import SweepDocument, sweep_document
-    from phaze.inputs.sweep import make_plan
-    from phaze.runs.sweep import write_sweep
+    from phaze.explore.documents.sweep_document import SweepDocument, sweep_document
+    from phaze.explore.sampling.optuna_sweep import Sweep
+    from phaze.inputs.sweep_inputs import make_plan
+    from phaze.runs.run_directory import write_sweep
 
     started = datetime.now(UTC)
     sampling = Sweep(make_plan({**options, "join": False}, None), report)

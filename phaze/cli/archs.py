@@ -20,7 +20,7 @@ def _rows() -> list[Row]:
 
 
 def _show(name: str) -> str:
-    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.architecture_names import find_architecture
     from phaze.report.architecture import architecture_text
 
     return architecture_text(find_architecture(name))
@@ -71,13 +71,13 @@ def export(
         dse archs export results/gpt3-400W --for scale-sim --workload gpt3 --out gpt3-scale-sim
     """
     from phaze.cli.output import say
-    from phaze.inputs.architecture import find_architecture
-    from phaze.inputs.choice import choose
-    from phaze.inputs.task import open_workload
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import open_workload
     from phaze.report.exports.export import Simulator, export
     from phaze.report.exports.products import products
-    from phaze.runs.directory import run_directory
-    from phaze.runs.files import file_name, write_atomically
+    from phaze.runs.atomic_files import file_name, write_atomically
+    from phaze.runs.run_directory import run_directory
 
     chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
     opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None

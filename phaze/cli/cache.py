@@ -24,10 +24,10 @@ def info(json: opt.Json = False) -> None:
         dse cache info --json
     """
     from phaze.cli.output import print_json, print_rows
-    from phaze.runs.store.cache import LIMIT_BYTES, cache_file, kept
+    from phaze.runs.store.evaluation_cache import LIMIT_BYTES, cache_file, kept_entries
 
     path = cache_file()
-    size, versions = path.stat().st_size if path.exists() else 0, kept()
+    size, versions = path.stat().st_size if path.exists() else 0, kept_entries()
     if json:
         print_json(
             {
@@ -60,7 +60,7 @@ def clear(stale: Stale = False, json: opt.Json = False) -> None:
         dse cache clear
         dse cache clear --stale
     """
-    from phaze.runs.store.cache import clear
+    from phaze.runs.store.evaluation_cache import clear_cache
 
-    clear(stale=stale)
+    clear_cache(stale=stale)
     info(json=json)

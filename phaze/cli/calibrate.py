@@ -29,8 +29,8 @@ def command(
     See also: dse validate; dse evaluate --calibration.
     """
     from phaze.cli.output import console, print_json, print_rows, say
-    from phaze.inputs.architecture import find_architecture
-    from phaze.runs.files import check_writable, write_atomically
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.runs.atomic_files import check_writable, write_atomically
     from phaze.validation.calibrate import Calibrator, rows_of
 
     if out is not None:

@@ -36,9 +36,9 @@ def command(
     """
     from phaze.cli.output import console, print_json, progress
     from phaze.cli.rerun import request_of
-    from phaze.explore.certifying.certify import certify, question_changed
+    from phaze.explore.recheck.certify_run import certify, question_changed
     from phaze.report.certify import print_report
-    from phaze.runs.directory import load_designs, load_run
+    from phaze.runs.run_directory import load_designs, load_run
 
     document = load_run(run)
     name = run.resolve().name

@@ -13,7 +13,7 @@ from phaze.cli import plan_options
 from phaze.cli.completion import archs
 
 if TYPE_CHECKING:
-    from phaze.inputs.known import Found
+    from phaze.inputs.evaluate_inputs import ComparedArchitectures
 
 
 def command(
@@ -54,15 +54,15 @@ def command(
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.inputs.files import recorded
-    from phaze.inputs.known import check_some_can
+    from phaze.inputs.evaluate_inputs import check_some_can
+    from phaze.inputs.input_files import record_question
     from phaze.report.compare import print_comparison
-    from phaze.runs.answers import kept
+    from phaze.runs.run_directory import kept_answer
 
     asked |= {"arch": [*arch, *(more or ())], "more": None}
-    with kept(out) as keep:
+    with kept_answer(out) as keep:
         found = answer(asked)
-        document = recorded(found.document, "compare", asked, ["dse", *sys.argv[1:]])
+        document = record_question(found.document, "compare", asked, ["dse", *sys.argv[1:]])
         keep(document)
     if json:
         print_json(document)
@@ -71,8 +71,8 @@ def command(
     check_some_can(found.rows, workload)
 
 
-def answer(asked: Mapping[str, Any]) -> Found:
+def answer(asked: Mapping[str, Any]) -> ComparedArchitectures:
     """The architectures as the options say."""
-    from phaze.inputs.known import compared
+    from phaze.inputs.evaluate_inputs import compare_given
 
-    return compared(asked["arch"], asked["workload"], asked)
+    return compare_given(asked["arch"], asked["workload"], asked)

@@ -25,10 +25,10 @@ def command(
     """
     from phaze.cli.output import console, print_json
     from phaze.report.difference import print_difference
-    from phaze.runs.difference import difference
-    from phaze.runs.documents import load_answer
+    from phaze.runs.document_formats import load_answer
+    from phaze.runs.run_difference import compare_runs
 
-    found = difference(load_answer(first), load_answer(second))
+    found = compare_runs(load_answer(first), load_answer(second))
     if json:
         print_json(found)
     else:

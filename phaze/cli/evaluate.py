@@ -10,7 +10,7 @@ from phaze.cli import options as opt
 from phaze.cli import plan_options as own
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
+    from phaze.explore.documents.result_document import ResultDocument
 
 
 def command(
@@ -62,12 +62,12 @@ def command(
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.inputs.files import recorded
+    from phaze.inputs.input_files import record_question
     from phaze.report.design import print_design
-    from phaze.runs.answers import kept
+    from phaze.runs.run_directory import kept_answer
 
-    with kept(out) as keep:
-        document = recorded(answer(asked), "evaluate", asked, ["dse", *sys.argv[1:]])
+    with kept_answer(out) as keep:
+        document = record_question(answer(asked), "evaluate", asked, ["dse", *sys.argv[1:]])
         keep(document)
     if json:
         print_json(document)
@@ -77,6 +77,6 @@ def command(
 
 def answer(asked: Mapping[str, Any]) -> ResultDocument:
     """One architecture as the options say: under its best plan, within the choices that they fix."""
-    from phaze.inputs.known import evaluated
+    from phaze.inputs.evaluate_inputs import evaluate_given
 
-    return evaluated(asked["arch"], asked["workload"], asked)
+    return evaluate_given(asked["arch"], asked["workload"], asked)

@@ -45,10 +45,10 @@ def command(
 def _run(run: Path, *, budgets: bool, time_limit: str, json: bool, quiet: bool) -> None:
     from phaze.cli.output import console, print_json, progress
     from phaze.cli.rerun import question_of
-    from phaze.explore.explaining.explain import explain
+    from phaze.explore.explaining.run_explanation import explain
     from phaze.quantity import parse_time
     from phaze.report.explanation import print_explanation
-    from phaze.runs.directory import load_run
+    from phaze.runs.run_directory import load_run
 
     document = load_run(run)
     request = question_of(document, run, "dse explain")
@@ -66,7 +66,7 @@ def _name(name: str, *, json: bool) -> None:
 
     from phaze.cli.output import print_json
     from phaze.errors import InputError
-    from phaze.inputs.choice import nearest
+    from phaze.inputs.named_choices import nearest
     from phaze.report.glossary import entries, explain
 
     found = explain(name)

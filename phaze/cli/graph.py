@@ -55,8 +55,8 @@ def command(
 
     See also: dse workloads show for FLOPs and bytes.
     """
-    from phaze.inputs.choice import choose
-    from phaze.inputs.task import open_workload
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import open_workload
     from phaze.report.drawing import draw_layer, draw_model
 
     wanted = choose(Format, format, "--format")
@@ -106,7 +106,7 @@ def _tables(drawing: Drawing) -> str:
 
 
 def _write(text: str, out: Path | None) -> None:
-    from phaze.runs.files import check_writable, write_atomically
+    from phaze.runs.atomic_files import check_writable, write_atomically
 
     if out is None:
         typer.echo(text, nl=False)

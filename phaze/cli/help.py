@@ -30,7 +30,7 @@ def command(
 def _found(command: Any, words: list[str]) -> Any:  # noqa: ANN401 - typer's click is vendored, its types too
     """The command of that name. Raises InputError with the nearest ones."""
     from phaze.errors import InputError
-    from phaze.inputs.choice import nearest
+    from phaze.inputs.named_choices import nearest
 
     for k, word in enumerate(words):
         known = getattr(command, "commands", {})

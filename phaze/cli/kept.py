@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from phaze.explore.means import Store
-    from phaze.runs.store.question import Question
-    from phaze.runs.store.record import RunRecord
+    from phaze.explore.request.search_resources import Store
+    from phaze.runs.store.run_record import Question, RunRecord
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,10 @@ def keeping(folder: Path, options: Mapping[str, object], files: Mapping[str, Pat
 
     Raises InputError where the run to be continued in that folder was asked something else.
     """
-    from phaze.runs.hashes import hashes
-    from phaze.runs.store.question import Question
-    from phaze.runs.store.record import run_record
+    from phaze.runs.atomic_files import file_hashes
+    from phaze.runs.store.run_record import Question, run_record
 
-    question = Question.of(options, hashes(files))
+    question = Question.of(options, file_hashes(files))
     _check_complete(folder, question)
     with run_record(folder, question, _tell) as record:
         yield Kept(_with_cache(record.store, cached=not options["no_cache"]), record)
@@ -45,9 +43,9 @@ def keeping(folder: Path, options: Mapping[str, object], files: Mapping[str, Pat
 def _check_complete(folder: Path, question: Question) -> None:
     """Raises InputError where a complete run in that folder was asked something else."""
     from phaze.api import explore
-    from phaze.inputs.asked import asked_before
-    from phaze.runs.directory import RESULT, load_run
-    from phaze.runs.store.question import Question
+    from phaze.inputs.recorded_options import asked_before
+    from phaze.runs.run_directory import RESULT, load_run
+    from phaze.runs.store.run_record import Question
 
     if (folder / RESULT).is_file():
         manifest = load_run(folder).manifest
@@ -57,18 +55,18 @@ def _check_complete(folder: Path, question: Question) -> None:
 def shared(*, cached: bool) -> Store:
     """The cache that all runs share, or a store that remembers nothing."""
     if not cached:
-        from phaze.explore.means import Forgetful
+        from phaze.explore.request.search_resources import NoStore
 
-        return Forgetful()
-    from phaze.runs.store.cache import open_cache
+        return NoStore()
+    from phaze.runs.store.evaluation_cache import open_cache
 
     return open_cache(_tell)
 
 
 def _with_cache(record: Store, *, cached: bool) -> Store:
-    from phaze.runs.store.guarded import Layered
+    from phaze.runs.store.evaluation_database import LayeredStores
 
-    return Layered(record, shared(cached=True)) if cached else record
+    return LayeredStores(record, shared(cached=True)) if cached else record
 
 
 def _tell(sentence: str) -> None:

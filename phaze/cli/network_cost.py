@@ -15,7 +15,7 @@ def curve(
     from phaze.cost.exchange import algorithms_s
     from phaze.cost.kernels.links import with_laws
     from phaze.hardware.network import load_network
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_size
     from phaze.workload.work import Collective
 
@@ -52,7 +52,7 @@ def _family(name: str) -> str:
     from phaze.cost.kernels.links import law_file
     from phaze.errors import InputError
     from phaze.hardware.tiers import LinkLaw, Medium
-    from phaze.inputs.choice import nearest
+    from phaze.inputs.named_choices import nearest
 
     known = sorted({family for medium in Medium for family in fitted(LinkLaw, law_file(medium))})
     if name not in known:
@@ -65,7 +65,7 @@ def _family(name: str) -> str:
 def _links(own: float | None, network: str, arch: str | None) -> float:
     """Bandwidth of the chip's own links in bytes/s, where the network has none. Raises InputError."""
     from phaze.errors import InputError
-    from phaze.inputs.architecture import find_architecture
+    from phaze.inputs.architecture_names import find_architecture
 
     if own is not None:
         return own

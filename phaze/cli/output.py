@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-    from phaze.explore.progress import Progress
+    from phaze.explore.request.search_progress import Progress
 
 _PIPED_WIDTH = 80
 _LONGEST = 1500  # of a sentence on stderr
@@ -90,7 +90,7 @@ def say(text: str, *, quiet: bool) -> None:
 
 def progress(*, quiet: bool) -> AbstractContextManager[Progress]:
     """Progress on stderr, or none."""
-    from phaze.explore.progress import Silent
+    from phaze.explore.request.search_progress import SilentProgress
     from phaze.report.progress import ConsoleProgress
 
-    return nullcontext(Silent()) if quiet else ConsoleProgress(console(stderr=True))
+    return nullcontext(SilentProgress()) if quiet else ConsoleProgress(console(stderr=True))

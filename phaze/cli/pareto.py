@@ -13,7 +13,7 @@ import typer
 from phaze.cli.completion import METRICS, one_of, several_of
 
 if TYPE_CHECKING:
-    from phaze.explore.metrics import Metric, Row
+    from phaze.explore.request.design_metrics import Metric, Row
     from phaze.report.frontier import Frontier
 
 
@@ -72,8 +72,8 @@ def command(
     See also: dse report for an interactive frontier.
     """
     from phaze.report.frontier import frontier
-    from phaze.runs.directory import load_designs
-    from phaze.runs.files import write_atomically
+    from phaze.runs.atomic_files import write_atomically
+    from phaze.runs.run_directory import load_designs
 
     given = axes is not None or x or y or z
     named = axes if axes is not None else ",".join(filter(None, (x or "tdp", y or "throughput", z)))
@@ -93,9 +93,9 @@ def command(
 
 def _of_run(run: Path) -> str:
     """The axes that a run was made over, where there are several; else power and throughput."""
-    from phaze.explore.document import ResultDocument
-    from phaze.runs.directory import RESULT
-    from phaze.runs.documents import load_answer
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.runs.document_formats import load_answer
+    from phaze.runs.run_directory import RESULT
 
     document = load_answer(run) if (run / RESULT).is_file() else None
     own = document.request.get("axes", []) if isinstance(document, ResultDocument) else []
@@ -103,7 +103,7 @@ def _of_run(run: Path) -> str:
 
 
 def _metrics(names: str) -> list[Metric]:
-    from phaze.explore.metrics import metric
+    from phaze.explore.request.design_metrics import metric
 
     found = [metric(name.strip()) for name in names.split(",")]
     if len(found) < 2 or len({m.name for m in found}) < len(found):

@@ -16,7 +16,7 @@ from phaze.cli.completion import one_of
 from phaze.cli.manual.app import App
 
 if TYPE_CHECKING:
-    from phaze.explore.planning.document import PlanDocument
+    from phaze.explore.documents.plan_document import PlanDocument
 
 _TASK = (
     "plans",
@@ -82,14 +82,14 @@ def training(
         return
     from phaze.cli.output import console, print_json
     from phaze.errors import InputError
-    from phaze.inputs.files import recorded
+    from phaze.inputs.input_files import record_question
     from phaze.report.plan import print_plan
-    from phaze.runs.answers import kept
+    from phaze.runs.run_directory import kept_answer
 
     if arch is None or not workload:
         raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
-    with kept(out) as keep:
-        document = recorded(answer(context.params), "plan", context.params, ["dse", *sys.argv[1:]])
+    with kept_answer(out) as keep:
+        document = record_question(answer(context.params), "plan", context.params, ["dse", *sys.argv[1:]])
         keep(document)
     if json:
         print_json(document)
@@ -99,11 +99,11 @@ def training(
 
 def answer(asked: Mapping[str, Any]) -> PlanDocument:
     """The best plan as the options say."""
-    from phaze.inputs.plan import HELD, held, planned
+    from phaze.inputs.plan_inputs import HELD, held_choices, plan_answer
 
-    choices = held(**{name: asked[name] for name in HELD})
+    choices = held_choices(**{name: asked[name] for name in HELD})
     task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
-    return planned(asked["arch"], asked["workload"], asked["framework"], choices, **task)
+    return plan_answer(asked["arch"], asked["workload"], asked["framework"], choices, **task)
 
 
 @app.command()
@@ -133,9 +133,9 @@ def export(
     See also: dse plan --json, which prints the document.
     """
     from phaze.cli.output import say
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.report.recipes.export import Target, recipe
-    from phaze.runs.documents import read_plan
+    from phaze.runs.document_formats import read_plan
 
     told = recipe(read_plan(file), choose(Target, target, "--for"))
     typer.echo(told.text, nl=False)

@@ -13,7 +13,7 @@ from phaze.cli import options as opt
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
-    from phaze.explore.planning.serving import ServingDocument
+    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.placement.serving import ServingPlan, ServingSpace
     from phaze.placement.serving.trial import Trial
 
@@ -70,13 +70,13 @@ def command(
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json
-    from phaze.inputs.files import recorded
+    from phaze.inputs.input_files import record_question
     from phaze.report.serving import print_serving
-    from phaze.runs.answers import kept
+    from phaze.runs.run_directory import kept_answer
 
-    with kept(out) as keep:
+    with kept_answer(out) as keep:
         space, (plan, tried, found) = answer(asked)
-        document = recorded(found, "plan serving", asked, ["dse", *sys.argv[1:]])
+        document = record_question(found, "plan serving", asked, ["dse", *sys.argv[1:]])
         keep(document)
     if json:
         print_json(document)
@@ -88,7 +88,7 @@ def answer(
     asked: Mapping[str, Any],
 ) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
     """What is looked through as the options say, and the best of it. Raises InputError."""
-    from phaze.explore.planning.serving import serve
+    from phaze.explore.documents.serving_document import serve
 
     if asked["simulate"] is not None and asked["rate"] is None:
         raise InputError("--simulate needs --rate: requests arrive at some rate")
@@ -99,9 +99,9 @@ def answer(
 def _space(asked: Mapping[str, Any]) -> ServingSpace:
     from phaze.cost.rung import Rung
     from phaze.hardware.network import load_network
-    from phaze.inputs.architecture import find_architecture
-    from phaze.inputs.choice import choose
-    from phaze.inputs.task import one_workload
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import one_workload
     from phaze.placement.serving import ServingOptions, ServingSpace, Targets, Traffic
     from phaze.workload.rules_cache import KvCache
 

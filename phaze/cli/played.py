@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.explaining.document import Sensitivity
-    from phaze.explore.planning.again import PlayedPlan
-    from phaze.explore.request import ExploreRequest
+    from phaze.explore.answers.plan_replay import ReplayedPlan
+    from phaze.explore.documents.explanation_document import Sensitivity
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.request.explore_request import ExploreRequest
 
 _SAME = 1e-6  # relative; what a run and a new evaluation of its winner may differ by
 
@@ -27,16 +27,16 @@ class Played:
 
     document: ResultDocument
     request: ExploreRequest | None = None
-    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
-    per_stage: PlayedPlan | None = None
+    plans: Mapping[str, ReplayedPlan] = field(default_factory=dict)
+    per_stage: ReplayedPlan | None = None
     left_out: str = ""
 
     def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
         """What each workload's throughput depends on, where the winner's best placement is the run's: seconds."""
-        from phaze.explore.explaining.explain import PATIENCE_S, STATES
-        from phaze.explore.explaining.sensitivity import sensitivity
-        from phaze.explore.explaining.winner import Winner
-        from phaze.explore.progress import Clock
+        from phaze.explore.explaining.explained_winner import ExplainedWinner
+        from phaze.explore.explaining.parameter_sensitivity import sensitivity
+        from phaze.explore.explaining.run_explanation import PATIENCE_S, STATES
+        from phaze.explore.request.search_progress import Clock
         from phaze.report.replay.document import asked_of_devices
         from phaze.scheduling.passes import Effort
 
@@ -45,7 +45,7 @@ class Played:
         found: dict[str, Sequence[Sensitivity]] = {}
         for task in asked_of_devices(self.document, self.request).tasks:
             alone = replace(self.request, task=task, others=())
-            one = Winner.of(alone, self.document, Effort(Clock(PATIENCE_S).left, STATES))
+            one = ExplainedWinner.of(alone, self.document, Effort(Clock(PATIENCE_S).left, STATES))
             told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
             if abs(one.throughput / told - 1.0) <= _SAME:
                 found[task.workload.name] = sensitivity(one)

@@ -8,7 +8,7 @@ from typing import Any
 
 import phaze
 import phaze.api
-from phaze.api.words import in_python
+from phaze.api.python_arguments import in_python
 
 _HEAD = """# Python
 

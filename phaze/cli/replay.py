@@ -37,16 +37,16 @@ def command(
     from phaze.cli.again import again
     from phaze.cli.output import console, print_json, progress
     from phaze.report.difference import print_difference
-    from phaze.runs.difference import difference
-    from phaze.runs.directory import run_directory
-    from phaze.runs.documents import load_answer
+    from phaze.runs.document_formats import load_answer
+    from phaze.runs.run_difference import compare_runs
+    from phaze.runs.run_directory import run_directory
 
     document = load_answer(run)
     with run_directory(out) if out else nullcontext() as folder, progress(quiet=quiet) as report:
         new = again(document, run, report)
         if folder is not None:
             new.write(folder, new.document)
-    found = difference(document, new.document)
+    found = compare_runs(document, new.document)
     if json:
         print_json(found)
     else:

@@ -10,11 +10,11 @@ import typer
 from phaze.cli import options as opt
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.document import PlanDocument
-    from phaze.explore.progress import Progress
-    from phaze.explore.sweep_document import SweepDocument
-    from phaze.runs.documents import Answer
+    from phaze.explore.documents.plan_document import PlanDocument
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.sweep_document import SweepDocument
+    from phaze.explore.request.search_progress import Progress
+    from phaze.runs.document_formats import Answer
 
 
 def command(
@@ -43,9 +43,9 @@ def command(
     See also: dse trace for one iteration in time; dse pareto for the frontier as a file.
     """
     from phaze.cli.output import progress, say
-    from phaze.explore.planning.document import PlanDocument
-    from phaze.runs.documents import load_answer
-    from phaze.runs.files import check_writable, write_atomically
+    from phaze.explore.documents.plan_document import PlanDocument
+    from phaze.runs.atomic_files import check_writable, write_atomically
+    from phaze.runs.document_formats import load_answer
 
     document = load_answer(run)
     a_file = isinstance(document, PlanDocument) and run.is_file()
@@ -62,9 +62,9 @@ def command(
 def _page(document: Answer, run: Path, report: Progress) -> tuple[str, str]:
     """The page of an answer, and why something is left out of it. Raises InputError for answers without one."""
     from phaze.errors import InputError
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.document import PlanDocument
-    from phaze.explore.sweep_document import SweepDocument
+    from phaze.explore.documents.plan_document import PlanDocument
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.sweep_document import SweepDocument
 
     match document:
         case ResultDocument():
@@ -81,7 +81,7 @@ def _run(document: ResultDocument, run: Path, report: Progress) -> tuple[str, st
     from phaze.cli.played import played
     from phaze.report.figures.contents import Contents
     from phaze.report.page.page import page
-    from phaze.runs.directory import DESIGNS, load_designs
+    from phaze.runs.run_directory import DESIGNS, load_designs
 
     report.update("reporting", 0, 2, "the winner's schedules")
     found = played(document, run)
@@ -100,7 +100,7 @@ def _run(document: ResultDocument, run: Path, report: Progress) -> tuple[str, st
 
 def _sweep(document: SweepDocument, run: Path, report: Progress) -> tuple[str, str]:
     from phaze.report.page.sweep import sweep_page
-    from phaze.runs.directory import load_designs
+    from phaze.runs.run_directory import load_designs
 
     report.update("reporting", 0, 1, "the page")
     frontier = [design.id for design in document.frontier]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
-    from phaze.explore.document import Manifest, ResultDocument
-    from phaze.explore.request import ExploreRequest
+    from phaze.explore.documents.result_document import Manifest, ResultDocument
+    from phaze.explore.request.explore_request import ExploreRequest
 
 _FUNCTIONS = {"run": "explore"} | {verb: verb for verb in ("evaluate", "compare", "plan", "sweep")}
 
@@ -23,10 +23,10 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     Files are looked for where they were named, from the working directory. Raises InputError where the run
     was not made by `dse run`, or an input has changed since.
     """
-    from phaze.explore.combinations import resolved
-    from phaze.inputs.request import make_request
+    from phaze.explore.answers.main_job import resolve_strategy
+    from phaze.inputs.run_inputs import make_request
 
-    request = resolved(make_request(asked_of_run(document.manifest, run)))
+    request = resolve_strategy(make_request(asked_of_run(document.manifest, run)))
     asked, told = {task.workload.name for task in request.tasks}, set(document.best.workloads)
     if asked != told:
         names = ", ".join(sorted(told))
@@ -44,7 +44,7 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     A budget for a cluster becomes each device's share of it. Raises InputError also where there are several
     workloads.
     """
-    from phaze.explore.cluster_choice import with_devices
+    from phaze.explore.answers.cluster_exploration import with_devices
 
     request = request_of(document, run)
     if request.others:
@@ -63,7 +63,7 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
     Raises InputError where it is of another verb, or an input has changed since.
     """
     from phaze.cli.run import command
-    from phaze.inputs.asked import asked_before
+    from phaze.inputs.recorded_options import asked_before
 
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
@@ -76,14 +76,13 @@ def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
 def check_asked(verb: str, options: Mapping[str, Any], run: Path) -> None:
     """Raises InputError where a manifest holds an option of a type that the verb's function in Python does not take."""
     import phaze
-    from phaze.api.typed import check_types
-    from phaze.api.words import several
+    from phaze.api.python_arguments import as_list, check_types
 
     if verb not in _FUNCTIONS:
         return
     known = signature(getattr(phaze, _FUNCTIONS[verb]))
     try:
-        for workload in several(options.get("workload")):  # one or several, as verbs take them
+        for workload in as_list(options.get("workload")):  # one or several, as verbs take them
             check_types(known, {"workload": workload})
         rest = known.parameters.keys() - {"workload"}
         check_types(known, {name: value for name, value in options.items() if name in rest})
@@ -93,8 +92,8 @@ def check_asked(verb: str, options: Mapping[str, Any], run: Path) -> None:
 
 def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:
     """Raises InputError where a file that the run has read is not what it was."""
-    from phaze.inputs.files import input_files
-    from phaze.runs.hashes import hashes
+    from phaze.inputs.input_files import input_files
+    from phaze.runs.atomic_files import file_hashes
 
     files = input_files(options)
     for name in manifest.inputs_sha256:
@@ -102,7 +101,7 @@ def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{_named(name, options)} is missing; go to where the run was made, or restore it"
             )
-    for name, now in hashes({name: files[name] for name in manifest.inputs_sha256}).items():
+    for name, now in file_hashes({name: files[name] for name in manifest.inputs_sha256}).items():
         if manifest.inputs_sha256[name] != now:
             raise InputError(f"{files[name]} has changed since the run was made; restore it, or ask again")
 

@@ -31,7 +31,7 @@ Schema = Mapping[str, Any]
 
 def reference() -> str:
     """The whole page: every document, then the records they are made of, each once."""
-    from phaze.runs.schemas import Kind, schema
+    from phaze.runs.document_schemas import Kind, schema
 
     documents = {kind.value: schema(kind) for kind in Kind if kind is not Kind.DESIGNS}
     parts = {name: part for told in documents.values() for name, part in told.get("$defs", {}).items()}

@@ -13,7 +13,7 @@ from phaze.cli import plan_options
 from phaze.cli import run_options as own
 
 if TYPE_CHECKING:
-    from phaze.explore.document import ResultDocument
+    from phaze.explore.documents.result_document import ResultDocument
 
 
 def command(
@@ -95,14 +95,14 @@ def _found(asked: dict[str, Any]) -> tuple[ResultDocument, Path, bool]:
     from phaze.cli.interrupt import interruptible
     from phaze.cli.kept import keeping
     from phaze.cli.output import progress
-    from phaze.explore.api import explore
-    from phaze.explore.means import Means
-    from phaze.explore.progress import Clock
-    from phaze.inputs.files import input_files, recorded, run_folder
-    from phaze.inputs.request import make_request
-    from phaze.runs.directory import run_directory, write_run
-    from phaze.runs.executors.opened import opened_executor
-    from phaze.runs.log import logged
+    from phaze.explore.answers.main_job import explore
+    from phaze.explore.request.search_progress import Clock
+    from phaze.explore.request.search_resources import SearchResources
+    from phaze.inputs.input_files import input_files, record_question, run_folder
+    from phaze.inputs.run_inputs import make_request
+    from phaze.runs.executors.open_executor import open_executor
+    from phaze.runs.run_directory import run_directory, write_run
+    from phaze.runs.run_log import logged_progress
 
     request = make_request(asked)
     timer, files = Clock(request.time_limit_s), input_files(asked)
@@ -110,12 +110,12 @@ def _found(asked: dict[str, Any]) -> tuple[ResultDocument, Path, bool]:
         run_directory(run_folder(asked["out"], asked["workload"]), resume=asked["resume"]) as folder,
         interruptible(timer.interrupt) as interrupted,
         progress(quiet=asked["quiet"]) as report,
-        logged(folder, report, sys.argv[1:]) as log,
+        logged_progress(folder, report, sys.argv[1:]) as log,
         keeping(folder, asked, files) as kept,
-        opened_executor(asked["workers"], asked["executor"]) as team,
+        open_executor(asked["workers"], asked["executor"]) as team,
     ):
-        answer = explore(request, log, timer, Means(team, kept.store))
-        document = recorded(answer.document, "run", asked, ["dse", *sys.argv[1:]])
+        answer = explore(request, log, timer, SearchResources(team, kept.store))
+        document = record_question(answer.document, "run", asked, ["dse", *sys.argv[1:]])
         write_run(folder, document, answer.designs)
         if not timer.over:
             kept.complete()

@@ -10,7 +10,7 @@ import typer
 from phaze.cli import options as opt
 
 if TYPE_CHECKING:
-    from phaze.runs.documents import Answer
+    from phaze.runs.document_formats import Answer
 
 
 def command(
@@ -26,7 +26,7 @@ def command(
     See also: dse diff for two of them; dse report for one.
     """
     from phaze.cli.output import print_json, print_rows, say
-    from phaze.runs.listing import list_runs
+    from phaze.runs.run_listing import list_runs
 
     found = list_runs(folder)
     rows = [_row(run.path, run.document) for run in found if run.document is not None]
@@ -42,7 +42,7 @@ def command(
 
 
 def _row(path: Path, document: Answer) -> dict[str, Any]:
-    from phaze.explore.document import ResultDocument
+    from phaze.explore.documents.result_document import ResultDocument
 
     manifest = document.manifest
     certificate = document.certificate if isinstance(document, ResultDocument) else None
@@ -59,9 +59,9 @@ def _row(path: Path, document: Answer) -> dict[str, Any]:
 
 def _workloads(document: Answer) -> list[str]:
     """Names of the workloads, as far as a document tells them in one place."""
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.serving import ServingDocument
-    from phaze.explore.planning.whatif import WhatIfDocument
+    from phaze.explore.documents.plan_document import WhatIfDocument
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.serving_document import ServingDocument
 
     match document:
         case ResultDocument():
@@ -77,11 +77,10 @@ def _workloads(document: Answer) -> list[str]:
 
 def _told(document: Answer) -> dict[str, Any]:
     """What was looked for, and how much of it was found, where that is one number."""
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.document import PlanDocument
-    from phaze.explore.planning.serving import ServingDocument
-    from phaze.explore.planning.whatif import WhatIfDocument
-    from phaze.explore.sweep_document import SweepDocument
+    from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.serving_document import ServingDocument
+    from phaze.explore.documents.sweep_document import SweepDocument
 
     match document:
         case ResultDocument(certificate=certificate):

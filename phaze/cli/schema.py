@@ -31,7 +31,7 @@ def command(
     See also: dse explain for the meaning of a field.
     """
     from phaze.cli.output import print_json
-    from phaze.inputs.choice import choose
-    from phaze.runs.schemas import Kind, schema
+    from phaze.inputs.named_choices import choose
+    from phaze.runs.document_schemas import Kind, schema
 
     print_json(schema(choose(Kind, of, "--of")))

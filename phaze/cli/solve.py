@@ -43,7 +43,7 @@ def schedule(
 
     See also: dse solve placement.
     """
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_time
     from phaze.report.gantt import gantt as chart
     from phaze.report.gantt_file import check_gantt_file, write_gantt
@@ -106,7 +106,7 @@ def placement(
     See also: dse solve schedule.
     """
     from phaze.cli.solve_placement import Compat, placement_answer
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.solvers.placement import InstanceError
 
     rules = None if compat is None else choose(Compat, compat, "--compat")
@@ -117,7 +117,7 @@ def placement(
 def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
     """The problem in a file; InputError names the file and the JSON path at fault."""
     from phaze.errors import InputError
-    from phaze.runs.files import read_json
+    from phaze.runs.atomic_files import read_json
 
     data = read_json(file)
     try:

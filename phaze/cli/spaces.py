@@ -50,7 +50,7 @@ def show(
     from phaze.hardware.census import census
     from phaze.hardware.space_file import load_space
     from phaze.hardware.space_fix import fix as fixed
-    from phaze.inputs.task import make_budgets
+    from phaze.inputs.task_inputs import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.space import document, print_space
     from phaze.yaml_file import yaml_text

@@ -15,9 +15,9 @@ from phaze.cli import plan_options
 from phaze.cli import sweep_options as own
 
 if TYPE_CHECKING:
-    from phaze.explore.sampling.hosts.shared import Shared
-    from phaze.explore.sweep import Sweep, SweepPlan, SweepResult
-    from phaze.explore.sweep_document import SweepDocument
+    from phaze.explore.documents.sweep_document import SweepDocument
+    from phaze.explore.sampling.claim_board import SharedEvaluation
+    from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan, SweepResult
 
 
 def command(
@@ -106,15 +106,14 @@ def _sampled(asked: dict[str, Any]) -> _Done:
     from phaze.cli.interrupt import interruptible
     from phaze.cli.kept import shared
     from phaze.cli.output import progress
-    from phaze.explore.means import Means
-    from phaze.explore.sweep import Sweep
-    from phaze.explore.sweep_document import sweep_document
-    from phaze.inputs.files import recorded, run_folder
-    from phaze.inputs.sweep import JOURNAL, make_plan
-    from phaze.runs.directory import run_directory
-    from phaze.runs.executors.opened import opened_executor
-    from phaze.runs.log import logged
-    from phaze.runs.sweep import write_sweep
+    from phaze.explore.documents.sweep_document import sweep_document
+    from phaze.explore.request.search_resources import SearchResources
+    from phaze.explore.sampling.optuna_sweep import Sweep
+    from phaze.inputs.input_files import record_question, run_folder
+    from phaze.inputs.sweep_inputs import JOURNAL, make_plan
+    from phaze.runs.executors.open_executor import open_executor
+    from phaze.runs.run_directory import run_directory, write_sweep
+    from phaze.runs.run_log import logged_progress
 
     started = datetime.now(UTC)
     folder = run_folder(asked["out"], asked["workload"], each_host=asked["join"])
@@ -123,20 +122,20 @@ def _sampled(asked: dict[str, Any]) -> _Done:
         run_directory(folder, resume=asked["resume"] or asked["join"]),
         interruptible() as interrupted,
         progress(quiet=asked["quiet"]) as report,
-        logged(folder, report, _typed()) as log,
-        opened_executor(asked["workers"], asked["executor"]) as team,
+        logged_progress(folder, report, _typed()) as log,
+        open_executor(asked["workers"], asked["executor"]) as team,
     ):
-        sampling = Sweep(plan, log, interrupted, Means(team, shared(cached=not asked["no_cache"])))
+        sampling = Sweep(plan, log, interrupted, SearchResources(team, shared(cached=not asked["no_cache"])))
         result = sampling.run()
         found = sweep_document(sampling, result, started)
-        document = recorded(found, "sweep", asked, ["dse", *_typed()])
+        document = record_question(found, "sweep", asked, ["dse", *_typed()])
         write_sweep(folder, document, result)
         return _Done(sampling, result, document, folder, interrupted())
 
 
 def _typed() -> list[str]:
     """The command line without the password of a database."""
-    from phaze.explore.sampling.storage import without_password
+    from phaze.explore.sampling.study_storage import without_password
 
     words = []
     for word in sys.argv[1:]:
@@ -145,7 +144,7 @@ def _typed() -> list[str]:
     return words
 
 
-def _say(plan: SweepPlan, folder: Path, share: Shared | None, *, quiet: bool) -> None:
+def _say(plan: SweepPlan, folder: Path, share: SharedEvaluation | None, *, quiet: bool) -> None:
     from phaze.cli.output import say
 
     say(f"run directory: {folder}", quiet=quiet)

@@ -13,8 +13,8 @@ from phaze.cli import options as opt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from phaze.explore.document import ResultDocument
-    from phaze.explore.planning.again import PlayedPlan
+    from phaze.explore.answers.plan_replay import ReplayedPlan
+    from phaze.explore.documents.result_document import ResultDocument
 
 
 class Format(StrEnum):
@@ -51,8 +51,8 @@ def command(
     """
     from phaze.cli.output import say
     from phaze.cli.report import beside
-    from phaze.runs.directory import load_run
-    from phaze.runs.files import check_writable, write_atomically
+    from phaze.runs.atomic_files import check_writable, write_atomically
+    from phaze.runs.run_directory import load_run
 
     document = load_run(run)
     target = out or beside(run, f"trace.{format.value}")
@@ -71,7 +71,7 @@ def command(
 def _workload(document: ResultDocument, run: Path, workload: str | None) -> str:
     """The workload that is asked for, or the first. Raises InputError for one that the run does not have."""
     from phaze.errors import InputError
-    from phaze.inputs.choice import nearest
+    from phaze.inputs.named_choices import nearest
 
     names = list(document.best.workloads)
     if workload is not None and workload not in names:
@@ -106,7 +106,7 @@ def _per_stage(document: ResultDocument, run: Path, workload: str, title: str, f
 
 
 def _drawn(
-    played: PlayedPlan,
+    played: ReplayedPlan,
     workload: str,
     title: str,
     form: Format,

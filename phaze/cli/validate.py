@@ -10,7 +10,7 @@ import typer
 from phaze.cli import options as opt
 from phaze.cli.completion import one_of
 from phaze.errors import InputError
-from phaze.inputs.measurements import DATA, measurements
+from phaze.inputs.input_files import DATA, measurements_folder
 
 FAILED = 5
 """Exit code where an error is above its threshold."""
@@ -49,12 +49,12 @@ def command(
     """
     from phaze.cli.output import console, print_json
     from phaze.cost.rung import Rung
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.report.validate import print_report
     from phaze.report.validation_page import write_page
     from phaze.validation import validate as validation
 
-    folder, level = measurements(data), choose(Rung, rung, "--rung")
+    folder, level = measurements_folder(data), choose(Rung, rung, "--rung")
     refused: list[InputError] = []
     if quiet:
         compared = validation.compare(folder, only or (), refused=refused.append)

@@ -13,8 +13,7 @@ from phaze.cli import options as opt
 from phaze.cli import plan_options as own
 
 if TYPE_CHECKING:
-    from phaze.explore.planning.document import PlanDocument
-    from phaze.explore.planning.whatif import WhatIfDocument
+    from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
 
 _NUMBERS = ("devices", "global_batch")
 _WORDS = ("arch", "workload", "network", "framework", "plans", "rung", "recipe", "attention", "fusion")
@@ -74,14 +73,14 @@ def command(
     """
     asked = dict(locals())
     from phaze.cli.output import console, print_json, say
-    from phaze.inputs.files import recorded
+    from phaze.inputs.input_files import record_question
     from phaze.report.whatif import check_plot_file, print_whatif, write_plot
-    from phaze.runs.answers import kept
+    from phaze.runs.run_directory import kept_answer
 
     if plot is not None:
         check_plot_file(plot)
-    with kept(out) as keep:
-        document = recorded(answer(asked), "whatif", asked, ["dse", *sys.argv[1:]])
+    with kept_answer(out) as keep:
+        document = record_question(answer(asked), "whatif", asked, ["dse", *sys.argv[1:]])
         keep(document)
     if json:
         print_json(document)
@@ -94,8 +93,8 @@ def command(
 
 def answer(asked: Mapping[str, Any]) -> WhatIfDocument:
     """The best plans for all values, as the options say. Raises InputError."""
-    from phaze.explore.planning.whatif import vary
-    from phaze.inputs.plan import HELD
+    from phaze.explore.documents.plan_document import vary
+    from phaze.inputs.plan_inputs import HELD
 
     choices = {name: asked[name] for name in HELD}
     rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
@@ -117,8 +116,8 @@ def _parsed(text: str) -> tuple[str, list[str]]:
 def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any]) -> PlanDocument:
     """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
     from phaze.hardware.fields import field_named
-    from phaze.inputs.architecture import find_architecture
-    from phaze.inputs.plan import held, planned
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.plan_inputs import held_choices, plan_answer
 
     fixed, asked = dict(choices), dict(rest)
     if name in fixed:
@@ -132,7 +131,9 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
         parsed = field_named(name, "--vary").parse(value, "--vary")
         chip = find_architecture(asked["arch"])
         asked["arch"] = chip.replace(f"{chip.name} {name} {value}", **{name: parsed})
-    return planned(asked.pop("arch"), asked.pop("workload"), asked.pop("framework"), held(**fixed), **asked)
+    return plan_answer(
+        asked.pop("arch"), asked.pop("workload"), asked.pop("framework"), held_choices(**fixed), **asked
+    )
 
 
 def _whole(name: str, text: str) -> int:

@@ -52,7 +52,7 @@ def show(
     See also: dse graph for operators.
     """
     from phaze.cli.output import console, print_json
-    from phaze.inputs.task import open_workload
+    from phaze.inputs.task_inputs import open_workload
     from phaze.report.overview import overview_document, overview_tables
     from phaze.workload.overview import overview
 
@@ -86,7 +86,7 @@ def new(
 
     See also: dse workloads show.
     """
-    from phaze.inputs.choice import choose
+    from phaze.inputs.named_choices import choose
     from phaze.workload.families.registry import Family
     from phaze.workload.new_file import new_workload_text
 

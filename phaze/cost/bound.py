@@ -16,7 +16,8 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from phaze.cost.factors import Factors, Floats, Rows
+from phaze.arrays import Floats, Rows
+from phaze.cost.factors import Factors
 from phaze.cost.tables import OperatorTables
 from phaze.workload.work import Pass, Unit
 

@@ -9,15 +9,14 @@ one costs nothing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from phaze.arrays import Floats
 from phaze.cost.algorithms import sweeps
 from phaze.cost.exchange import fastest_s, pace, transfer_s
 from phaze.cost.group import levels
 from phaze.hardware.network import Network
 from phaze.workload.work import Collective, Link
-
-Floats = NDArray[np.float64]
 
 
 def tier(network: Network, position: int, link_bandwidth_bytes_per_s: ArrayLike) -> tuple[Floats, float]:

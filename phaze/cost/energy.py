@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.collective import link_wire_bytes
-from phaze.cost.factors import Floats, Rows
 from phaze.cost.model import PassCosts
 from phaze.hardware.power import energy_constants
 from phaze.hardware.table import ArchitectureTable

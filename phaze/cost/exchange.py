@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from phaze.arrays import Floats
 from phaze.cost.algorithms import runs, terms
 from phaze.cost.group import Level, levels
 from phaze.cost.topology import possible, share
 from phaze.hardware.network import Network
 from phaze.hardware.tiers import Algorithm
 from phaze.workload.work import Collective
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.rung import Rung
 from phaze.cost.simt import SimtSide
 from phaze.hardware.derived import (
@@ -22,9 +23,6 @@ from phaze.hardware.derived import (
 )
 from phaze.hardware.table import ArchitectureTable, factor
 from phaze.workload.work import Format
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 _CLOCK_LEVELS = 16
 _LARGEST = 1 << 62

@@ -7,11 +7,9 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.hardware.tiers import LinkLaw
-
-Floats = NDArray[np.float64]
 
 _FIRST, _LAST = 2.0, 1.01  # factors by which constants are tried larger and smaller
 _MOST = {"efficiency": 1.0, "in_network": 1.0}

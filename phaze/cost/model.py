@@ -17,9 +17,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.bound import LowerTables, lower_s, lower_tables
 from phaze.cost.collective import link_s
-from phaze.cost.factors import Factors, Floats, Rows, factor_table
+from phaze.cost.factors import Factors, factor_table
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.rung import Rung
 from phaze.cost.simt import SimtTimes

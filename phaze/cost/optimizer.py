@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, vector_alus
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.workload import Numerics
-
-Floats = NDArray[np.float64]
 
 
 def optimizer_s_per_parameter(table: ArchitectureTable, numerics: Numerics) -> Floats:

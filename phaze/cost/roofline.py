@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.collective import least_link_s
 from phaze.cost.tiling import compulsory_bytes
 from phaze.hardware.derived import (
@@ -21,8 +22,6 @@ from phaze.hardware.derived import (
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import NARROW, Pass, Traffic, Work
-
-Floats = NDArray[np.float64]
 
 _CACHE_REACH = 1.1  # tensors a little larger than a cache still stay in it from one launch to the next
 

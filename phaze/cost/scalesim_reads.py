@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Integers
 from phaze.cost.scalesim import Layout
 
-Integers = NDArray[np.int64]
 Runs = tuple[Integers, Integers, Integers]
 """(cycle of the fold, first word, last word) of every cycle of a fold that reads, one array each."""
 

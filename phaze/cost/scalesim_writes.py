@@ -10,11 +10,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Integers
 from phaze.cost.scalesim import Layout
-
-Integers = NDArray[np.int64]
 
 NEVER = 1 << 62
 """A cycle that does not come."""

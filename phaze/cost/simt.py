@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.kernels.kernel import in_models_s
 from phaze.cost.kernels.program import measured
@@ -26,9 +27,6 @@ from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.network import Network
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Pass, Unit, Work
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 NONE = -1
 """Number of an architecture that does not run kernels."""

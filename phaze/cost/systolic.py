@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Floats
 from phaze.workload.work import Gemm
 
-Floats = NDArray[np.float64]
 _PARTIAL_BYTES = 2 * 4  # an fp32 partial sum goes to the global buffer and comes back
 
 

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.cost.collective import link_s
-from phaze.cost.factors import Factors, Floats, MemorySide
+from phaze.cost.factors import Factors, MemorySide
 from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.tiling import traffic_bytes
 from phaze.cost.vector import passing_bytes, stream_bytes, vector_cycles

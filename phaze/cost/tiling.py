@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from phaze.arrays import Floats, Rows
 from phaze.workload.work import Gemm
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 ACCUMULATOR_BYTES = 4  # fp32 partial sums, as in every bf16 matrix unit (definitions: bf16 compute)
 _NO_ROOM = 1e-9  # stands for a tile side of nothing: so many tiles that no such tiling is the best

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from phaze.arrays import Floats
 from phaze.workload.work import Traffic, Work
-
-Floats = NDArray[np.float64]
 
 
 def vector_cycles(work: Work, alus: ArrayLike, cores: ArrayLike = 1) -> Floats:

@@ -6,16 +6,9 @@ from functools import reduce
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.hardware.constants import constants, lookup
-from phaze.hardware.derived import (
-    MIB,
-    Figures,
-    hbm_sites,
-    local_buffer_bytes,
-    macs,
-    register_bytes,
-    vector_alus,
-)
+from phaze.hardware.derived import MIB, hbm_sites, local_buffer_bytes, macs, register_bytes, vector_alus
 from phaze.hardware.fields import code, given_or
 from phaze.hardware.table import ArchitectureTable
 
@@ -24,7 +17,7 @@ UM2 = 1e-6
 _HARVESTED = ("mac", "lane", "int32", "fp64", "simt", "registers", "local")
 
 
-def area_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
+def area_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:
     """Area of each component in mm2, all dies together; the parts sum to `area_mm2`.
 
     Where `area_law` is `phaze`, components that PHAZE gives no area are 0 and registers count with the MACs
@@ -39,29 +32,29 @@ def area_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
     return parts
 
 
-def area_mm2(table: ArchitectureTable) -> Figures:
+def area_mm2(table: ArchitectureTable) -> Floats:
     """Total silicon of the package in mm2, by each architecture's area law."""
     return _total(area_parts_mm2(table))
 
 
-def silicon_area_mm2(table: ArchitectureTable) -> Figures:
+def silicon_area_mm2(table: ArchitectureTable) -> Floats:
     """Total silicon by the fitted law whatever `area_law` says."""
     return _total(_silicon_parts_mm2(table))
 
 
-def powered_area_mm2(table: ArchitectureTable) -> Figures:
+def powered_area_mm2(table: ArchitectureTable) -> Floats:
     """Silicon that draws background power and leaks, by the fitted law: all but cores that are switched off."""
     parts = _silicon_parts_mm2(table)
     cores = _total({name: part for name, part in parts.items() if name in _HARVESTED})
     return _total(parts) - (1.0 - table["enabled_fraction"]) * cores * (1.0 + constants()["overhead"])
 
 
-def exceeds_reticle(table: ArchitectureTable, area: Figures) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def exceeds_reticle(table: ArchitectureTable, area: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether one die of the given total `area` (mm2) is larger than an exposure field."""
     return np.asarray(area / table["n_dies"] > constants()["reticle_mm2"])
 
 
-def exceeds_shoreline(table: ArchitectureTable, area: Figures) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def exceeds_shoreline(table: ArchitectureTable, area: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether the HBM sites need more than two edges of the dies of the given total `area` (mm2).
 
     PHAZE's law has no HBM interfaces, so the limit does not apply to it.
@@ -70,24 +63,24 @@ def exceeds_shoreline(table: ArchitectureTable, area: Figures) -> np.ndarray[tup
     return np.asarray(silicon & (hbm_sites(table) > _hbm_room(table, area)))
 
 
-def reticle_share(table: ArchitectureTable, area: Figures) -> Figures:
+def reticle_share(table: ArchitectureTable, area: Floats) -> Floats:
     """One die of the given total `area` (mm2) over an exposure field."""
     return np.asarray(area / table["n_dies"] / constants()["reticle_mm2"])
 
 
-def shoreline_share(table: ArchitectureTable, area: Figures) -> Figures:
+def shoreline_share(table: ArchitectureTable, area: Floats) -> Floats:
     """HBM sites over what two edges have room for, whatever the area law; room for none counts as for one."""
     return np.asarray(hbm_sites(table) / np.maximum(1.0, _hbm_room(table, area)))
 
 
-def _hbm_room(table: ArchitectureTable, area: Figures) -> Figures:
+def _hbm_room(table: ArchitectureTable, area: Floats) -> Floats:
     """HBM sites for which two edges of the dies of the given total `area` (mm2) have room."""
     edge = 2.0 * np.sqrt(area / table["n_dies"])
     per_site = constants().column(table, "hbm_generation", "shoreline_mm")
     return np.asarray(table["n_dies"] * np.floor(edge / per_site))
 
 
-def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
+def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:
     """Core, then overhead on the core, then interfaces; harvested cores count."""
     c = constants()
     logic = c.column(table, "node", "logic")
@@ -104,7 +97,7 @@ def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
     return parts
 
 
-def _core_parts_mm2(table: ArchitectureTable, logic: Figures) -> dict[str, Figures]:
+def _core_parts_mm2(table: ArchitectureTable, logic: Floats) -> dict[str, Floats]:
     c = constants()
     sram = c.column(table, "node", "sram")
     on_die = 1.0 / table["enabled_fraction"]
@@ -127,7 +120,7 @@ def _core_parts_mm2(table: ArchitectureTable, logic: Figures) -> dict[str, Figur
     }
 
 
-def _phaze_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
+def _phaze_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:
     """PHAZE: cores with registers and a scratchpad each, one global buffer, nothing else."""
     law = constants().phaze
     per_core = table["tensor_core_rows"] * table["tensor_core_columns"]
@@ -146,5 +139,5 @@ def _phaze_parts_mm2(table: ArchitectureTable) -> dict[str, Figures]:
     }
 
 
-def _total(parts: dict[str, Figures]) -> Figures:
+def _total(parts: dict[str, Floats]) -> Floats:
     return reduce(np.add, parts.values())

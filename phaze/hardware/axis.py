@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Flags
 from phaze.hardware.fields import FieldValue, field_table
 
 Cells = NDArray[Any]
-Mask = NDArray[np.bool_]
 Option = tuple[FieldValue | None, ...]
 """One value for each field of an axis; None where an optional field is absent."""
 
@@ -24,7 +24,7 @@ class Condition:
     field: str
     values: Option
 
-    def holds(self, columns: Mapping[str, Cells]) -> Mask:
+    def holds(self, columns: Mapping[str, Cells]) -> Flags:
         """Where it holds, one answer per row of the columns."""
         return np.isin(columns[self.field], cells(self.field, self.values))
 
@@ -46,7 +46,7 @@ class Override:
 
     def column(self, columns: Mapping[str, Cells], rows: int) -> Cells:
         """The figure or absent, one per row of the columns."""
-        like: Mask = np.ones(rows, dtype=np.bool_)
+        like: Flags = np.ones(rows, dtype=np.bool_)
         for condition in self.where:
             like &= condition.holds(columns)
         return np.where(like, cells(self.field, [self.value]), cells(self.field, [None]))
@@ -74,9 +74,9 @@ class Axis:
         """All the values its fields can have together."""
         return (*self.options, self.otherwise) if self.when else self.options
 
-    def varies(self, columns: Mapping[str, Cells]) -> Mask:
+    def varies(self, columns: Mapping[str, Cells]) -> Flags:
         """Where a conditional axis varies, one answer per row of the columns of the axes before it."""
-        met: Mask = np.logical_and.reduce([condition.holds(columns) for condition in self.when])
+        met: Flags = np.logical_and.reduce([condition.holds(columns) for condition in self.when])
         return met
 
     def varies_for(self, fields: Mapping[str, FieldValue | None]) -> bool:

@@ -9,16 +9,13 @@ from enum import StrEnum
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.errors import Shortfall
 from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.derived import Figures
 from phaze.hardware.power import tdp_w
 from phaze.hardware.price import price_usd
 from phaze.hardware.table import ArchitectureTable
-
-Mask = NDArray[np.bool_]
 
 
 class Limit(StrEnum):
@@ -100,7 +97,7 @@ def over_budget(
     margin: float = 1.0,
     power_density_w_per_mm2: float | None = None,
     price_limit_usd: float | None = None,
-) -> dict[Limit, Mask]:
+) -> dict[Limit, Flags]:
     """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`.
 
     Power density is that power over the total silicon of the package; the price is what a package costs to make.
@@ -121,16 +118,16 @@ def over_budget(
     }
 
 
-def within_budget(masks: dict[Limit, Mask]) -> Mask:
+def within_budget(masks: dict[Limit, Flags]) -> Flags:
     """Architectures that no limit rules out."""
     return ~reduce(np.logical_or, masks.values())
 
 
 def power_limit_w(
     table: ArchitectureTable, power_w: float | None = None, power_density_w_per_mm2: float | None = None
-) -> Figures:
+) -> Floats:
     """The power in W that both budgets leave to each architecture; infinite without any."""
-    limit: Figures = np.full(len(table), math.inf if power_w is None else power_w)
+    limit: Floats = np.full(len(table), math.inf if power_w is None else power_w)
     if power_density_w_per_mm2 is not None:
         limit = np.minimum(limit, power_density_w_per_mm2 * area_mm2(table))
     return limit
@@ -190,15 +187,15 @@ def _given(*budgets: float | None) -> dict[Limit, float]:
     return {limit: budget for limit, budget in zip(BUDGETS, budgets, strict=True) if budget is not None}
 
 
-def _amounts(power: Figures, area: Figures, price: Figures) -> dict[Limit, Figures]:
+def _amounts(power: Floats, area: Floats, price: Floats) -> dict[Limit, Floats]:
     return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area, Limit.PRICE: price}
 
 
-def _keeps_others(masks: dict[Limit, Mask], limit: Limit) -> Mask:
+def _keeps_others(masks: dict[Limit, Flags], limit: Limit) -> Flags:
     return ~reduce(np.logical_or, (masks[other] for other in BUDGETS if other is not limit))
 
 
-def _nearest(amounts: dict[Limit, Figures], built: Mask, given: dict[Limit, float]) -> tuple[Amounts, float]:
+def _nearest(amounts: dict[Limit, Floats], built: Flags, given: dict[Limit, float]) -> tuple[Amounts, float]:
     """What the architecture takes whose largest ratio to a budget is smallest, and that ratio."""
     if not given or not built.any():
         return _unknown(), math.inf
@@ -207,5 +204,5 @@ def _nearest(amounts: dict[Limit, Figures], built: Mask, given: dict[Limit, floa
     return {limit: float(amounts[limit][row]) for limit in BUDGETS}, float(ratios[row])
 
 
-def _smallest(values: Figures, allowed: Mask) -> float:
+def _smallest(values: Floats, allowed: Flags) -> float:
     return float(np.min(values[allowed], initial=math.inf))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.hardware.area import area_mm2
 from phaze.hardware.budgets import Limit, over_budget, within_budget
-from phaze.hardware.derived import Figures
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space import DesignSpace
 
@@ -27,7 +27,7 @@ class Extent:
     tdp_w: tuple[float, float] = (math.inf, -math.inf)
 
     @classmethod
-    def of(cls, area: Figures, power: Figures) -> Extent:
+    def of(cls, area: Floats, power: Floats) -> Extent:
         """The extent of the architectures with these areas and powers."""
         return cls(len(area), _ends(area), _ends(power))
 
@@ -74,7 +74,7 @@ def census(
     return Census(space.grid_size, everything, within, over)
 
 
-def _ends(values: Figures) -> tuple[float, float]:
+def _ends(values: Floats) -> tuple[float, float]:
     return float(np.min(values, initial=math.inf)), float(np.max(values, initial=-math.inf))
 
 

@@ -16,28 +16,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.errors import InputError
 from phaze.hardware.fields import FieldKind, field_named
 from phaze.hardware.table import ArchitectureTable
 from phaze.quantity import si_value
-
-Mask = NDArray[np.bool_]
-Figures = NDArray[np.float64]
 
 LONGEST = 300
 """Characters of a constraint; more than any sensible one has, and too few for the parser to run out of stack."""
 
 _QUANTITY = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]+(?:/s)?)(?!\w)")
 _UNITS = ("byte", "byte/s", "Hz")
-_ARITHMETIC: dict[type[ast.operator], Callable[[Figures, Figures], Figures]] = {
+_ARITHMETIC: dict[type[ast.operator], Callable[[Floats, Floats], Floats]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_COMPARISON: dict[type[ast.cmpop], Callable[[Figures, Figures], Mask]] = {
+_COMPARISON: dict[type[ast.cmpop], Callable[[Floats, Floats], Flags]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -55,7 +52,7 @@ class Constraint:
     tree: ast.Compare
     fields: tuple[str, ...]
 
-    def keeps(self, table: ArchitectureTable) -> Mask:
+    def keeps(self, table: ArchitectureTable) -> Flags:
         """Which architectures fulfil it; one that lacks an optional field it reads, or divides 0 by 0, does not."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sides = self._sides(table)
@@ -64,15 +61,15 @@ class Constraint:
                 kept &= _COMPARISON[type(compare)](left, right)
         return kept
 
-    def apart(self, table: ArchitectureTable) -> Figures:
+    def apart(self, table: ArchitectureTable) -> Floats:
         """How far apart the sides of the comparison are at most, as a share of the larger; 1 where undefined."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sides = self._sides(table)
             shares = [np.abs(a - b) / np.maximum(np.abs(a), np.abs(b)) for a, b in pairwise(sides)]
-            apart: Figures = np.nan_to_num(np.max(shares, axis=0), nan=1.0, posinf=1.0)
+            apart: Floats = np.nan_to_num(np.max(shares, axis=0), nan=1.0, posinf=1.0)
         return apart
 
-    def _sides(self, table: ArchitectureTable) -> list[Figures]:
+    def _sides(self, table: ArchitectureTable) -> list[Floats]:
         return [_value(side, table) for side in (self.tree.left, *self.tree.comparators)]
 
 
@@ -134,7 +131,7 @@ def _numeric(name: str, where: str) -> str:
     return name
 
 
-def _value(node: ast.expr, table: ArchitectureTable) -> Figures:
+def _value(node: ast.expr, table: ArchitectureTable) -> Floats:
     """Value of a checked expression, one per architecture."""
     match node:
         case ast.Name(id=name):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phaze.hardware.derived import Figures, nominal_clock_hz
+from phaze.arrays import Floats
+from phaze.hardware.derived import nominal_clock_hz
 from phaze.hardware.power import power_parts_w, relative_voltage
 from phaze.hardware.table import ArchitectureTable
 
@@ -16,7 +17,7 @@ _STEPS = 40  # halves an interval of at most 10 x to below 1e-11 of the clock
 _SAFETY = 1e-10  # relative; keeps rounding from lifting the power over the cap
 
 
-def clock_limit_hz(table: ArchitectureTable) -> Figures:
+def clock_limit_hz(table: ArchitectureTable) -> Floats:
     """Highest clock allowed: the node's nominal clock and, where published, the chip's own peak clock.
 
     A real chip whose sustained clock is known to lie above the nominal one keeps that clock.
@@ -27,7 +28,7 @@ def clock_limit_hz(table: ArchitectureTable) -> Figures:
     return np.where(np.isnan(peak), nominal, own)
 
 
-def fit_clock(table: ArchitectureTable, power_w: float | Figures, margin: float = 1.0) -> Figures:
+def fit_clock(table: ArchitectureTable, power_w: float | Floats, margin: float = 1.0) -> Floats:
     """Highest clock in Hz whose TDP times `margin` is at most `power_w`, to 1e-9 relative and never above it.
 
     The power is one for all, or one for each architecture.
@@ -47,7 +48,7 @@ def fit_clock(table: ArchitectureTable, power_w: float | Figures, margin: float 
     return np.where(room >= _effort(table, low), found, np.nan)
 
 
-def _largest_below(table: ArchitectureTable, room: Figures, low: Figures, high: Figures) -> Figures:
+def _largest_below(table: ArchitectureTable, room: Floats, low: Floats, high: Floats) -> Floats:
     """Bisection from the safe side for the largest clock in [low, high] whose effort is at most `room`."""
     fits = _effort(table, high) * (1.0 + _SAFETY) <= room
     safe, unsafe = low.copy(), high.copy()
@@ -59,6 +60,6 @@ def _largest_below(table: ArchitectureTable, room: Figures, low: Figures, high: 
     return np.where(fits, high, safe * (1.0 - _SAFETY))
 
 
-def _effort(table: ArchitectureTable, clock_hz: Figures) -> Figures:
+def _effort(table: ArchitectureTable, clock_hz: Floats) -> Floats:
     """Clock times the square of the relative voltage."""
     return clock_hz * relative_voltage(table, clock_hz) ** 2

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from phaze.arrays import Flags, Integers
 
 _CHUNK = 1 << 12  # numbers whose bits are unpacked at once
 _BLOCK = 1 << 18  # numbers tested at once
@@ -23,10 +22,10 @@ class Kept:
     """
 
     bits: NDArray[np.uint8]
-    before: Rows
+    before: Integers
 
     @classmethod
-    def of(cls, size: int, keeps: Callable[[Rows], Mask]) -> Kept:
+    def of(cls, size: int, keeps: Callable[[Integers], Flags]) -> Kept:
         """Those of the numbers below `size` that `keeps` keeps; it is asked for one block at a time."""
         chunks = -(-size // _CHUNK)
         bits = np.zeros((chunks, _CHUNK // 8), dtype=np.uint8)
@@ -44,7 +43,7 @@ class Kept:
         """How many numbers are kept."""
         return int(self.before[-1])
 
-    def numbers(self, ranks: Rows) -> Rows:
+    def numbers(self, ranks: Integers) -> Integers:
         """The kept numbers at the given positions among all that are kept, each position below the length."""
         chunk = np.searchsorted(self.before, ranks, side="right") - 1
         order = np.argsort(chunk, kind="stable")
@@ -60,7 +59,7 @@ class Kept:
         rank = int(self.ranks(np.array([number]))[0])
         return None if rank < 0 else rank
 
-    def ranks(self, numbers: Rows) -> Rows:
+    def ranks(self, numbers: Integers) -> Integers:
         """The same for many numbers, -1 where one is not kept."""
         chunk, place = np.divmod(numbers, _CHUNK)
         order = np.argsort(chunk, kind="stable")
@@ -72,5 +71,5 @@ class Kept:
             found[rows] = np.where(mask[place[rows]], ranks, -1)
         return found
 
-    def _mask(self, chunk: int) -> Mask:
+    def _mask(self, chunk: int) -> Flags:
         return np.unpackbits(self.bits[chunk]).astype(np.bool_)

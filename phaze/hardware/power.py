@@ -7,11 +7,11 @@ from functools import reduce
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.hardware.area import powered_area_mm2
 from phaze.hardware.constants import constants
 from phaze.hardware.derived import (
     KIB,
-    Figures,
     hbm_bandwidth_bytes_per_s,
     local_buffer_bytes_per_core,
     macs,
@@ -36,22 +36,22 @@ class EnergyConstants:
     `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others.
     """
 
-    mac_j: Figures
-    operand_j_per_mac: Figures
-    narrow_mac_j: Figures
-    narrow_operand_j_per_mac: Figures
-    alu_cycle_j: Figures
-    local_buffer_j_per_byte: Figures
-    global_buffer_j_per_byte: Figures
-    hbm_j_per_byte: Figures
-    link_j_per_byte: Figures
-    background_w: Figures
-    idle_background: Figures
-    leakage_w: Figures
-    hbm_background_w: Figures
+    mac_j: Floats
+    operand_j_per_mac: Floats
+    narrow_mac_j: Floats
+    narrow_operand_j_per_mac: Floats
+    alu_cycle_j: Floats
+    local_buffer_j_per_byte: Floats
+    global_buffer_j_per_byte: Floats
+    hbm_j_per_byte: Floats
+    link_j_per_byte: Floats
+    background_w: Floats
+    idle_background: Floats
+    leakage_w: Floats
+    hbm_background_w: Floats
 
 
-def relative_voltage(table: ArchitectureTable, clock_hz: Figures) -> Figures:
+def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
     """Supply voltage at a clock, relative to the node's nominal one."""
     slope = _by_control(table, "voltage_slope") * clock_hz / nominal_clock_hz(table)
     return np.maximum(_by_control(table, "voltage_floor"), _by_control(table, "voltage_at_rest") + slope)
@@ -91,7 +91,7 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     )
 
 
-def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
+def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
     """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
 
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
@@ -118,12 +118,12 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Figures]:
     }
 
 
-def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Figures:
+def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Floats:
     """Power of the package at full load in W, HBM and links included, host excluded, times `margin`."""
     return margin * reduce(np.add, power_parts_w(table).values())
 
 
-def provisioned_tdp_w(table: ArchitectureTable) -> Figures:
+def provisioned_tdp_w(table: ArchitectureTable) -> Floats:
     """TDP that a vendor would publish, in W: full load of GPUs, which lower their clock to keep it; more elsewhere.
 
     Other accelerators run at one clock, and their TDP tells what supply and cooling must bear.
@@ -131,21 +131,21 @@ def provisioned_tdp_w(table: ArchitectureTable) -> Figures:
     return tdp_w(table) * np.where(table["simt"], 1.0, constants()["provisioned_margin"])
 
 
-def _by_control(table: ArchitectureTable, constant: str) -> Figures:
+def _by_control(table: ArchitectureTable, constant: str) -> Floats:
     """A constant that differs between GPU-like and VLIW chips, one value per architecture."""
     c = constants()
     return np.where(table["simt"], c[f"{constant}_simt"], c[constant])
 
 
-def _operand_bits(table: ArchitectureTable) -> Figures:
+def _operand_bits(table: ArchitectureTable) -> Floats:
     """Bits moved per MAC: an operand feeds a row of MACs, a partial sum leaves after a column of them."""
     c = constants()
     operands = c.column(table, "precision", "operand_bits") / table["tensor_core_columns"]
-    sums: Figures = c["accumulator_bits"] / table["tensor_core_rows"]
+    sums: Floats = c["accumulator_bits"] / table["tensor_core_rows"]
     return operands + sums
 
 
-def _sram_pj_per_byte(capacity_bytes: Figures) -> Figures:
+def _sram_pj_per_byte(capacity_bytes: Floats) -> Floats:
     c = constants()
     growth = c["sram_energy_pj_per_bit_at_64_kib"] * np.sqrt(capacity_bytes / (64 * KIB))
     return BITS * (c["sram_energy_pj_per_bit"] + growth)

@@ -9,9 +9,10 @@ from functools import cache, reduce
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.hardware.area import silicon_area_mm2
 from phaze.hardware.constants import ConstantFile, read_constants
-from phaze.hardware.derived import GIB, Figures, hbm_capacity_bytes, hbm_sites
+from phaze.hardware.derived import GIB, hbm_capacity_bytes, hbm_sites
 from phaze.hardware.table import ArchitectureTable
 
 MM2_PER_CM2 = 100.0
@@ -30,12 +31,12 @@ def prices() -> Prices:
     return read_constants(Prices)
 
 
-def price_usd(table: ArchitectureTable, area_mm2: Figures | None = None) -> Figures:
+def price_usd(table: ArchitectureTable, area_mm2: Floats | None = None) -> Floats:
     """Manufacturing cost of each package in USD; infinite where not one whole die fits on a wafer."""
     return reduce(np.add, price_parts_usd(table, area_mm2).values())
 
 
-def price_parts_usd(table: ArchitectureTable, area_mm2: Figures | None = None) -> dict[str, Figures]:
+def price_parts_usd(table: ArchitectureTable, area_mm2: Floats | None = None) -> dict[str, Floats]:
     """Cost of each part in USD, `dies`, `hbm`, `packaging` and `module`; the parts sum to `price_usd`.
 
     Memory that stands on the board, GDDR and LPDDR, needs no interposer.
@@ -55,7 +56,7 @@ def price_parts_usd(table: ArchitectureTable, area_mm2: Figures | None = None) -
     }
 
 
-def dies_per_wafer(die_mm2: Figures) -> Figures:
+def dies_per_wafer(die_mm2: Floats) -> Floats:
     """Dies on a wafer, good or bad: its area over a die's with scribe lane, less what the round edge cuts.
 
     Zero where less than one whole die is left. The formula is the textbook one (Hennessy and Patterson).
@@ -67,19 +68,19 @@ def dies_per_wafer(die_mm2: Figures) -> Figures:
     return np.where(dies >= 1.0, dies, 0.0)
 
 
-def die_yield(die_mm2: Figures, defects_per_cm2: Figures | float) -> Figures:
+def die_yield(die_mm2: Floats, defects_per_cm2: Floats | float) -> Floats:
     """Share of dies without any defect: the negative binomial law, defects cluster on wafers."""
     clustering = prices()["defect_clustering"]
     expected = np.asarray(die_mm2, dtype=np.float64) / MM2_PER_CM2 * defects_per_cm2
-    share: Figures = (1.0 + expected / clustering) ** -clustering
+    share: Floats = (1.0 + expected / clustering) ** -clustering
     return share
 
 
 def electricity_usd(
-    energy_j: Figures | float,
+    energy_j: Floats | float,
     usd_per_kwh: float | None = None,
     power_usage_effectiveness: float | None = None,
-) -> Figures:
+) -> Floats:
     """What energy at the accelerators costs, with the data centre's own share; None is the default of the file."""
     p = prices()
     price = p["electricity_usd_per_kwh"] if usd_per_kwh is None else usd_per_kwh
@@ -89,7 +90,7 @@ def electricity_usd(
     return np.asarray(energy_j, dtype=np.float64) / JOULE_PER_KWH * overhead * price
 
 
-def _die_usd(table: ArchitectureTable, die_mm2: Figures) -> Figures:
+def _die_usd(table: ArchitectureTable, die_mm2: Floats) -> Floats:
     """Wafer price over the dies that can be sold; chips with spare cores also sell some that have a defect."""
     p = prices()
     flawless = die_yield(die_mm2, p.column(table, "node", "defects_per_cm2"))

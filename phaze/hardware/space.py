@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Integers
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.area_filter import AreaFilter
@@ -22,9 +22,6 @@ from phaze.hardware.naming import architecture_id
 from phaze.hardware.table import ArchitectureTable
 
 __all__ = ["DesignSpace", "architecture_id"]
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class DesignSpace:
         """Every architecture that the axes describe; without conditional axes its numbers are those of the grid."""
         return dataclasses.replace(self, area_filter=None, constraints=(), pins=())
 
-    def collapsed(self, grid: Rows) -> Rows:
+    def collapsed(self, grid: Integers) -> Integers:
         """Combinations of the grid, (N,), with the first option of every axis that does not vary there."""
         columns, numbers = self._grid_table(grid).columns, np.zeros_like(grid)
         for axis, choice in zip(self.axes, self._choices(grid), strict=True):
@@ -126,7 +123,7 @@ class DesignSpace:
             numbers = numbers * len(axis.options) + stands
         return numbers
 
-    def numbers(self, grid: Rows) -> Rows:
+    def numbers(self, grid: Integers) -> Integers:
         """Numbers of combinations of the grid, (N,); -1 where the space does not have one."""
         return grid if self._kept is None else self._kept.ranks(grid)
 
@@ -154,7 +151,7 @@ class DesignSpace:
         column = self._tied(name, cells(self.ties[name], [value]))
         return field_table()[name].decode(column[0])
 
-    def keeps(self, table: ArchitectureTable) -> Mask:
+    def keeps(self, table: ArchitectureTable) -> Flags:
         """Which architectures the constraints, pins and area filter of the space allow."""
         kept = np.ones(len(table), dtype=np.bool_)
         for constraint in self.constraints:
@@ -182,7 +179,7 @@ class DesignSpace:
             raise InputError(f"space {self.name}: its constraints and fixed fields leave no architecture")
         return kept
 
-    def _keeps_grid(self, numbers: Rows) -> Mask:
+    def _keeps_grid(self, numbers: Integers) -> Flags:
         table = self._grid_table(numbers)
         kept = self.keeps(table)
         for axis, choice in zip(self.axes, self._choices(numbers), strict=True):
@@ -190,7 +187,7 @@ class DesignSpace:
                 kept &= axis.varies(table.columns) | (choice == 0)
         return kept
 
-    def _grid_rows(self, rows: slice | Iterable[int] | None) -> Rows:
+    def _grid_rows(self, rows: slice | Iterable[int] | None) -> Integers:
         """Numbers in the full grid of some numbers in the space."""
         if rows is None or isinstance(rows, slice):
             numbers = np.arange(*(rows or slice(None)).indices(self.size), dtype=np.int64)
@@ -201,7 +198,7 @@ class DesignSpace:
                 raise IndexError(msg)
         return numbers if self._kept is None else self._kept.numbers(numbers)
 
-    def _grid_table(self, numbers: Rows) -> ArchitectureTable:
+    def _grid_table(self, numbers: Integers) -> ArchitectureTable:
         columns: dict[str, Cells] = {}
         for axis, choice in zip(self.axes, self._choices(numbers), strict=True):
             columns |= axis.columns(choice, columns)
@@ -219,7 +216,7 @@ class DesignSpace:
         whole = np.rint(value) if tied.kind is FieldKind.INTEGER else value
         return whole.astype(tied.dtype, copy=False)
 
-    def _choices(self, numbers: Rows) -> list[Rows]:
+    def _choices(self, numbers: Integers) -> list[Integers]:
         """Position on every axis: the digits of a mixed-radix number."""
         digits = []
         for axis in reversed(self.axes):

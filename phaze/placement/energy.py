@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.collective import wire_bytes
 from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.placement.cluster import Cluster
 from phaze.scheduling.layers import TimedChain
 from phaze.workload.work import Collective, LayerChain
 from phaze.workload.workload import Numerics
-
-FloatArray = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,10 @@ class Drivers:
     ranks divide are put together in an iteration.
     """
 
-    recomputed: FloatArray
-    data_parallel: FloatArray
-    cut_bytes: FloatArray
-    iteration_s: FloatArray
+    recomputed: Floats
+    data_parallel: Floats
+    cut_bytes: Floats
+    iteration_s: Floats
     gathers: float = 0.0
 
 
@@ -47,7 +44,7 @@ class ChainEnergy:
     cluster: Cluster
     numerics: Numerics
 
-    def energy_j(self, rows: Rows, plans: Drivers) -> FloatArray:
+    def energy_j(self, rows: Rows, plans: Drivers) -> Floats:
         """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
         chain, table = self.timed.chain, self.timed.table.take(rows)
         groups = self.cluster.global_batch / chain.microbatch * _ranks(chain)
@@ -55,7 +52,7 @@ class ChainEnergy:
         standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
         return dynamic_j(work, table) + standing_j
 
-    def _compute(self, rows: Rows, recomputed: FloatArray) -> Events:
+    def _compute(self, rows: Rows, recomputed: Floats) -> Events:
         """Events of one microbatch through the whole chain, on one device of every stage's group."""
         total, forward = Events(), self._counts + recomputed
         for unique, count in enumerate(self._counts):
@@ -64,7 +61,7 @@ class ChainEnergy:
         return total
 
     @cached_property
-    def _counts(self) -> FloatArray:
+    def _counts(self) -> Floats:
         """Layers of each unique kind, (U,)."""
         chain = self.timed.chain
         return np.bincount(chain.index, minlength=len(chain.layers)).astype(np.float64)
@@ -84,7 +81,7 @@ class ChainEnergy:
         step = optimizer_events(chain.parameters, self.numerics) + exchanged
         return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
 
-    def _among_replicas(self, collective: Collective, each_bytes: float, replicas: FloatArray) -> FloatArray:
+    def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:
         """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""
         chain = self.timed.chain
         whole = chain.whole_parameters

@@ -9,8 +9,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.document import Design, FrontierPoint
-from phaze.explore.metrics import METRICS, Metric, metric
+from phaze.explore.documents.result_document import Design, FrontierPoint
+from phaze.explore.request.design_metrics import METRICS, Metric, metric
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.price import price_usd
 from phaze.report import format as fmt

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from phaze.explore.certifying.document import CertifyReport
+from phaze.explore.documents.certify_document import CertifyReport
 from phaze.report.design import plain_table
 
 

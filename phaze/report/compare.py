@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from phaze.explore.document import Design
+from phaze.explore.documents.result_document import Design
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 

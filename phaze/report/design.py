@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.document import Breakdown, Design, Placement, Stage, WorkloadResult
+from phaze.explore.documents.result_document import Breakdown, Design, Placement, Stage, WorkloadResult
 from phaze.report import format as fmt
 from phaze.report.plan_words import TIMES, summary
 

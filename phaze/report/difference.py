@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from phaze.report.design import plain_table
 from phaze.report.format import number
-from phaze.runs.difference import Change, Difference
+from phaze.runs.run_difference import Change, Difference
 
 MOST = 20  # changes that are listed of each kind
 

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.explaining.document import (
+from phaze.explore.documents.explanation_document import (
     Against,
     Binding,
     BudgetStep,

@@ -15,17 +15,16 @@ import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
-from phaze.explore.archive import nondominated
-from phaze.explore.hypervolume import hypervolume
-from phaze.explore.knee import knee
-from phaze.explore.metrics import Metric, Row
+from phaze.explore.frontier.frontier_indicators import hypervolume, knee
+from phaze.explore.frontier.pareto_archive import nondominated
+from phaze.explore.request.design_metrics import Metric, Row
 
 
 @dataclass(frozen=True)
 class Frontier:
     """Designs that no other evaluated one beats, by rising first axis.
 
-    `knee`: id of the best compromise (`phaze.explore.knee`), None below three designs. `hypervolume`: what they
+    `knee`: id of the best compromise (`frontier_indicators.knee`), None below three designs. `hypervolume`: what they
     dominate up to `reference`, one value per axis, in the product of the axes' units.
     """
 

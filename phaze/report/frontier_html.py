@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from phaze.explore.metrics import Metric, Row
+from phaze.explore.request.design_metrics import Metric, Row
 from phaze.report.format import number
 from phaze.report.frontier import Frontier
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from phaze.errors import InputError
 from phaze.report import gantt_html, gantt_svg
 from phaze.report.gantt import Gantt
-from phaze.runs.files import check_writable, write_atomically
+from phaze.runs.atomic_files import check_writable, write_atomically
 
 _DRAW = {".svg": gantt_svg.draw, ".html": gantt_html.draw}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from phaze.explore.document import ResultDocument
+from phaze.explore.documents.result_document import ResultDocument
 from phaze.hardware.fields import field_table
 from phaze.report.format import field as readable
 from phaze.report.format import label, unit_of

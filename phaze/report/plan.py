@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.planning.document import PlanDocument, PlanResult
+from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 from phaze.report.plan_words import BYTES, TIMES, summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from phaze.explore.plan_record import StrategyRecord
+from phaze.explore.documents.plan_record import StrategyRecord
 
 TIMES: Mapping[str, str] = {
     "product_s": "products and attention",

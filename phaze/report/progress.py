@@ -20,7 +20,7 @@ LIVE_EVERY_S = 0.1
 
 @dataclass
 class ConsoleProgress:
-    """A `phaze.explore.progress.Progress` on a rich console.
+    """A `phaze.explore.request.search_progress.Progress` on a rich console.
 
     Use it as a context manager, so that the live line is always removed.
     """

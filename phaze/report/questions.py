@@ -8,10 +8,12 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.cluster_report import ClusterReport
-from phaze.explore.document import ResultDocument
-from phaze.explore.portfolio.report import PortfolioReport
-from phaze.explore.training_report import TrainingRun
+from phaze.explore.documents.result_document import (
+    ClusterReport,
+    PortfolioReport,
+    ResultDocument,
+    TrainingRun,
+)
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 

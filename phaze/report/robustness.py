@@ -6,7 +6,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.robustness.document import Robustness
+from phaze.explore.documents.robustness_document import Robustness
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 

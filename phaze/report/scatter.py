@@ -6,11 +6,9 @@ import math
 from xml.sax.saxutils import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.report.format import number
-
-Floats = NDArray[np.float64]
 
 SIZE, LEFT, TOP, EDGE = 440, 70, 40, 34
 MOST = 800  # points that are drawn; of more, evenly spaced ones in the order of the file

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.strategies.report import Distance, Improvement, Stop, StrategyReport
+from phaze.explore.documents.strategy_report import Distance, Improvement, Stop, StrategyReport
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from phaze.explore.metrics import Metric, Row
+from phaze.explore.request.design_metrics import Metric, Row
 from phaze.report.format import number
 
 WIDTH, HEIGHT = 720, 480

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group
 from rich.markup import escape
 
-from phaze.explore.metrics import Metric
+from phaze.explore.request.design_metrics import Metric
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 

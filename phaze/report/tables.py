@@ -9,8 +9,14 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.document import Certificate, Comparison, Design, FrontierPoint, ResultDocument
-from phaze.explore.strategies.report import StrategyReport
+from phaze.explore.documents.result_document import (
+    Certificate,
+    Comparison,
+    Design,
+    FrontierPoint,
+    ResultDocument,
+)
+from phaze.explore.documents.strategy_report import StrategyReport
 from phaze.report import format as fmt
 from phaze.report.axes import amount, axes_table
 from phaze.report.design import blocks, plain_table

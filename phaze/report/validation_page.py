@@ -8,7 +8,7 @@ from pathlib import Path
 from phaze.cost.rung import Rung
 from phaze.report.scatter import draw_scatter
 from phaze.report.validate import left_out
-from phaze.runs.files import make_folder, write_atomically
+from phaze.runs.atomic_files import make_folder, write_atomically
 from phaze.validation.document import Comparison
 from phaze.validation.validate import Compared
 

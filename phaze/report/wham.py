@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.wham.report import (
+from phaze.explore.documents.strategy_report import (
     DimensionStep,
     PerStage,
     SettingSearch,

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from phaze.errors import InputError
-from phaze.explore.planning.whatif import WhatIfDocument, WhatIfPoint
+from phaze.explore.documents.plan_document import WhatIfDocument, WhatIfPoint
 from phaze.report import format as fmt
 from phaze.report.bars import Bar, draw_bars
 from phaze.report.design import plain_table
 from phaze.report.plan_words import TIMES, summary
-from phaze.runs.files import check_writable, write_atomically
+from phaze.runs.atomic_files import check_writable, write_atomically
 
 
 def print_whatif(document: WhatIfDocument, console: Console) -> None:

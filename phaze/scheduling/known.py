@@ -6,10 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from phaze.arrays import Floats, Rows
 
 MOST = 1 << 16  # combinations that are remembered: then all are forgotten, so that memory stays bounded
 
@@ -18,9 +16,9 @@ MOST = 1 << 16  # combinations that are remembered: then all are forgotten, so t
 class KnownRows:
     """Arrays of numbers, all of one shape, by key."""
 
-    _rows: dict[Hashable, FloatArray] = field(default_factory=dict)
+    _rows: dict[Hashable, Floats] = field(default_factory=dict)
 
-    def get(self, keys: Sequence[Hashable], work_out: Callable[[Rows], FloatArray]) -> FloatArray:
+    def get(self, keys: Sequence[Hashable], work_out: Callable[[Rows], Floats]) -> Floats:
         """The row of each key, (A, ...); `work_out` tells those at positions whose keys were not met before."""
         new = {key: at for at, key in enumerate(keys) if key not in self._rows}
         found = work_out(np.array(list(new.values()), dtype=np.intp))

@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.bound import LowerTables, lower_s
 from phaze.cost.model import CostModel
 from phaze.digest import digest
 from phaze.hardware.table import ArchitectureTable
 from phaze.recall import Recall
 from phaze.scheduling.known import KnownRows
-from phaze.scheduling.passes import Band, Effort, FloatArray, Rows, TimedPass
+from phaze.scheduling.passes import Band, Effort, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
@@ -24,8 +25,8 @@ _EMPTY = Pass((), ())
 class LayerTimes:
     """Seconds one microbatch spends in each unique layer, (A, U) forward and backward."""
 
-    forward_s: FloatArray
-    backward_s: FloatArray
+    forward_s: Floats
+    backward_s: Floats
 
     def take(self, rows: Rows) -> LayerTimes:
         """The same for some of the architectures."""
@@ -104,7 +105,7 @@ class TimedChain:
         found, layers = lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
         return LayerTimes(found[:, :layers], found[:, layers:])
 
-    def work(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    def work(self, rows: Rows) -> tuple[Floats, Floats]:
         """Cheaper lower bounds on the forward and backward time of all layers together, (A,) seconds each."""
         found = lower_s(self.model.factors, self._lower_work, rows)
         return found[:, 0], found[:, 1]
@@ -124,7 +125,7 @@ class TimedChain:
         lower, upper = (LayerTimes(found[:, side, 0], found[:, side, 1]) for side in (0, 1))
         return lower, upper
 
-    def _bands(self, rows: Rows) -> FloatArray:
+    def _bands(self, rows: Rows) -> Floats:
         """Lower and upper times of forward and backward passes, (A, 2, 2, U)."""
         if self.recall is None:
             return self._worked_out(rows)
@@ -132,7 +133,7 @@ class TimedChain:
         shape = (len(rows), 2, 2, len(self.chain.layers))
         return self.recall.array(key, shape, lambda: self._worked_out(rows))
 
-    def _worked_out(self, rows: Rows) -> FloatArray:
+    def _worked_out(self, rows: Rows) -> Floats:
         bands = [[p.band(rows) for p in passes] for passes in (self.forward, self.backward)]
         lower, upper = (
             np.array([[getattr(b, side) for b in some] for some in bands]) for side in ("lower_s", "upper_s")

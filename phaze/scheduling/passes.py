@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.model import CostModel, OperatorLatencies, PassCosts
 from phaze.hardware.table import ArchitectureTable
 from phaze.recall import Recall
@@ -26,8 +27,6 @@ from phaze.workload.work import Pass, Unit
 
 __all__ = ["Band", "Effort", "TimedPass", "schedule_problem"]
 
-FloatArray = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 NEVER_S = 1e30
 """Stands for infinitely long where sums must stay finite."""
@@ -51,8 +50,8 @@ class Band:
     is not checked again at run time; the tests write its starts down and hold them against the checker.
     """
 
-    lower_s: FloatArray
-    upper_s: FloatArray
+    lower_s: Floats
+    upper_s: Floats
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class TimedPass:
     ) -> BatchBounds:
         """Bounds from one list schedule, kept for every combination of hardware."""
 
-        def work_out(new: Rows) -> FloatArray:
+        def work_out(new: Rows) -> Floats:
             some, cores = latencies.take(new), {unit: count[new] for unit, count in capacity.items()}
             bounds = batch_bounds(self.graph, some.single_s, some.parallel_s, cores, rough=True)
             return np.stack([bounds.lower_s, bounds.upper_s], axis=1)
@@ -145,8 +144,8 @@ class TimedPass:
         return Band(lower, upper)
 
     def _searched(
-        self, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]], upper_s: FloatArray
-    ) -> FloatArray:
+        self, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]], upper_s: Floats
+    ) -> Floats:
         """Optimal makespans, (A,) s, of all architectures at once; NaN where that takes too long for one of them."""
         cores = np.stack(list(capacity.values()), axis=1).astype(np.float64)
         asked = np.concatenate([latencies.single_s, latencies.parallel_s, cores], axis=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.calibration_file import CalibrationFile
 from phaze.cost.kernels.fit import fit
 from phaze.cost.kernels.fitted import Constants, Own
@@ -21,7 +21,6 @@ from phaze.validation.cases import Row
 from phaze.validation.score import score
 from phaze.validation.validate import compare
 
-Floats = NDArray[np.float64]
 L = TypeVar("L")
 
 ASIDE = 5  # every fifth row is not fitted but judged on

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.kernel import kernels_s
 from phaze.cost.model import CostModel
 from phaze.cost.roofline import roofline_s
@@ -18,8 +18,6 @@ from phaze.hardware.network import Network, load_network
 from phaze.hardware.table import ArchitectureTable
 from phaze.validation.timer import EXACT, Timer
 from phaze.workload.work import Pass, Work
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

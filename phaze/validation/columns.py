@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.errors import InputError
 from phaze.validation.cells import Cell
 
-Floats = NDArray[np.float64]
 Schema = Mapping[str, Cell]
 
 LARGEST = 2**26

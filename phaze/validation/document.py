@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from phaze.cost.rung import Rung
-from phaze.explore.record import Record
+from phaze.explore.documents.document_record import Record
 from phaze.validation.peers import Peer
 from phaze.validation.registry import Metric
 

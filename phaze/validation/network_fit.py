@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.collective import wire_bytes
 from phaze.cost.exchange import fastest_s
 from phaze.cost.kernels.fitted import GENERIC
@@ -21,8 +21,6 @@ from phaze.validation.columns import Columns, read_columns
 from phaze.validation.sets.collectives import COLLECTIVES
 from phaze.validation.tables import OWN_COLLECTIVES
 from phaze.workload.work import Collective
-
-Floats = NDArray[np.float64]
 
 ASIDE = 5
 """Every so many rows one is kept aside."""

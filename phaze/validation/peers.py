@@ -9,7 +9,7 @@ from importlib import resources
 
 from pydantic import Field, TypeAdapter
 
-from phaze.explore.record import Record
+from phaze.explore.documents.document_record import Record
 from phaze.yaml_file import parse_yaml
 
 

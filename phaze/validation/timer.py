@@ -14,13 +14,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from phaze.yaml_file import parse_yaml
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phaze.cost.kernels.fitted import GENERIC
 from phaze.cost.kernels.links import with_laws
@@ -22,7 +21,6 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.validation.cases import Judged
 from phaze.workload.workload import Workload
 
-Floats = NDArray[np.float64]
 Key = tuple[Workload, str, Cluster, Framework]
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.instance import Edge
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 # Indices of stages.
 DepthArray = NDArray[np.int16]
 
@@ -28,8 +26,8 @@ class Transfers:
     the n-th from the end.
     """
 
-    into_s: FloatArray
-    back_s: FloatArray
+    into_s: Floats
+    back_s: Floats
 
 
 def transfers(edges: tuple[Edge, ...], layers: int, bandwidth_bytes_per_s: float) -> Transfers:
@@ -40,7 +38,7 @@ def transfers(edges: tuple[Edge, ...], layers: int, bandwidth_bytes_per_s: float
     )
 
 
-def crossing(edges: list[Edge] | tuple[Edge, ...], layers: int, combine: np.ufunc) -> FloatArray:
+def crossing(edges: list[Edge] | tuple[Edge, ...], layers: int, combine: np.ufunc) -> Floats:
     """Combined bytes at [n - 1, v] of the edges (u, v) from outside a stage in which v is n-th from that side."""
     table = np.zeros((layers, layers))
     if edges:
@@ -52,8 +50,8 @@ def crossing(edges: list[Edge] | tuple[Edge, ...], layers: int, combine: np.ufun
 
 
 def stage_loads(
-    moved: Transfers, forward_s: FloatArray, backward_s: FloatArray, *, recompute: bool
-) -> tuple[FloatArray, FloatArray]:
+    moved: Transfers, forward_s: Floats, backward_s: Floats, *, recompute: bool
+) -> tuple[Floats, Floats]:
     """Seconds per microbatch of inner stages (L, L, A) and of last stages by first layer (L, A).
 
     `forward_s`, `backward_s` (L, A). A path joins all layers, so that a layer waits for the one before it and for
@@ -81,7 +79,7 @@ def stage_loads(
     return inner, last
 
 
-def sums_by_length(values: FloatArray) -> FloatArray:
+def sums_by_length(values: Floats) -> Floats:
     """Sum of values[i], ..., values[i + n - 1] at [n - 1, i], added from left to right; 0 beyond the end (L, L)."""
     sums, running = np.zeros((values.size, values.size)), np.zeros(values.size)
     for place in range(values.size):
@@ -90,13 +88,13 @@ def sums_by_length(values: FloatArray) -> FloatArray:
     return sums
 
 
-def interval_sums(values: ArrayLike) -> FloatArray:
+def interval_sums(values: ArrayLike) -> Floats:
     """Sum of values[i..j] at [i, j], added from left to right (differences of prefix sums would round)."""
     row = np.asarray(values, dtype=np.float64)
     return np.cumsum(np.triu(np.broadcast_to(row, (row.size, row.size))), axis=1)
 
 
-def prefix_sums(values: FloatArray) -> FloatArray:
+def prefix_sums(values: Floats) -> Floats:
     """Running sums along the last axis, with a leading zero."""
     sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
     np.cumsum(values, axis=-1, out=sums[..., 1:])

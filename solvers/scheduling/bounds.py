@@ -14,14 +14,12 @@ from itertools import permutations
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats
 
 from .indexed import IndexedProblem
 
 ROUNDS = 8
 """Most rounds of forcing; each is sound, and few problems change after three."""
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,8 @@ class Bounds:
     tails: tuple[float, ...]
     core_tails: tuple[float, ...]
     forced_s: tuple[float, ...]
-    work: Matrix
-    share: Matrix
+    work: Floats
+    share: Floats
 
 
 def critical_path_s(ix: IndexedProblem) -> float:
@@ -52,7 +50,7 @@ def critical_path_s(ix: IndexedProblem) -> float:
     return max((ix.shortest[i] + tails[i] for i in range(ix.size)), default=0.0)
 
 
-def lower_bounds(ix: IndexedProblem, upper_s: float, share: Matrix | None = None) -> Bounds:
+def lower_bounds(ix: IndexedProblem, upper_s: float, share: Floats | None = None) -> Bounds:
     """Tightest of the cheap bounds, given a schedule of length `upper_s`.
 
     `share` (rows, O, M) are further weightings, such as `relaxation.relax` finds.
@@ -72,12 +70,12 @@ def lower_bounds(ix: IndexedProblem, upper_s: float, share: Matrix | None = None
 class _Relaxations:
     """What no incumbent changes: who precedes and follows whom (O, O), and weightings (rows, O, M)."""
 
-    above: Matrix
-    below: Matrix
-    share: Matrix
+    above: Floats
+    below: Floats
+    share: Floats
 
 
-def _round(ix: IndexedProblem, latency: Matrix, relaxed: _Relaxations, upper_s: float) -> Bounds:
+def _round(ix: IndexedProblem, latency: Floats, relaxed: _Relaxations, upper_s: float) -> Bounds:
     rows = tuple(tuple(row[: len(modes)]) for row, modes in zip(latency.tolist(), ix.modes, strict=True))
     shortest = tuple(map(min, rows))
     forced = tuple(
@@ -105,7 +103,7 @@ def _round(ix: IndexedProblem, latency: Matrix, relaxed: _Relaxations, upper_s: 
     )
 
 
-def _strike(ix: IndexedProblem, found: Bounds, latency: Matrix, upper_s: float) -> bool:
+def _strike(ix: IndexedProblem, found: Bounds, latency: Floats, upper_s: float) -> bool:
     """Strike out modes (set to inf) that no schedule shorter than `upper_s` can use; whether any was."""
     changed = False
     serial = sum(found.forced_s)
@@ -151,7 +149,7 @@ def _sweep(
     return times
 
 
-def latencies(ix: IndexedProblem) -> Matrix:
+def latencies(ix: IndexedProblem) -> Floats:
     """Duration of every operator in every mode, s; inf where it has fewer modes: (O, M)."""
     found = np.full((ix.size, max(map(len, ix.modes), default=0)), inf)
     for i, row in enumerate(ix.latency):
@@ -159,7 +157,7 @@ def latencies(ix: IndexedProblem) -> Matrix:
     return found
 
 
-def demands(ix: IndexedProblem) -> Matrix:
+def demands(ix: IndexedProblem) -> Floats:
     """What every operator takes of every resource in every mode, of its capacity: (O, M, resources)."""
     found = np.zeros((ix.size, max(map(len, ix.modes), default=0), len(ix.capacity)))
     for i, row in enumerate(ix.modes):
@@ -167,7 +165,7 @@ def demands(ix: IndexedProblem) -> Matrix:
     return found / np.array(ix.capacity, dtype=np.float64)
 
 
-def relation(masks: Sequence[int]) -> Matrix:
+def relation(masks: Sequence[int]) -> Floats:
     """0/1 matrix (O, O) of bit masks."""
     size = len(masks)
     width = -(-size // 8)
@@ -176,19 +174,19 @@ def relation(masks: Sequence[int]) -> Matrix:
     return bits.astype(np.float64)
 
 
-def _weighted(latency: Matrix, share: Matrix) -> Matrix:
+def _weighted(latency: Floats, share: Floats) -> Floats:
     """Weight times duration of every row, operator and mode, s; inf for modes that are struck out."""
     finite = np.where(latency < inf, latency, 0.0)
     return share * finite + np.where(latency < inf, 0.0, inf)
 
 
-def _work(latency: Matrix, share: Matrix) -> Matrix:
+def _work(latency: Floats, share: Floats) -> Floats:
     """Least weight times duration of every operator, s: one row per weighting."""
-    least: Matrix = _weighted(latency, share).min(axis=2, initial=inf)
+    least: Floats = _weighted(latency, share).min(axis=2, initial=inf)
     return least
 
 
-def unit_shares(ix: IndexedProblem) -> Matrix:
+def unit_shares(ix: IndexedProblem) -> Floats:
     """Weightings of the resources, such that all of the chip weighs 1: each alone, and mixtures (rows, O, M).
 
     Any mixture with total weight 1 is a valid relaxation; the rows are those that were seen to matter: pure,

@@ -12,11 +12,11 @@ import typer
 import phaze
 from phaze.cli.main import app
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.manifest import describe_request
+from phaze.explore.documents.result_manifest import describe_request
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.runs.directory import load_run
+from phaze.runs.run_directory import load_run
 from phaze.workload.load import load_workload
 
 NO_ARGUMENT = {
@@ -53,7 +53,7 @@ def test_all_public_names_are_there():
 
 
 def test_the_room_and_the_function_share_a_name():
-    import phaze.explore.api
+    import phaze.explore.answers.main_job
 
     assert callable(phaze.explore)
     assert phaze.explore is sys.modules["phaze.explore"]
@@ -82,7 +82,7 @@ def requests(monkeypatch, found):
         asked_for.append(request)
         return found.answer
 
-    monkeypatch.setattr("phaze.explore.api.explore", search)
+    monkeypatch.setattr("phaze.explore.answers.main_job.explore", search)
     return asked_for
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import phaze
-from phaze.api.typed import is_of
+from phaze.api.python_arguments import is_of
 from phaze.errors import InputError, PhazeError
 
 VERBS = ("explore", "evaluate", "compare", "plan", "sweep")

@@ -15,7 +15,7 @@ from small_cases import small_decoder
 
 from phaze.cli import main as cli
 from phaze.errors import InfeasibleError, OutOfTimeError, Shortfall
-from phaze.runs.directory import load_run
+from phaze.runs.run_directory import load_run
 
 DESIGNS = {
     "id": np.array(["a", "b", "c"]),
@@ -33,7 +33,7 @@ class Exploration:
 @pytest.fixture
 def explorer(monkeypatch, document):
     """An explorer that answers at once with the sample document and remembers what it was asked."""
-    api = ModuleType("phaze.explore.api")
+    api = ModuleType("phaze.explore.answers.main_job")
     api.asked = []
 
     def explore(request, progress, clock, means):
@@ -50,7 +50,7 @@ def explorer(monkeypatch, document):
         return document
 
     api.explore, api.evaluate, api.evaluate_document = explore, evaluate, evaluate_document
-    monkeypatch.setitem(sys.modules, "phaze.explore.api", api)
+    monkeypatch.setitem(sys.modules, "phaze.explore.answers.main_job", api)
     return api
 
 
@@ -202,7 +202,7 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 
 
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
-    from phaze.inputs.files import input_files
+    from phaze.inputs.input_files import input_files
 
     (tmp_path / "m.onnx").write_bytes(b"abc")
     assert input_files({"workload": [str(tmp_path / "m.onnx")]})["workload"] == tmp_path / "m.onnx"

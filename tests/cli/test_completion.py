@@ -18,10 +18,10 @@ from phaze.solvers.scheduling import Method
 from phaze.cli.main import app
 from phaze.cli.solve_placement import Compat
 from phaze.cost.rung import Rung
-from phaze.explore.metrics import METRICS
-from phaze.explore.portfolio.merit import Combine
-from phaze.explore.request import Designs, Objective
-from phaze.explore.sampling.samplers import Sampler
+from phaze.explore.request.common_score import Combine
+from phaze.explore.request.design_metrics import METRICS
+from phaze.explore.request.explore_request import Designs, Objective
+from phaze.explore.sampling.sampled_study import Sampler
 from phaze.hardware.architecture import list_architectures
 from phaze.hardware.fields import field_named
 from phaze.hardware.network import list_networks

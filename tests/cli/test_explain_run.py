@@ -11,7 +11,7 @@ from rich.console import Console
 from small_cases import DECODER
 
 from phaze.cli import main as cli
-from phaze.explore.explaining.document import Explanation
+from phaze.explore.documents.explanation_document import Explanation
 from phaze.report.explanation import print_explanation
 
 SPACE = """

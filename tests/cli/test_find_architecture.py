@@ -7,8 +7,8 @@ import pytest
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import dump_yaml, load_architecture
-from phaze.inputs.architecture import find_architecture
-from phaze.runs.directory import write_tables
+from phaze.inputs.architecture_names import find_architecture
+from phaze.runs.run_directory import write_tables
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from phaze.explore.document import Certificate, FrontierPoint
+from phaze.explore.documents.result_document import Certificate, FrontierPoint
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space
-from phaze.runs.directory import columns
+from phaze.runs.run_directory import table_columns
 
 SPACE = "schema_version: 1\nname: x\nbase: tpuv4\naxes: [{fields: [hbm_stacks], values: [2, 4, 6]}]\n"
 
@@ -116,4 +116,6 @@ def test_the_columns_of_a_table_do_not_follow_the_order_of_its_rows():
         {"tdp_w": 1.0, "id": "a", "hbm_stacks": 2},
         {"id": "b", "hbm_stacks": 4, "tdp_w": 2.0, "mfu": 0.5},
     ]
-    assert list(columns(rows)) == list(columns(rows[::-1])) == ["id", "mfu", "tdp_w", "hbm_stacks"]
+    assert (
+        list(table_columns(rows)) == list(table_columns(rows[::-1])) == ["id", "mfu", "tdp_w", "hbm_stacks"]
+    )

@@ -223,7 +223,7 @@ def test_no_plan_is_told_that_the_checker_has_not_passed(dse, monkeypatch, verb)
         if len(checked) > 1:
             raise PlanError("is wrong")
 
-    monkeypatch.setattr("phaze.explore.planned.check_plan", refuses)
+    monkeypatch.setattr("phaze.explore.evaluation.planned_iteration.check_plan", refuses)
     code, out, _ = dse(*verb, *SMALL, *few)
     assert code != 0
     assert len(checked) == 2

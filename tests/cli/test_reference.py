@@ -14,10 +14,10 @@ from phaze.cli.manual.page import children_of, page
 from phaze.cli.manual.wording import wording
 from phaze.cli.reference import reference
 from phaze.cli.result_reference import reference as documents
-from phaze.explore.record import meanings
+from phaze.explore.documents.document_record import meanings
 from phaze.hardware.architecture import list_architectures
 from phaze.placement.strategy.framework import list_frameworks
-from phaze.runs.schemas import Kind, schema
+from phaze.runs.document_schemas import Kind, schema
 from phaze.workload.library import list_workloads
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"

@@ -7,7 +7,7 @@ import json
 import pytest
 from small_cases import DECODER
 
-from phaze.explore.document import ResultDocument
+from phaze.explore.documents.result_document import ResultDocument
 
 SPACE = """
 schema_version: 1
@@ -244,7 +244,7 @@ def test_a_cluster_within_an_amount_of_money(dse, tmp_path):
 
 
 def test_a_missing_package_is_named_with_its_pip_line(dse, monkeypatch):
-    monkeypatch.setattr("phaze.explore.sampling.samplers.find_spec", lambda package: None)
+    monkeypatch.setattr("phaze.explore.sampling.sampled_study.find_spec", lambda package: None)
     for name in ("gp", "cmaes"):
         code, _, err = dse(*TASK, "--strategy", name)
         assert code == 2

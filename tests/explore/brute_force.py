@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phaze.errors import InfeasibleError
-from phaze.explore.api import evaluate
+from phaze.explore.answers.main_job import evaluate
 from phaze.hardware.budgets import over_budget, within_budget
 
 

@@ -30,8 +30,8 @@ def only_the_proof(request):
     """
     with pytest.MonkeyPatch.context() as patch:
         if not getattr(request.module, "WHOLE_ANSWERS", False):
-            patch.setattr("phaze.explore.exploration.NEXT_BEST", 0)
-            patch.setattr("phaze.explore.portfolio.answer.NEXT_BEST", 0)
+            patch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 0)
+            patch.setattr("phaze.explore.answers.portfolio_exploration.NEXT_BEST", 0)
             for name in (
                 "exploration.chips_beside",
                 "exploration.plan_beside",

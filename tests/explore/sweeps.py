@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import optuna
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.means import ALONE
-from phaze.explore.metrics import metric
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets, Task
-from phaze.explore.sampling.assessor import Assessor
-from phaze.explore.sampling.record import Place
-from phaze.explore.sweep import Sweep, SweepPlan
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.explore.request.search_resources import ALONE
+from phaze.explore.sampling.design_assessor import Assessor
+from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
+from phaze.explore.sampling.study_record import StudyPlace
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import parse_space
 
@@ -73,7 +73,7 @@ def sweep_plan(workload, trials, journal, **changes):
         candidates=Candidates(parse_space(SPACE, "small.yaml"), Budgets(**limits)),
         objectives=(metric("throughput"), metric("tdp")),
         trials=trials,
-        place=Place(journal),
+        place=StudyPlace(journal),
         seed=1,
         resume=True,
     )
@@ -81,7 +81,7 @@ def sweep_plan(workload, trials, journal, **changes):
 
 
 def run(plan, stop=lambda: False, kind=Chips, means=ALONE):
-    sweep = ChipSweep(plan, Silent(), stop, means, kind=kind)
+    sweep = ChipSweep(plan, SilentProgress(), stop, means, kind=kind)
     return sweep.run(), sweep
 
 

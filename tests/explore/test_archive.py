@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.explore import archive as module
-from phaze.explore.archive import ParetoArchive, nondominated
+from phaze.explore.frontier import pareto_archive as module
+from phaze.explore.frontier.pareto_archive import ParetoArchive, nondominated
 
 small = st.integers(1, 4)
 

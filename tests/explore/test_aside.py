@@ -10,8 +10,8 @@ from multiprocessing import active_children, get_all_start_methods
 
 import pytest
 
-from phaze.explore.aside import aside
-from phaze.explore.progress import Clock, Reporting
+from phaze.explore.request.search_progress import Clock, ReportingClock
+from phaze.explore.request.search_resources import run_in_fork
 
 copies = pytest.mark.skipif("fork" not in get_all_start_methods(), reason="processes cannot be copied here")
 
@@ -24,21 +24,21 @@ def first_and(then):
 
 @copies
 def test_the_last_result_comes_from_a_copy_that_is_gone_afterwards():
-    with aside(lambda: first_and(os.getpid)) as result:
+    with run_in_fork(lambda: first_and(os.getpid)) as result:
         worker = result()
     assert worker != os.getpid()
     assert worker not in {child.pid for child in active_children()}
 
 
 def test_work_that_fails_raises_here():
-    with aside(lambda: first_and(lambda: 1 / 0)) as result, pytest.raises(ZeroDivisionError):
+    with run_in_fork(lambda: first_and(lambda: 1 / 0)) as result, pytest.raises(ZeroDivisionError):
         result()
 
 
 @copies
 def test_a_copy_that_nobody_asks_ends_with_the_block():
     def fail() -> None:
-        with aside(lambda: first_and(lambda: time.sleep(60))):
+        with run_in_fork(lambda: first_and(lambda: time.sleep(60))):
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -48,26 +48,26 @@ def test_a_copy_that_nobody_asks_ends_with_the_block():
 
 @copies
 def test_what_there_is_counts_when_time_is_over():
-    with aside(lambda: first_and(lambda: time.sleep(60)), lambda: 0.0) as result:
+    with run_in_fork(lambda: first_and(lambda: time.sleep(60)), lambda: 0.0) as result:
         assert result() == "first"
     assert not active_children()
 
 
 def test_without_copies_the_work_is_done_here(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    with aside(lambda: first_and(os.getpid)) as result:
+    with run_in_fork(lambda: first_and(os.getpid)) as result:
         assert result() == os.getpid()
-    with aside(lambda: first_and(os.getpid), lambda: 0.0) as result:
+    with run_in_fork(lambda: first_and(os.getpid), lambda: 0.0) as result:
         assert result() == "first"
-    with aside(lambda: []) as result:
+    with run_in_fork(lambda: []) as result:
         assert result() is None
 
 
 def test_reports_have_what_a_clock_has_left_and_some_seconds_more():
-    assert Reporting(Clock(inf), 10.0).left() == inf
-    assert Reporting(Clock(0.0), 10.0).left() == pytest.approx(10.0, abs=1.0)
-    late = Reporting(Clock(60.0, started=time.monotonic() - 100.0), 10.0)
+    assert ReportingClock(Clock(inf), 10.0).left() == inf
+    assert ReportingClock(Clock(0.0), 10.0).left() == pytest.approx(10.0, abs=1.0)
+    late = ReportingClock(Clock(60.0, started=time.monotonic() - 100.0), 10.0)
     assert late.left() == 0.0
-    early = Reporting(Clock(600.0), 10.0)
+    early = ReportingClock(Clock(600.0), 10.0)
     early.clock.interrupt()
     assert 0.0 < early.left() <= 10.0

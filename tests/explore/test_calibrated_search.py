@@ -10,9 +10,9 @@ from brute_force import brute_force, check
 import phaze
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.explore.api import evaluate, explore
-from phaze.explore.planning.plan import plan
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.main_job import evaluate, explore
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.space_file import load_space, parse_space
 from phaze.placement.strategy.framework import load_framework
@@ -55,7 +55,7 @@ def test_the_links_are_those_of_the_family(task):
     chip = load_architecture("h100")
     across = replace(task, held={"tensor": (4,), "data": (1,), "pipeline": (1,), "microbatches": (2,)})
     measured = evaluate(across, chip).workloads["gpt3-small"]
-    assert plan(across, chip).best.iteration_time_s == measured.iteration_time_s
+    assert find_best_plan(across, chip).best.iteration_time_s == measured.iteration_time_s
     space = parse_space(GPUS.replace("[3, 5]", "[5]").replace("[80, 132]", "[132]"), "few.yaml")
     answer = explore(ExploreRequest(across, space, Budgets())).document
     alone = evaluate(across, space.architecture(1)).workloads["gpt3-small"]

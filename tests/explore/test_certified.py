@@ -10,8 +10,8 @@ from brute_force import brute_force, check
 from small_cases import StopsSoon
 
 from phaze.errors import InfeasibleError, OutOfTimeError
-from phaze.explore.api import explore
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space

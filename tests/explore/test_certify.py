@@ -6,10 +6,10 @@ import pytest
 
 from phaze.cli.rerun import asked_of_run
 from phaze.errors import InputError
-from phaze.explore.api import explore
-from phaze.explore.certifying.certify import certify as checked
-from phaze.explore.document import Asked
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.documents.result_document import Asked
+from phaze.explore.recheck.certify_run import certify as checked
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.space_file import load_space
 from phaze.placement.strategy.choices import load_plans
 

@@ -8,9 +8,9 @@ import pytest
 from small_cases import StopsSoon
 
 from phaze.errors import OutOfTimeError
-from phaze.explore.api import explore
-from phaze.explore.certifying.certify import certify
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.recheck.certify_run import certify
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
 from phaze.hardware.space_file import load_space
 
 AXES = {

@@ -13,11 +13,11 @@ from small_cases import small_decoder
 from phaze.cli import main as cli
 from phaze.cli.rerun import request_of
 from phaze.errors import InputError
-from phaze.explore.certifying import searched, throughput_power, whole
-from phaze.explore.certifying.certify import certify, question_changed
-from phaze.explore.certifying.leaves import leaves, told
-from phaze.explore.certifying.several import SeveralWorkloads
-from phaze.runs.directory import load_designs, load_run
+from phaze.explore.recheck import certify_run, common_recheck, document_recheck
+from phaze.explore.recheck.certify_run import certify, question_changed
+from phaze.explore.recheck.elementary_checks import leaves, path_text
+from phaze.explore.recheck.several_recheck import SeveralWorkloads
+from phaze.runs.run_directory import load_designs, load_run
 
 WHOLE_ANSWERS = True  # runners-up and known chips are falsified, too
 SPACE = """
@@ -108,10 +108,14 @@ def judge(run):
         document = load_run(run)
         request, designs = request_of(document, run), load_designs(run)
         several, reached = SeveralWorkloads, SeveralWorkloads.reached
-        patch.setattr(whole, "placed", once(whole.placed))
-        patch.setattr(throughput_power, "evaluate", once(throughput_power.evaluate))
+        patch.setattr(document_recheck, "placed", once(document_recheck.placed))
+        patch.setattr(certify_run, "evaluate", once(certify_run.evaluate))
         patch.setattr(several, "reached", lambda own, *rest: once_more("reached", reached, rest, own, *rest))
-        for home, name in ((whole, "comparisons"), (searched.robust, "robust"), (searched.Course, "run")):
+        for home, name in (
+            (document_recheck, "comparisons"),
+            (common_recheck.robust_answer, "judge_robustness"),
+            (common_recheck.StrategyCourse, "run"),
+        ):
             work = getattr(
                 home, name
             )  # what the document claims does not enter, but that the best is the best
@@ -143,7 +147,7 @@ def chosen(text, kind, everything):
     """Paths to falsify: one of each place, of hardware fields a few; or all."""
     found, fields = {}, {}
     for path, value in leaves(json.loads(text)):
-        where = told(path)
+        where = path_text(path)
         if value is None or (not everything and (where in found or (kind != "plain" and path[0] not in OWN))):
             continue
         if "architecture" in path and not everything:
@@ -160,8 +164,8 @@ def missed(run, judge, *, everything):
     try:
         for path in chosen(text, run.name, everything):
             report = judge(changed(json.loads(text), path))
-            if report is not None and report.passed and told(path) not in report.unchecked:
-                yield told(path)
+            if report is not None and report.passed and path_text(path) not in report.unchecked:
+                yield path_text(path)
     finally:
         (run / "result.json").write_text(text)
 

@@ -10,16 +10,27 @@ from small_cases import FEW_ARRAYS
 
 from phaze.cost.model import CostModel
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
-from phaze.explore.api import explore
-from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_choice import MOST_DEVICES, grid, with_devices
-from phaze.explore.cluster_count import choices
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.exploration import Exploration
-from phaze.explore.portfolio.member import roofline
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets, ClusterBudget, ExploreRequest, Objective, Task, TrainingLength
+from phaze.explore.answers.cluster_exploration import (
+    MOST_DEVICES,
+    affordable_counts,
+    device_counts,
+    with_devices,
+)
+from phaze.explore.answers.exploration import Exploration
+from phaze.explore.answers.main_job import explore
+from phaze.explore.certified.workload_bounds import roofline_throughput
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import (
+    Budgets,
+    ClusterBudget,
+    ExploreRequest,
+    Objective,
+    Task,
+    TrainingLength,
+)
+from phaze.explore.request.search_progress import SilentProgress
 from phaze.hardware.price import price_usd
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
@@ -58,8 +69,8 @@ def best_of(request_, devices):
 
 
 def test_the_grid():
-    assert grid(20) == (1, 2, 3, 4, 6, 8, 12, 16)
-    assert grid(65536)[-1] == 65536
+    assert device_counts(20) == (1, 2, 3, 4, 6, 8, 12, 16)
+    assert device_counts(65536)[-1] == 65536
 
 
 def test_the_best_number_of_devices_is_that_of_brute_force(document, request_):
@@ -77,7 +88,7 @@ def test_money_limits_the_number_of_devices_too(request_):
 
 
 def check(document, request_):
-    truth = {devices: best_of(request_, devices) for devices in grid(16)}
+    truth = {devices: best_of(request_, devices) for devices in device_counts(16)}
     best = max(truth, key=truth.__getitem__)
     assert document.certificate.optimal
     assert document.certificate.objective_value == pytest.approx(truth[best], rel=1e-9)
@@ -130,7 +141,7 @@ def test_shortfalls_are_those_of_the_budgets_that_are_too_small(request_):
 
 def test_a_floor_rules_numbers_of_devices_out(request_):
     request_ = replace(request_, cluster=replace(BUDGET, power_w=300.0))
-    best = max(best_of(request_, devices) for devices in grid(8))
+    best = max(best_of(request_, devices) for devices in device_counts(8))
     within = replace(request_, min_throughput=0.999 * best)
     found = explore(within).document
     assert found.certificate.optimal
@@ -165,12 +176,12 @@ def test_of_equally_good_numbers_of_devices_the_fewest_win(request_):
 @pytest.mark.parametrize("dvfs", [False, True])
 def test_every_number_of_devices_counts_the_architectures_that_keep_its_budgets(request_, budget, dvfs):
     asked = replace(request_, budgets=Budgets(dvfs=dvfs))
-    found = choices(asked, budget, Silent())
+    found = affordable_counts(asked, budget, SilentProgress())
     for choice in found:
         block = choice.candidates.within(range(choice.candidates.size))
         assert choice.within == len(block)
-        assert choice.bound == roofline(Evaluator(choice.request.task, block.table)).max()
-    beyond = with_devices(asked, budget, grid(MOST_DEVICES)[len(found)])
+        assert choice.bound == roofline_throughput(Evaluator(choice.request.task, block.table)).max()
+    beyond = with_devices(asked, budget, device_counts(MOST_DEVICES)[len(found)])
     assert not len(Candidates(beyond.space, beyond.budgets).within(range(4)))
 
 
@@ -179,7 +190,7 @@ def test_bounds_of_numbers_of_devices_hold_and_tighten(request_):
     alone = replace(request_.task, global_batch=3, held={"tensor": (1,), "pipeline": (1, 2)})
     for task in (request_.task, alone):
         asked = replace(request_, task=task)
-        found = choices(asked, BUDGET, Silent())
+        found = affordable_counts(asked, BUDGET, SilentProgress())
         like = Evaluator(found[-1].request.task, found[-1].candidates.survey())
         for choice in found:
             roof = choice.bound

@@ -9,14 +9,14 @@ from math import inf
 import pytest
 
 from phaze.errors import LEFT_OUT, InfeasibleError
-from phaze.explore.api import evaluate_document
-from phaze.explore.comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
-from phaze.explore.designs import DesignBuilder
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.exploration import Exploration
-from phaze.explore.means import ALONE
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.chip_comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
+from phaze.explore.answers.exploration import Exploration
+from phaze.explore.answers.main_job import evaluate_document
+from phaze.explore.evaluation.design_builder import DesignBuilder
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.request.search_resources import ALONE
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.figures import layer_figures
@@ -105,7 +105,7 @@ def test_time_that_runs_out_ends_the_search_for_plans_of_a_chip(request_):
 def test_what_falls_out_after_the_proof_is_told(request_, monkeypatch):
     heard = Hears()
     exploration = Exploration(request_, heard, Clock(inf), ALONE)
-    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 2)
+    monkeypatch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 2)
     proof = exploration.search()
     with exploration.chips() as chips:
         assert len(exploration.describe(proof.outcome, proof, chips).document.next_best) == 2
@@ -119,9 +119,12 @@ def test_what_falls_out_after_the_proof_is_told(request_, monkeypatch):
 def test_a_chip_without_room_is_searched_once(request_, monkeypatch):
     searched = []
     monkeypatch.setattr(
-        "phaze.explore.designs.best_plans", lambda *given: searched.append(1) or best_plans(*given)
+        "phaze.explore.evaluation.design_builder.best_plans",
+        lambda *given: searched.append(1) or best_plans(*given),
     )
-    monkeypatch.setattr("phaze.explore.unfit.best_plans", lambda *_: pytest.fail("searched again"))
+    monkeypatch.setattr(
+        "phaze.explore.evaluation.memory_shortfall.best_plans", lambda *_: pytest.fail("searched again")
+    )
     small = load_architecture("h100").replace("small", hbm_capacity_bytes=1e3)
     with pytest.raises(InfeasibleError, match="does not fit on 4 devices of small"):
         DesignBuilder(request_.task).best(small)
@@ -140,7 +143,7 @@ def test_whatever_fails_beside_a_winner_is_a_sentence(request_, best, monkeypatc
 
 def test_a_run_whose_time_is_over_still_tells_what_it_found(request_, monkeypatch):
     """The search has its time, what follows has none."""
-    exploration = Exploration(request_, Silent(), Clock(inf), ALONE)
+    exploration = Exploration(request_, SilentProgress(), Clock(inf), ALONE)
     proof = exploration.search()
     monkeypatch.setattr(exploration, "reporting", OVER)
     with exploration.chips() as chips:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from phaze.cost.energy import static_w
 from phaze.cost.rung import Rung
 from phaze.errors import InfeasibleError
-from phaze.explore.api import evaluate
-from phaze.explore.request import Task
+from phaze.explore.answers.main_job import evaluate
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.fields import default_values

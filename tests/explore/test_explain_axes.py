@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from phaze.errors import InfeasibleError
-from phaze.explore.api import evaluate, explore
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.explaining.budgets import fastest, less_power
-from phaze.explore.explaining.explain import explain
-from phaze.explore.explaining.neighbours import FLOOR
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.answers.main_job import evaluate, explore
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.explaining.budget_steps import fastest, less_power
+from phaze.explore.explaining.run_explanation import explain
+from phaze.explore.explaining.winner_neighbours import FLOOR
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.request.search_progress import SilentProgress
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.space_file import parse_space
 
@@ -93,11 +93,11 @@ def test_budgets_need_a_frontier_of_throughput_and_power(least_energy, tiny, net
     request, document = least_energy
     plain = replace(request, objective=Objective.THROUGHPUT, axes=())
     known = explore(plain).document
-    assert fastest(request, document, None, Silent()) is None
-    assert fastest(request, document, 60.0, Silent()).frontier == known.frontier
+    assert fastest(request, document, None, SilentProgress()) is None
+    assert fastest(request, document, 60.0, SilentProgress()).frontier == known.frontier
     both = replace(plain, axes=("tdp", "energy_per_sample"))
     answer = explore(both).document
-    assert fastest(both, answer, None, Silent()) is answer
+    assert fastest(both, answer, None, SilentProgress()) is answer
     for one, other in zip(less_power(both, answer), less_power(plain, known), strict=True):
         assert one.throughput_samples_per_s == pytest.approx(other.throughput_samples_per_s, rel=1e-9)
         assert (one.limit, one.proven_gap) == (other.limit, other.proven_gap)

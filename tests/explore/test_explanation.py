@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.api import evaluate, explore
-from phaze.explore.best import best_points
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.explaining import budgets
-from phaze.explore.explaining.against import against_chips, kept_shares
-from phaze.explore.explaining.bottlenecks import CAUSES
-from phaze.explore.explaining.budgets import less_power
-from phaze.explore.explaining.explain import explain
-from phaze.explore.explaining.neighbours import END, MEMORY, neighbours
-from phaze.explore.explaining.sensitivity import elasticity, sensitivity
-from phaze.explore.explaining.winner import Winner
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.main_job import evaluate, explore
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.explaining import budget_steps
+from phaze.explore.explaining.budget_steps import less_power
+from phaze.explore.explaining.explained_winner import ExplainedWinner
+from phaze.explore.explaining.layer_bottlenecks import CAUSES
+from phaze.explore.explaining.parameter_sensitivity import elasticity, sensitivity
+from phaze.explore.explaining.run_explanation import against_chips, explain, kept_shares
+from phaze.explore.explaining.winner_neighbours import END, MEMORY, neighbours
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.budgets import over_budget, within_budget
@@ -126,7 +125,9 @@ def test_neighbours_in_a_space_with_conditions_ties_and_constraints(tiny, networ
     task = Task(tiny, 4, network, held={"tensor": (2,), "recomputes": (Recompute.NONE,)})
     density = tdp_w(to_table([chip]))[0] / area_mm2(to_table([chip]))[0]
     budgets = Budgets(power_density_w_per_mm2=1.01 * float(density))
-    found = neighbours(Winner(ExploreRequest(task, space, budgets), chip, Effort(Clock(3600.0).left)))
+    found = neighbours(
+        ExplainedWinner(ExploreRequest(task, space, budgets), chip, Effort(Clock(3600.0).left))
+    )
     assert {n.axis for n in found} == {"tensor_cores", "tensor_core_rows"}
     follows = {("tensor_cores", 8): {"tensor_core_rows": 32, "vector_cores": 1, "tensor_core_columns": 64}}
     for n in found:
@@ -183,7 +184,7 @@ def test_a_compute_bound_chip_gains_what_its_clock_gains(tiny, network):
         vector_core_alus=16,
     )
     space = DesignSpace("one", chip, (Axis(("tensor_cores",), ((1,),)),), {})
-    winner = Winner(ExploreRequest(Task(tiny, 1, network), space), chip, Effort(Clock(3600.0).left))
+    winner = ExplainedWinner(ExploreRequest(Task(tiny, 1, network), space), chip, Effort(Clock(3600.0).left))
     found = {row.parameter: row.elasticity for row in sensitivity(winner)}
     assert found["clock_hz"] == pytest.approx(1.0, abs=0.02)
     assert found["mac_rate"] + found["vector_rate"] == pytest.approx(1.0, abs=0.05)
@@ -229,10 +230,10 @@ def test_less_power_is_the_best_of_the_space_within_it(request_, document, best_
 
 
 def test_more_of_each_budget_is_the_best_of_the_space_within_it(request_, monkeypatch, best_within):
-    monkeypatch.setattr(budgets, "SHARES", ())
+    monkeypatch.setattr(budget_steps, "SHARES", ())
     power, area = 200.0, 300.0
     tight = replace(request_, budgets=Budgets(power, area))
-    steps = budgets.more_budget(tight, explore(tight).document, 60.0, Silent())
+    steps = budget_steps.more_budget(tight, explore(tight).document, 60.0, SilentProgress())
     assert [(step.budget, step.change) for step in steps] == [("power", 10.0), ("area", 10.0)]
     before = best_within(power, area)
     for step, best in zip(steps, (best_within(power + 10, area), best_within(power, area + 10)), strict=True):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from phaze.errors import InfeasibleError, OutOfTimeError
-from phaze.explore.api import explore
-from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.progress import Clock
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.request.search_progress import Clock
 from phaze.scheduling.passes import Effort
 
 
@@ -77,7 +77,7 @@ def test_a_floor_just_met_is_met_and_one_just_missed_names_the_best(request_, tr
 
 
 def test_runners_up_keep_the_floor(request_, truth, monkeypatch):
-    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 5)
+    monkeypatch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 5)
     floor = float(np.sort(truth[:, 1])[-3])
     document = explore(replace(request_, objective=Objective.TDP, min_throughput=floor)).document
     reached = [d.workloads["tiny"].throughput_samples_per_s for d in (document.best, *document.next_best)]

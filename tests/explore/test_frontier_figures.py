@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from phaze.explore.hypervolume import hypervolume
-from phaze.explore.knee import knee
+from phaze.explore.frontier.frontier_indicators import hypervolume, knee
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])

@@ -20,14 +20,13 @@ from small_cases import DECODER
 from sweeps import Chips, ChipSweep, load, run, study
 
 from phaze.errors import InputError
-from phaze.explore.progress import Silent
-from phaze.explore.sampling import ordered
-from phaze.explore.sampling.hosts.board import View, held
-from phaze.explore.sampling.hosts.database import DatabaseBoard
-from phaze.explore.sampling.hosts.shared import DeadlyDesignError, Shared
-from phaze.explore.sampling.record import Place, Record
-from phaze.explore.sampling.storage import StorageLostError, open_storage
-from phaze.runs.executors.packing import packed
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.explore.sampling import study_storage
+from phaze.explore.sampling.claim_board import BoardView, DeadlyDesignError, SharedEvaluation, held_claims
+from phaze.explore.sampling.database_board import DatabaseBoard
+from phaze.explore.sampling.study_record import StudyPlace, StudyRecord
+from phaze.explore.sampling.study_storage import StorageLostError, open_storage
+from phaze.runs.executors.packed_work import packed
 from phaze.workload.load import load_workload
 
 LEASE_S = 1.0
@@ -72,15 +71,15 @@ class HostSweep(ChipSweep):
 
 def serve(plan, fate, together, answer):
     """A host's life."""
-    written, parts = count(1), ordered._parts
+    written, parts = count(1), study_storage._parts
 
     def parts_and_perhaps_death(*trial):
         fate.strike(fate.writing, next(written))
         return parts(*trial)
 
-    ordered._parts = parts_and_perhaps_death  # within the transaction
+    study_storage._parts = parts_and_perhaps_death  # within the transaction
     together.wait()
-    answer.send(HostSweep(pickle.loads(plan), Silent(), lease_s=LEASE_S, fate=fate).run())
+    answer.send(HostSweep(pickle.loads(plan), SilentProgress(), lease_s=LEASE_S, fate=fate).run())
 
 
 def hosts(plan, number):
@@ -117,7 +116,7 @@ def alone(make_sweep, trials):
 
 def test_of_three_hosts_one_is_killed_evaluating_and_one_writing(make_sweep, database):
     alone = make_sweep(TRIALS, batch=BATCH)
-    shared = make_sweep(TRIALS, batch=BATCH, place=Place(database, "shared"), join=True)
+    shared = make_sweep(TRIALS, batch=BATCH, place=StudyPlace(database, "shared"), join=True)
     expected, _ = run(alone)
     found = hosts(shared, 3)
     assert found.count(None) == 2
@@ -136,10 +135,10 @@ def test_a_piece_is_claimed_by_one_host_at_a_time(database):
     one, other = board(database), board(database)
     assert one.claim([3, 1, 2], 2) == [1, 3]
     assert other.claim([1, 2, 3], 3) == [2]
-    assert one.look([1, 2, 3, 4]) == View({}, {4: 0})
+    assert one.look([1, 2, 3, 4]) == BoardView({}, {4: 0})
     one.answer(1, {"mfu": 0.1})
     one.release([1, 3])
-    assert other.look([1, 2, 3, 4]) == View({1: {"mfu": 0.1}}, {3: 0, 4: 0})
+    assert other.look([1, 2, 3, 4]) == BoardView({1: {"mfu": 0.1}}, {3: 0, 4: 0})
     assert other.claim([1, 3], 2) == [3]
     other.answer(1, {"mfu": 0.2})
     assert one.look([1]).answers == {1: {"mfu": 0.1}}
@@ -167,7 +166,7 @@ def test_a_claim_is_lost_where_nobody_renews_it_by_the_clock_of_the_database(dat
     silent.claim([1], 1)
     monkeypatch.setattr(time, "time", lambda: 9e9)  # a host whose clock is centuries ahead
     assert other.look([1]).free == {}
-    with held(silent, [1]):
+    with held_claims(silent, [1]):
         time.sleep(0.6)
         assert other.claim([1], 1) == []
     silent.claim([2], 1)
@@ -179,11 +178,11 @@ def test_a_claim_is_lost_where_nobody_renews_it_by_the_clock_of_the_database(dat
 
 
 def test_two_writers_write_each_trial_once(make_sweep, database):
-    alone, plan = make_sweep(4), make_sweep(4, place=Place(database, "raced"))
+    alone, plan = make_sweep(4), make_sweep(4, place=StudyPlace(database, "raced"))
     run(alone)
     told = load(alone).get_trials()
     ours, theirs = (
-        Record.open(plan.place, open_storage(database), plan.objectives, {"seed": 1}) for _ in range(2)
+        StudyRecord.open(plan.place, open_storage(database), plan.objectives, {"seed": 1}) for _ in range(2)
     )
     for trial in told[:3]:
         ours.add(trial)
@@ -197,7 +196,7 @@ def test_two_writers_write_each_trial_once(make_sweep, database):
 def test_a_design_that_kills_host_after_host_is_told(database):
     for _ in range(5):
         board(database, lease_s=-1.0).claim([7], 1)
-    shared = Shared(board(database), lambda _: iter(()), 1, lambda: False)
+    shared = SharedEvaluation(board(database), lambda _: iter(()), 1, lambda: False)
     with pytest.raises(DeadlyDesignError, match="5 hosts began to evaluate candidate 7"):
         list(shared.assess([7]))
 
@@ -207,7 +206,7 @@ def test_a_host_that_leaves_gives_up_its_claims(database):
         yield {"mfu": 0.5}
         raise KeyboardInterrupt
 
-    leaving = Shared(board(database), evaluate, 3, lambda: False)
+    leaving = SharedEvaluation(board(database), evaluate, 3, lambda: False)
     with pytest.raises(KeyboardInterrupt):
         list(leaving.assess([1, 2, 3]))
     view = board(database).look([1, 2, 3])
@@ -215,7 +214,7 @@ def test_a_host_that_leaves_gives_up_its_claims(database):
 
 
 def test_a_study_begun_by_others_is_refused_where_something_differs(make_sweep, database, tmp_path):
-    here = {"place": Place(database, "shared"), "join": True}
+    here = {"place": StudyPlace(database, "shared"), "join": True}
     run(make_sweep(4, **here))
     with pytest.raises(InputError, match=r"was begun with another seed 1 \(here 2\)$"):
         run(make_sweep(4, seed=2, **here))
@@ -227,14 +226,14 @@ def test_a_study_begun_by_others_is_refused_where_something_differs(make_sweep, 
     with pytest.raises(InputError, match=r"another model \w+\.\.\. \(here"):
         run(dataclasses.replace(plan, task=dataclasses.replace(plan.task, workload=narrower)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phaze.explore.sampling.identity.version", lambda name: "0.0.1")
+        patch.setattr("phaze.explore.sampling.study_record.version", lambda name: "0.0.1")
         with pytest.raises(InputError, match=r"versions.numpy [\d.]+ \(here 0.0.1\)"):
             run(plan)
     assert run(plan)[0].trials == 4
 
 
 def test_a_sweep_that_is_alone_leaves_a_shared_study_alone(make_sweep, database):
-    plan = make_sweep(4, place=Place(database, "shared"), join=True, batch=BATCH)
+    plan = make_sweep(4, place=StudyPlace(database, "shared"), join=True, batch=BATCH)
     run(plan)
     with pytest.raises(InputError, match="holds 4 trials; add --resume to continue it, --join to do so"):
         run(dataclasses.replace(plan, join=False, resume=False, trials=6))
@@ -248,7 +247,7 @@ def test_hosts_need_a_place_to_meet(make_sweep):
 
 
 def test_a_database_that_goes_away_is_told_in_one_sentence_and_the_study_goes_on(make_sweep, postgres):
-    plan = make_sweep(TRIALS, batch=BATCH, place=Place(postgres.database(), "shared"), join=True)
+    plan = make_sweep(TRIALS, batch=BATCH, place=StudyPlace(postgres.database(), "shared"), join=True)
     asked = count()
 
     def stop():
@@ -267,7 +266,7 @@ def test_a_database_that_goes_away_is_told_in_one_sentence_and_the_study_goes_on
     with pytest.raises(InputError, match=r"cannot be opened: .*password authentication failed") as caught:
         run(
             dataclasses.replace(
-                plan, place=Place(plan.place.storage.replace(PASSWORD, "wrong-one"), "shared")
+                plan, place=StudyPlace(plan.place.storage.replace(PASSWORD, "wrong-one"), "shared")
             )
         )
     assert "wrong-one" not in str(caught.value)

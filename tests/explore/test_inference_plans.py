@@ -10,12 +10,12 @@ import pytest
 from small_cases import small_decoder, varied_architectures
 
 from phaze.errors import InputError
-from phaze.explore.api import explore
-from phaze.explore.best import best_points
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.planned import estimator_of
-from phaze.explore.planning.again import PlayedPlan
-from phaze.explore.request import ExploreRequest, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.answers.plan_replay import ReplayedPlan
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.planned_iteration import estimator_of
+from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import two_tiers
@@ -251,7 +251,7 @@ def test_a_trace_shows_it(models, mode):
     task = task_of(models, mode)
     e = estimator(task)
     s = Strategy(2, pipeline_parallel=2, schedule=task.plan_space.schedules[0])
-    played = PlayedPlan.of(e, s, e.iteration(s))
+    played = ReplayedPlan.of(e, s, e.iteration(s))
     found = list(plan_trace(played, "", "").slices)
     assert max(one.end_s for one in found) == pytest.approx(played.iteration.iteration_s)
     assert {one.category for one in found if one.thread == "passes"} == {"forward"}

@@ -9,13 +9,13 @@ import pytest
 from small_cases import FEW_ARRAYS, StopsSoon
 
 from phaze.errors import InfeasibleError, OutOfTimeError
-from phaze.explore.api import evaluate, explore
-from phaze.explore.candidates import Candidates
-from phaze.explore.certifying.certify import certify
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.explaining.explain import explain
-from phaze.explore.planned import estimator_of
-from phaze.explore.request import ExploreRequest, Objective, Task
+from phaze.explore.answers.main_job import evaluate, explore
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.planned_iteration import estimator_of
+from phaze.explore.explaining.run_explanation import explain
+from phaze.explore.recheck.certify_run import certify
+from phaze.explore.request.explore_request import ExploreRequest, Objective, Task
 from phaze.hardware.architecture import to_table
 from phaze.hardware.space_file import load_space
 from phaze.placement.strategy.choices import load_plans

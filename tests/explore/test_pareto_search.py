@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from phaze.errors import InputError
-from phaze.explore import pareto_search
-from phaze.explore.api import evaluate
-from phaze.explore.archive import nondominated
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.measures import Measures
-from phaze.explore.metrics import METRICS, cost_per_run, metric
-from phaze.explore.pareto_search import ParetoSearch
-from phaze.explore.pareto_values import PointValues
-from phaze.explore.progress import Clock
-from phaze.explore.request import Task
-from phaze.explore.setting import setting_of_placement
+from phaze.explore.answers.main_job import evaluate
+from phaze.explore.evaluation.energy_and_memory import Measures
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.training_config import config_of_placement
+from phaze.explore.frontier import pareto_search
+from phaze.explore.frontier.pareto_archive import nondominated
+from phaze.explore.frontier.pareto_points import PointValues
+from phaze.explore.frontier.pareto_search import ParetoSearch
+from phaze.explore.request.design_metrics import METRICS, cost_per_run, metric
+from phaze.explore.request.explore_request import Task
+from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
@@ -163,7 +163,7 @@ def test_bounds_hold_at_every_point(evaluator, columns, measured):
 def test_measures_are_those_of_the_reported_design(task, small_space):
     chip = small_space.architecture(5)
     result = evaluate(task, chip).workloads["tiny"]
-    one, setting = Evaluator(task, to_table([chip])), setting_of_placement(task, result.placement)
+    one, setting = Evaluator(task, to_table([chip])), config_of_placement(task, result.placement)
     found = Measures(one).exact(setting, np.array([0]), EFFORT)
     energy = result.energy_per_iteration_j / result.global_batch
     assert found.energy_per_sample_j[0] == pytest.approx(energy, rel=1e-12)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from small_cases import varied_architectures
 
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.request import Task
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.network import two_tiers
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.framework import load_framework

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from small_cases import StopsSoon, varied_architectures
 
-from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
-from phaze.explore.certified.search import CertifiedSearch
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.formats import fastest_flops_per_s
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, Task
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import two_tiers
@@ -165,7 +165,7 @@ def test_fixed_degrees_are_kept_and_never_better(tiny):
 def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, small_space):
     task = small_task(tiny)
     candidates = Candidates(small_space, Budgets(power_w=150.0))
-    search = CertifiedSearch(candidates, task, Clock(120.0), Silent())
+    search = CertifiedSearch(candidates, task, Clock(120.0), SilentProgress())
     outcome = search.run()
     assert outcome.finished
     block = candidates.all()
@@ -192,8 +192,8 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
 @pytest.mark.parametrize("looks", [1, 4, 8, 12, 20, 30, 60])
 def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(tiny, small_space, looks):
     task, candidates = small_task(tiny), Candidates(small_space, Budgets(power_w=150.0))
-    whole = CertifiedSearch(candidates, task, Clock(120.0), Silent(), block=32).run()
-    part = CertifiedSearch(candidates, task, StopsSoon(looks), Silent(), block=32).run()
+    whole = CertifiedSearch(candidates, task, Clock(120.0), SilentProgress(), block=32).run()
+    part = CertifiedSearch(candidates, task, StopsSoon(looks), SilentProgress(), block=32).run()
     counted = sum(part.pruned_by.values()) + len(part.evaluated)
     assert counted == part.in_budget * part.settings
     best = whole.best_per_candidate()

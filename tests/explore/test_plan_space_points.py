@@ -7,8 +7,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.request import Task
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import load_network

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from phaze.explore.best import best_points
-from phaze.explore.certified.seeds import CLASSES, trials
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.request import Task
+from phaze.explore.certified.certified_search import CLASSES, seed_candidates
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Task
 from phaze.scheduling.passes import Effort
 
 EFFORT = Effort(lambda: math.inf, 500)
@@ -56,7 +56,7 @@ def test_the_best_setting_is_found_though_few_are_looked_at(evaluator, exact_s):
 
 def test_the_least_values_are_tried_in_ever_smaller_classes():
     others, roof = np.arange(6400.0)[:, None], np.arange(6400.0)
-    classes = trials(others, roof)
+    classes = seed_candidates(others, roof)
     sizes = [1, 1, 2, 4, 8, 16, 32, 64, 72]
     assert [int(c[0]) + 1 for c in classes] == [*np.cumsum(sizes), *range(400, 6401, 200)]
     assert len(classes) == CLASSES - 1 + len(sizes)

@@ -10,15 +10,15 @@ import pytest
 from small_cases import DECODER
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.api import explore
-from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.portfolio.found import check_weights
-from phaze.explore.portfolio.merit import Combine, Rule
-from phaze.explore.portfolio.search import PortfolioSearch
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.answers.portfolio_exploration import check_weights
+from phaze.explore.certified.common_search import PortfolioSearch
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.common_score import Combine, CombinedScore
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
 from phaze.workload.load import load_workload
@@ -67,14 +67,16 @@ def truth(balance, tasks):
 
 
 def rule_of(combine, throughput, floors=()):
-    return Rule(combine, WEIGHTS, tuple(throughput.max(axis=1).tolist()), floors)
+    return CombinedScore(combine, WEIGHTS, tuple(throughput.max(axis=1).tolist()), floors)
 
 
 def search(balance, tasks, rule, gap=0.0, clock=None):
     anywhere = balance.table(range(1))
     evaluators = [Evaluator(task, anywhere) for task in tasks]
     caps = (np.inf,) * len(tasks)
-    return PortfolioSearch(balance, evaluators, rule, caps, clock or Clock(600.0), Silent(), gap).run(())
+    return PortfolioSearch(balance, evaluators, rule, caps, clock or Clock(600.0), SilentProgress(), gap).run(
+        ()
+    )
 
 
 def staircase(tdp, score):
@@ -110,7 +112,7 @@ def test_floors_rule_designs_out(balance, tasks, truth):
 
 def test_one_workload_is_judged_by_itself(balance, tasks, truth):
     block, throughput = truth
-    rule = Rule(Combine.GEOMEAN, (1.0,), (float(throughput[0].max()),))
+    rule = CombinedScore(Combine.GEOMEAN, (1.0,), (float(throughput[0].max()),))
     outcome = search(balance, tasks[:1], rule)
     assert max(outcome.staircase.throughput) == pytest.approx(1.0, rel=1e-12)
     winner = outcome.staircase.keys[-1][1]
@@ -120,7 +122,7 @@ def test_one_workload_is_judged_by_itself(balance, tasks, truth):
 def test_the_order_of_the_workloads_does_not_matter(balance, tasks, truth):
     _, throughput = truth
     rule = rule_of(Combine.GEOMEAN, throughput)
-    turned = Rule(Combine.GEOMEAN, WEIGHTS[::-1], rule.optima[::-1])
+    turned = CombinedScore(Combine.GEOMEAN, WEIGHTS[::-1], rule.optima[::-1])
     there, back = search(balance, tasks, rule), search(balance, tasks[::-1], turned)
     assert there.staircase == back.staircase
 
@@ -138,7 +140,7 @@ def test_the_least_throughput_reaches_the_score_and_no_less_does(combine):
     random = np.random.default_rng(7)
     throughput = random.uniform(0.1, 1.0, (3, 50))
     weights = (1.0, 1.0, 1.0) if combine is Combine.WORST else (2.0, 1.0, 0.5)
-    rule = Rule(combine, weights, (1.0, 0.7, 2.0))
+    rule = CombinedScore(combine, weights, (1.0, 0.7, 2.0))
     wanted = rule.score(throughput) * random.uniform(0.8, 1.0, 50)
     for w in range(3):
         least = rule.least(w, wanted, throughput)
@@ -155,9 +157,9 @@ def test_scores_do_not_depend_on_the_order_to_the_last_bit():
     throughput = np.random.default_rng(3).uniform(0.1, 9.0, (4, 20))
     for combine in Combine:
         scores = [
-            Rule(combine, tuple(float(i + 1) for i in order), tuple(float(i + 2) for i in order)).score(
-                throughput[list(order)]
-            )
+            CombinedScore(
+                combine, tuple(float(i + 1) for i in order), tuple(float(i + 2) for i in order)
+            ).score(throughput[list(order)])
             for order in itertools.permutations(range(4))
         ]
         assert all((s == scores[0]).all() for s in scores)
@@ -220,7 +222,7 @@ def test_a_floor_that_nothing_keeps_names_the_best(balance, tasks, truth):
 
 @pytest.mark.parametrize("objective", ["throughput_per_tdp", "tdp"])
 def test_the_best_above_a_floor_is_that_of_brute_force(balance, tasks, truth, objective):
-    from phaze.explore.request import Objective
+    from phaze.explore.request.explore_request import Objective
 
     block, throughput = truth
     floor = 0.7 * float(throughput[0].max())

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from phaze.errors import InfeasibleError
-from phaze.explore.candidates import Candidates
-from phaze.explore.request import Budgets
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.area import area_mm2
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space

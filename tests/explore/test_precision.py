@@ -10,16 +10,16 @@ from brute_force import brute_force, check
 
 from phaze.cost.model import CostModel
 from phaze.errors import InputError
-from phaze.explore.api import evaluate, explore
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.formats import fastest_flops_per_s, takes
-from phaze.explore.manifest import scope
-from phaze.explore.measures import Measures
-from phaze.explore.request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
+from phaze.explore.answers.main_job import evaluate, explore
+from phaze.explore.documents.result_manifest import scope
+from phaze.explore.evaluation.energy_and_memory import Measures
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s, takes_recipe
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.space_file import load_space, parse_space
 from phaze.hardware.space_fix import fix
-from phaze.inputs.recipe import arrays_of, with_recipe
+from phaze.inputs.recipe_inputs import arrays_of, with_recipe
 from phaze.scheduling.passes import Effort
 from phaze.workload.low_precision import Recipe
 
@@ -177,5 +177,5 @@ def test_a_certificate_says_what_it_does_not_know(task):
 
 def test_formats_that_an_array_takes():
     table = to_table([chip("bf16"), chip("bf16+fp8"), chip("bf16", fp8_rate=2), chip("fp8")])
-    assert takes(table, Recipe.FP8).tolist() == [False, True, True, False]
-    assert takes(table, None).all()
+    assert takes_recipe(table, Recipe.FP8).tolist() == [False, True, True, False]
+    assert takes_recipe(table, None).all()

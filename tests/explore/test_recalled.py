@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from small_cases import small_decoder
 
-from phaze.explore.api import explore
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.means import Means
-from phaze.explore.progress import Clock
-from phaze.explore.request import Budgets, ExploreRequest, StrategyChoice, Task
+from phaze.explore.answers.main_job import explore
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, StrategyChoice, Task
+from phaze.explore.request.search_progress import Clock
+from phaze.explore.request.search_resources import SearchResources
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import parse_space
-from phaze.runs.store.database import Database
-from phaze.runs.store.guarded import Guarded
+from phaze.runs.store.evaluation_database import Database, GuardedStore
 
 SPACE = """
 schema_version: 1
@@ -66,7 +65,11 @@ def questions(request_):
 
 def answer(request_, store=None):
     """Everything in a document but times."""
-    found = explore(request_, clock=Clock(600.0), means=Means(store=store) if store is not None else Means())
+    found = explore(
+        request_,
+        clock=Clock(600.0),
+        means=SearchResources(store=store) if store is not None else SearchResources(),
+    )
     document = found.document.model_dump(mode="json", by_alias=True)
     del document["manifest"]
     if told := document["strategy"]:
@@ -96,9 +99,9 @@ def test_damaged_entries_and_those_of_other_versions_change_nothing(request_, tm
     expected = answer(request_)
     path, chosen = tmp_path / "x.sqlite", random.Random(2)
     other = Database(path, "another version")
-    assert answer(request_, Guarded(other, "the cache")) == expected
+    assert answer(request_, GuardedStore(other, "the cache")) == expected
     here = Database(path, "this version")
-    assert answer(request_, Guarded(here, "the cache")) == expected
+    assert answer(request_, GuardedStore(here, "the cache")) == expected
     with other._transaction() as connection:
         rows = connection.execute("SELECT id, value FROM entries").fetchall()
         for number, value in rows:
@@ -106,7 +109,7 @@ def test_damaged_entries_and_those_of_other_versions_change_nothing(request_, tm
                 position = chosen.randrange(len(value))
                 spoilt = value[:position] + bytes([value[position] ^ 1]) + value[position + 1 :]
                 connection.execute("UPDATE entries SET value = ? WHERE id = ?", (spoilt, number))
-    assert answer(request_, Guarded(here, "the cache")) == expected
+    assert answer(request_, GuardedStore(here, "the cache")) == expected
     other.close()
     here.close()
 

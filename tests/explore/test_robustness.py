@@ -8,18 +8,26 @@ import numpy as np
 import pytest
 
 from phaze.errors import InputError
-from phaze.explore.best import best_points
-from phaze.explore.candidates import Candidates
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
-from phaze.explore.robustness.compared import distinct, throughputs
-from phaze.explore.robustness.near_optimal import NearOptimalSearch, merit
-from phaze.explore.robustness.robust import robust
-from phaze.explore.robustness.scenarios import draw
-from phaze.explore.robustness.statistics import best_probability, rank_correlations, regrets
-from phaze.explore.robustness.uncertainty import Range, Uncertainty, load_uncertainty
-from phaze.explore.scaling import scaled_chips, scaled_network
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.parameter_scaling import scaled_chips, scaled_network
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.robustness.constant_scenarios import (
+    ConstantRange,
+    Uncertainty,
+    draw_scenarios,
+    load_uncertainty,
+)
+from phaze.explore.robustness.near_optimal_designs import NearOptimalSearch, merit
+from phaze.explore.robustness.robust_answer import (
+    best_probability,
+    judge_robustness,
+    rank_correlations,
+    regrets,
+)
+from phaze.explore.robustness.scenario_throughputs import distinct_designs, scenario_throughput
 from phaze.hardware.power import tdp_w
 from phaze.placement.cluster import Recompute
 from phaze.scheduling.passes import Effort
@@ -48,7 +56,7 @@ def everything(request_):
 def near(request, least, clock=None):
     candidates = Candidates(request.space, request.budgets)
     search = NearOptimalSearch(
-        candidates, request.task, request.objective, least, clock or Clock(60.0), Silent()
+        candidates, request.task, request.objective, least, clock or Clock(60.0), SilentProgress()
     )
     return candidates, search.run()
 
@@ -87,11 +95,11 @@ def best(everything):
 
 @pytest.fixture(scope="module")
 def answer(request_, best):
-    return robust(request_, best, slack=0.4, designs=6, scenarios=3)
+    return judge_robustness(request_, best, slack=0.4, designs=6, scenarios=3)
 
 
 def test_without_uncertainty_the_winner_is_certain(request_, best):
-    found = robust(request_, best, slack=0.4, designs=6, scenarios=4, uncertainty=Uncertainty())
+    found = judge_robustness(request_, best, slack=0.4, designs=6, scenarios=4, uncertainty=Uncertainty())
     winner = next(d for d in found.designs if d.id == found.winner)
     assert winner.best_probability == 1.0
     assert found.rank_correlation == found.least_rank_correlation == 1.0
@@ -103,8 +111,8 @@ def test_without_uncertainty_the_winner_is_certain(request_, best):
 
 
 def test_the_same_seed_gives_the_same_answer(request_, best, answer):
-    assert robust(request_, best, slack=0.4, designs=6, scenarios=3) == answer
-    other = robust(replace(request_, seed=1), best, slack=0.4, designs=6, scenarios=3)
+    assert judge_robustness(request_, best, slack=0.4, designs=6, scenarios=3) == answer
+    other = judge_robustness(replace(request_, seed=1), best, slack=0.4, designs=6, scenarios=3)
     assert other.designs[0].throughput_range_samples_per_s != answer.designs[0].throughput_range_samples_per_s
 
 
@@ -124,9 +132,9 @@ def test_statistics_agree_with_each_other(answer):
 def test_scenarios_are_what_the_perturbed_hardware_does(request_, everything, best):
     """Throughput in a scenario is that of the perturbed architecture on the perturbed network, all settings tried."""
     candidates, found = near(request_, 0.6 * best)
-    compared = distinct(candidates, found, 4)
-    scenarios = draw(load_uncertainty(), 3, seed=7)
-    values = throughputs(request_.task, compared, scenarios, Silent())
+    compared = distinct_designs(candidates, found, 4)
+    scenarios = draw_scenarios(load_uncertainty(), 3, seed=7)
+    values = scenario_throughput(request_.task, compared, scenarios, SilentProgress())
     for n in range(scenarios.count):
         count = len(compared.block)
         chip = {name: np.full(count, f[n]) for name, f in scenarios.of("chip").items()}
@@ -144,7 +152,7 @@ def test_scenarios_are_what_the_perturbed_hardware_does(request_, everything, be
 
 def test_scenarios_cover_every_range_evenly():
     ranges = load_uncertainty()
-    scenarios = draw(ranges, 32, seed=3)
+    scenarios = draw_scenarios(ranges, 32, seed=3)
     for group, name, range_ in ranges.ranges():
         factor = scenarios.factors[group, name]
         slices = 8 if group == "network" else 32
@@ -155,17 +163,17 @@ def test_scenarios_cover_every_range_evenly():
 
 def test_power_is_scaled_part_by_part(everything):
     block, _ = everything
-    double = Range(low=2.0, high=2.0, source="test")
+    double = ConstantRange(low=2.0, high=2.0, source="test")
     parts = ("mac", "operands", "vector", "background", "leakage", "hbm", "hbm_background", "link")
     twice = Uncertainty(power={"all": double.model_copy(update={"parts": parts})})
     np.testing.assert_allclose(
-        draw(twice, 2, 0).power_w(block.table, 1.1), 2 * np.tile(tdp_w(block.table, 1.1), (2, 1))
+        draw_scenarios(twice, 2, 0).power_w(block.table, 1.1), 2 * np.tile(tdp_w(block.table, 1.1), (2, 1))
     )
 
 
 def test_designs_of_one_kind_count_once(everything, request_, best):
     candidates, found = near(request_, 0.6 * best)
-    compared = distinct(candidates, found, 1000)
+    compared = distinct_designs(candidates, found, 1000)
     assert compared.alike.sum() == len(found.numbers)
     assert compared.block.numbers[0] == found.numbers[0]
 

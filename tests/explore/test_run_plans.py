@@ -10,13 +10,13 @@ import pytest
 from small_cases import DECODER
 
 from phaze.errors import InputError
-from phaze.explore.api import evaluate_document, explore
-from phaze.explore.certifying.certify import certify
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.measures import spent
-from phaze.explore.planned import PlannedIteration, estimator_of, strategy_of, worked_out
-from phaze.explore.planning.plan import plan
-from phaze.explore.request import (
+from phaze.explore.answers.main_job import evaluate_document, explore
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.evaluation.energy_and_memory import time_energy_memory
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, strategy_of, worked_out
+from phaze.explore.recheck.certify_run import certify
+from phaze.explore.request.explore_request import (
     Budgets,
     ClusterBudget,
     Designs,
@@ -118,7 +118,7 @@ def test_points_and_plans_are_counted(task, space, answer):
     certificate = answer.certificate
     settings = Evaluator(task, space.table()).settings
     assert certificate.space_size == space.size * len(settings) == space.size * task.points_per_architecture
-    alone = plan(task, space.architecture(0)).certificate.space_size
+    alone = find_best_plan(task, space.architecture(0)).certificate.space_size
     assert certificate.plans_per_architecture == alone
     assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
 
@@ -128,7 +128,7 @@ def test_one_plan_has_one_answer_to_the_last_bit(task, answer):
     told = answer.best.workloads[task.workload.name]
     chip = Architecture(name=answer.best.id, fields=answer.best.architecture)
     alone = evaluate_document(task, chip).best.workloads[task.workload.name]
-    planned = plan(task, chip).best
+    planned = find_best_plan(task, chip).best
     again = PlannedIteration.of(estimator_of(task, to_table([chip])), strategy_of(told.placement.plan))
     assert told == alone
     assert told.placement.plan == planned.strategy == again.record
@@ -168,7 +168,9 @@ def test_energy_beside_throughput_against_all_points(task, space, chips):
     for setting in evaluator.settings:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
-        points += [(BATCH / s, joules / BATCH) for s, joules, _ in spent(evaluator, setting, plans)]
+        points += [
+            (BATCH / s, joules / BATCH) for s, joules, _ in time_energy_memory(evaluator, setting, plans)
+        ]
     document = explore(ExploreRequest(task, space, axes=("throughput", "energy_per_sample"))).document
     found = sorted((p.throughput_samples_per_s, p.energy_per_sample_j) for p in document.frontier)
     assert np.array(found) == pytest.approx(np.array(nondominated(points)), rel=1e-9)
@@ -180,7 +182,7 @@ def test_the_least_energy_is_that_of_some_point(task, space, chips):
     for setting in evaluator.settings:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
-        points += list(spent(evaluator, setting, plans))
+        points += list(time_energy_memory(evaluator, setting, plans))
     least = min(joules for _, joules, _ in points) / BATCH
     document = explore(ExploreRequest(task, space, objective=Objective.ENERGY_PER_SAMPLE)).document
     assert 1 / document.certificate.objective_value == pytest.approx(least, rel=1e-9)
@@ -298,9 +300,9 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         called.clear()
-        together = list(spent(evaluator, setting, plans))
+        together = list(time_energy_memory(evaluator, setting, plans))
         assert called == [len(plans)]
-        alone = [next(spent(evaluator, setting, {row: plan})) for row, plan in plans.items()]
+        alone = [next(time_energy_memory(evaluator, setting, {row: plan})) for row, plan in plans.items()]
         assert together == alone
 
 
@@ -320,9 +322,9 @@ def test_loads_of_a_plan_are_worked_out_once_to_tell_and_to_check_it(task, chips
 def test_every_plan_that_is_reported_passes_the_checker(task, space, monkeypatch):
     checked = []
     monkeypatch.setattr(
-        "phaze.explore.planned.check_plan",
+        "phaze.explore.evaluation.planned_iteration.check_plan",
         lambda costs, strategy, *rest: checked.append(strategy) or check_plan(costs, strategy, *rest),
     )
-    monkeypatch.setattr("phaze.explore.exploration.NEXT_BEST", 2)
+    monkeypatch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 2)
     document = explore(ExploreRequest(task, space)).document
     assert len(checked) == len(document.frontier) + 1 + len(document.next_best) > 3

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, Task
-from phaze.explore.sampling.samplers import Sampler
-from phaze.explore.strategies.oracle import Oracle
-from phaze.explore.strategies.report import Stop
-from phaze.explore.strategies.sampled import SampledSearch
-from phaze.explore.strategies.strategy import SearchBudget
+from phaze.explore.documents.strategy_report import Stop
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Oracle
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.sampling.sampled_study import Sampler
+from phaze.explore.strategies.sampler_search import SampledSearch
+from phaze.explore.strategies.search_strategy import SearchBudget
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_spends_its_budget_on_candidates_within_the_limits_and_repeats_itself(or
     found = []
     for _ in range(2):
         asked = oracle()
-        report = SampledSearch(sampler).run(asked, SearchBudget(6), 3, Silent())
+        report = SampledSearch(sampler).run(asked, SearchBudget(6), 3, SilentProgress())
         found.append([(e.number, e.value) for e in asked.history])
         assert (report.evaluations, report.stopped) == (6, Stop.EVALUATIONS)
         assert report.best_value == asked.best.value == max(value for _, value in found[-1])
@@ -46,6 +46,6 @@ def test_spends_its_budget_on_candidates_within_the_limits_and_repeats_itself(or
 def test_ends_by_itself_once_nothing_new_is_proposed(oracle):
     asked = oracle(power_w=210.0)
     allowed = len(asked.candidates.all())
-    report = SampledSearch(Sampler.RANDOM, patience=12).run(asked, SearchBudget(1000), 0, Silent())
+    report = SampledSearch(Sampler.RANDOM, patience=12).run(asked, SearchBudget(1000), 0, SilentProgress())
     assert report.stopped is Stop.CONVERGED
     assert 0 < report.evaluations <= allowed

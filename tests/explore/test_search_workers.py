@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phaze.explore.api import explore
-from phaze.explore.certified import ground as ground_module
-from phaze.explore.certified import refinement, search
-from phaze.explore.certified.ground import BatchPiece, Ground
-from phaze.explore.means import Means
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
-from phaze.explore.strategies import oracle
-from phaze.explore.strategies.registry import strategy
-from phaze.explore.strategies.strategy import SearchBudget
-from phaze.runs.executors.packing import packed
+from phaze.explore.answers.main_job import explore
+from phaze.explore.certified import bound_refinement, certified_search
+from phaze.explore.certified import search_pieces as ground_module
+from phaze.explore.certified.search_pieces import BatchPiece, SearchContext
+from phaze.explore.evaluation import evaluation_oracle
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.request.search_resources import SearchResources
+from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.explore.strategies.strategy_registry import strategy
+from phaze.runs.executors.packed_work import packed
 from phaze.scheduling.passes import Effort
 
 
@@ -40,9 +40,9 @@ class Elsewhere:
 @pytest.fixture(autouse=True)
 def everything_is_worth_a_worker(monkeypatch):
     monkeypatch.setattr(ground_module, "LEAST", 4)
-    monkeypatch.setattr(refinement, "LEAST", 4)
-    monkeypatch.setattr(oracle, "LEAST", 2)
-    monkeypatch.setattr(search, "WAVE", 2)
+    monkeypatch.setattr(bound_refinement, "LEAST", 4)
+    monkeypatch.setattr(evaluation_oracle, "LEAST", 2)
+    monkeypatch.setattr(certified_search, "WAVE", 2)
 
 
 @pytest.fixture(scope="module")
@@ -59,39 +59,43 @@ def told(answer):
 
 def test_workers_change_no_answer(request_, monkeypatch):
     # Blocks so small that there are several waves.
-    options = search.CertifiedSearch.__init__.__kwdefaults__
-    monkeypatch.setattr(search.CertifiedSearch.__init__, "__kwdefaults__", {**options, "block": 24})
+    options = certified_search.CertifiedSearch.__init__.__kwdefaults__
+    monkeypatch.setattr(certified_search.CertifiedSearch.__init__, "__kwdefaults__", {**options, "block": 24})
     alone = told(explore(request_))
     for workers in (2, 3):
         executor = Elsewhere(workers)
-        assert told(explore(request_, means=Means(executor))) == alone
+        assert told(explore(request_, means=SearchResources(executor))) == alone
         assert executor.pieces >= 6
 
 
 @pytest.mark.parametrize("name", ["random", "tpe"])
 def test_workers_change_no_history(request_, tiny, network, name):
     tasks = [request_.task, Task(tiny, 8, network, 8, held={"microbatches": (2,)})]
-    candidates = search.Candidates(request_.space, request_.budgets)
+    candidates = certified_search.Candidates(request_.space, request_.budgets)
 
     def history(means):
-        asked = oracle.Oracle(candidates, tasks, lambda t, tdp_w, area: t.sum(axis=0), Clock(1e6), means)
-        report = strategy(name).run(asked, SearchBudget(24), 3, Silent())
+        asked = evaluation_oracle.Oracle(
+            candidates, tasks, lambda t, tdp_w, area: t.sum(axis=0), Clock(1e6), means
+        )
+        report = strategy(name).run(asked, SearchBudget(24), 3, SilentProgress())
         return [replace(evaluation, seconds=0.0) for evaluation in asked.history], report.best_value
 
-    alone = history(Means())
+    alone = history(SearchResources())
     for workers in (2, 3):
         executor = Elsewhere(workers)
-        assert history(Means(executor)) == alone
+        assert history(SearchResources(executor)) == alone
         assert executor.pieces >= workers
 
 
 @pytest.mark.parametrize("effort", [None, Effort(lambda: np.inf, 500)])
 def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
-    candidates = search.Candidates(request_.space, request_.budgets)
+    candidates = certified_search.Candidates(request_.space, request_.budgets)
     numbers = candidates.all().numbers
     random = np.random.default_rng(0)
-    for setting in range(0, len(Ground(candidates, request_.task, search.power).evaluator.settings), 9):
-        fresh = Ground(candidates, request_.task, search.power)
+    for setting in range(
+        0, len(SearchContext(candidates, request_.task, certified_search.tdp_column).evaluator.settings), 9
+    ):
+        fresh = SearchContext(candidates, request_.task, certified_search.tdp_column)
         free = np.full(len(numbers), np.inf)
         whole = BatchPiece(numbers, setting, free, effort).on(fresh)
         # What some of them cannot reach is no matter to the others.
@@ -99,7 +103,9 @@ def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
         batch = BatchPiece(numbers, setting, limit, effort)
         together = batch.on(fresh)
         at, parts = zip(*batch.divided(3), strict=True)
-        apart = [part.on(Ground(candidates, request_.task, search.power)) for part in parts]
+        apart = [
+            part.on(SearchContext(candidates, request_.task, certified_search.tdp_column)) for part in parts
+        ]
         order = np.argsort(np.concatenate(at))
         for side in ("lower_s", "upper_s"):
             joined = np.concatenate([getattr(part, side) for part in apart])[order]

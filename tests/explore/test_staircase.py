@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.explore.frontier import Staircase
+from phaze.explore.frontier.pareto_archive import Staircase
 
 points = st.lists(
     st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3)), min_size=1, max_size=30

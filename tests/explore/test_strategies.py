@@ -13,18 +13,16 @@ import numpy as np
 import pytest
 
 from phaze.errors import InputError
-from phaze.explore.api import explore
-from phaze.explore.candidates import Candidates
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Task
-from phaze.explore.strategies import judge as judge_module
-from phaze.explore.strategies.distance import distance
-from phaze.explore.strategies.oracle import Evaluation, Oracle
-from phaze.explore.strategies.phaze import PhazeSearch, largest_first
-from phaze.explore.strategies.random_search import RandomSearch, shuffled
-from phaze.explore.strategies.registry import strategies, strategy
-from phaze.explore.strategies.report import Stop, StrategyReport
-from phaze.explore.strategies.strategy import SearchBudget
+from phaze.explore.answers.main_job import explore
+from phaze.explore.documents.strategy_report import Stop, StrategyReport, certified_distance
+from phaze.explore.evaluation import evaluation_oracle as judge_module
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Evaluation, Oracle
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch, largest_first, shuffled
+from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.explore.strategies.strategy_registry import strategies, strategy
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.workload.load import load_workload
@@ -127,7 +125,7 @@ def test_phaze_visits_what_its_rule_says(small_space, seed):
     )
     most = int(rng.choice([7, 30, 1000]))
     oracle = told(small_space, truth)
-    report = search.run(oracle, SearchBudget(most), 0, Silent())
+    report = search.run(oracle, SearchBudget(most), 0, SilentProgress())
     visited, converged = phaze_step_by_step(
         oracle.candidates, truth, search.bin_mm2, search.hysteresis_bins, most
     )
@@ -151,10 +149,10 @@ def test_only_as_many_of_the_largest_are_kept_as_can_be_visited(small_space):
 
 def test_random_search_exhausts_a_space_and_finds_the_optimum(space, task, certified):
     oracle = new_oracle(space, task)
-    report = RandomSearch().run(oracle, SearchBudget(10**6), 3, Silent())
+    report = RandomSearch().run(oracle, SearchBudget(10**6), 3, SilentProgress())
     assert report.stopped is Stop.EXHAUSTED
     assert sorted(e.number for e in oracle.history) == oracle.candidates.all().numbers.tolist()
-    found = distance(report.best_value, certified.objective_value, certified.upper_bound)
+    found = certified_distance(report.best_value, certified.objective_value, certified.upper_bound)
     assert found.proven
     assert found.share == 0
 
@@ -162,7 +160,7 @@ def test_random_search_exhausts_a_space_and_finds_the_optimum(space, task, certi
 def run_small(name, seed, space, task):
     """A short run of one strategy; None where what it needs is not installed."""
     try:
-        return strategy(name).run(new_oracle(space, task), SearchBudget(5), seed, Silent())
+        return strategy(name).run(new_oracle(space, task), SearchBudget(5), seed, SilentProgress())
     except InputError:
         return None
 
@@ -239,7 +237,7 @@ def test_a_workload_that_does_not_fit_leaves_nothing_to_win(space, task, network
     huge = Task(load_workload("gpt3"), 1, network)
     for search in (PhazeSearch(), RandomSearch()):
         oracle = new_oracle(space, task, huge)
-        report = search.run(oracle, SearchBudget(5), 0, Silent())
+        report = search.run(oracle, SearchBudget(5), 0, SilentProgress())
         assert all(e.throughputs[0] > 0 and e.throughputs[1] == e.value == 0 for e in oracle.history)
         assert report.best_value is None
         assert report.history == []
@@ -248,7 +246,7 @@ def test_a_workload_that_does_not_fit_leaves_nothing_to_win(space, task, network
 
 def test_no_evaluation_once_time_is_over(space, task):
     for search in (PhazeSearch(), RandomSearch()):
-        report = search.run(new_oracle(space, task, limit_s=0.0), SearchBudget(9), 0, Silent())
+        report = search.run(new_oracle(space, task, limit_s=0.0), SearchBudget(9), 0, SilentProgress())
         assert (report.stopped, report.evaluations, report.best_value) == (Stop.TIME, 0, None)
 
 
@@ -261,9 +259,9 @@ def test_shuffled_numbers_are_a_permutation_and_uniform():
 
 
 def test_distance_from_an_open_certificate():
-    found = distance(6.0, 8.0, 10.0)
+    found = certified_distance(6.0, 8.0, 10.0)
     assert (found.share, found.proven) == (0.25, False)
-    assert distance(None, 8.0, 8.0).share == 1
+    assert certified_distance(None, 8.0, 8.0).share == 1
 
 
 def test_an_unknown_strategy_is_told_the_known_ones():

@@ -9,17 +9,16 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.errors import InputError
-from phaze.explore.candidates import Candidates
-from phaze.explore.certified.search import CertifiedSearch
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, Task
-from phaze.explore.sampling.samplers import Sampler, check_sampler
-from phaze.explore.strategies.oracle import Oracle
-from phaze.explore.strategies.phaze import PhazeSearch
-from phaze.explore.strategies.random_search import RandomSearch
-from phaze.explore.strategies.sampled import SampledSearch
-from phaze.explore.strategies.strategy import SearchBudget
-from phaze.explore.wham.search import Designs, WhamSearch
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Oracle
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.sampling.sampled_study import Sampler, check_sampler
+from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch
+from phaze.explore.strategies.sampler_search import SampledSearch
+from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
 from phaze.hardware.power import tdp_w
 from phaze.hardware.space_file import parse_space
 from phaze.workload.workload import Mode
@@ -68,7 +67,7 @@ def case(request, tmp_path_factory, network):
     candidates = Candidates(space, budgets)
     oracle = Oracle(candidates, [task], lambda t, tdp, area: t[0], Clock(1e9))
     known = {e.number: e for e in oracle.evaluate(candidates.all().numbers)}
-    found = CertifiedSearch(candidates, task, Clock(1e9), Silent()).run()
+    found = CertifiedSearch(candidates, task, Clock(1e9), SilentProgress()).run()
     assert found.finished
     return candidates, task, known, max(found.evaluated.values())
 
@@ -86,7 +85,7 @@ def test_the_certified_optimum_is_that_of_brute_force(case):
 def check(search, case, evaluations=EVALUATIONS):
     """A short run of a search."""
     *_, certified = case
-    report = search.run(fresh(case), SearchBudget(evaluations), 7, Silent())
+    report = search.run(fresh(case), SearchBudget(evaluations), 7, SilentProgress())
     assert 0 < report.best_value <= certified * (1 + 1e-9)
     assert report.evaluations <= evaluations
     return report
@@ -120,7 +119,7 @@ def needs(sampler):
 def test_wham_is_above_it_only_where_stages_differ(case):
     *_, certified = case
     oracle, search = fresh(case), WhamSearch(Designs.PER_STAGE, settings=2, top_k=3)
-    report, told = search.search(oracle, SearchBudget(EVALUATIONS), 0, Silent())
+    report, told = search.search(oracle, SearchBudget(EVALUATIONS), 0, SilentProgress())
     assert 0 < report.best_value <= certified * (1 + 1e-9)
     assert told.one.throughputs[0] == report.best_value
     stages = {stage.id for stage in told.per_stage.stages}

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from phaze.cost.model import CostModel
-from phaze.explore.candidates import Candidates
-from phaze.explore.certified.screen import Screen
-from phaze.explore.certified.search import CertifiedSearch
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, Task
+from phaze.explore.certified.block_screening import Screen
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
 
@@ -56,7 +56,7 @@ def whole(task, candidates):
 
 
 def search(task, candidates, **options):
-    return CertifiedSearch(candidates, task, Clock(300.0), Silent(), **options).run()
+    return CertifiedSearch(candidates, task, Clock(300.0), SilentProgress(), **options).run()
 
 
 def frontier(outcome):
@@ -94,7 +94,7 @@ def test_blocks_that_are_bounded_together_change_nothing(task, candidates, monke
     run = Screen.run
     monkeypatch.setattr(Screen, "run", lambda self, *given: runs.append(1) or run(self, *given))
     together = search(task, candidates, block=16, threads=1)
-    few, apart = len(runs), "phaze.explore.certified.search.joined"
+    few, apart = len(runs), "phaze.explore.certified.certified_search.merged_numbers"
     monkeypatch.setattr(apart, list)
     alone = search(task, candidates, block=16, threads=1)
     assert few < (len(runs) - few) / 2

@@ -7,8 +7,8 @@ import pytest
 
 from phaze.cost.factors import factor_table
 from phaze.cost.rung import Rung
-from phaze.explore.candidates import Candidates
-from phaze.explore.request import Budgets
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.space_file import load_space
 
 

@@ -15,19 +15,19 @@ import pytest
 from sweeps import SPACE, Chips, load, run, study
 
 from phaze.errors import InfeasibleError, InputError, WorkerLostError
-from phaze.explore.candidates import Candidates
-from phaze.explore.designs import DesignBuilder
-from phaze.explore.means import Means
-from phaze.explore.metrics import metric
-from phaze.explore.progress import Silent
-from phaze.explore.request import Budgets
-from phaze.explore.sampling.record import Place
-from phaze.explore.sampling.samplers import Sampler
-from phaze.explore.sampling.storage import without_password
-from phaze.explore.sweep import Sweep, non_dominated
+from phaze.explore.evaluation.design_builder import DesignBuilder
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.explore_request import Budgets
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.explore.request.search_resources import SearchResources
+from phaze.explore.sampling.optuna_sweep import Sweep, non_dominated
+from phaze.explore.sampling.sampled_study import Sampler
+from phaze.explore.sampling.study_record import StudyPlace
+from phaze.explore.sampling.study_storage import without_password
 from phaze.hardware.space_file import parse_space
-from phaze.runs.executors.opened import opened_executor
-from phaze.runs.executors.packing import packed
+from phaze.runs.executors.open_executor import open_executor
+from phaze.runs.executors.packed_work import packed
 
 CHEAP = [s for s in Sampler if s is not Sampler.GP]  # a Gaussian process takes seconds per trial
 
@@ -149,18 +149,18 @@ def test_workers_change_nothing(make_sweep):
     result, _ = run(alone)
     for workers in (2, 3):
         together = make_sweep(24, f"{workers} workers")
-        with opened_executor(workers) as team:
-            assert run(together, means=Means(team))[0] == result
+        with open_executor(workers) as team:
+            assert run(together, means=SearchResources(team))[0] == result
         assert study(together) == study(alone)
 
 
 def test_a_worker_that_dies_is_told_in_one_sentence_and_the_study_goes_on(make_sweep):
     plan, whole = make_sweep(16), make_sweep(16, "b")
     with (
-        opened_executor(2) as team,
+        open_executor(2) as team,
         pytest.raises(WorkerLostError, match=r"died \(exit code 7\).*--resume"),
     ):
-        run(plan, kind=Doomed, means=Means(team))
+        run(plan, kind=Doomed, means=SearchResources(team))
     run(plan)
     run(whole)
     assert study(plan) == study(whole)
@@ -171,7 +171,7 @@ def test_same_seed_same_study_in_another_process(make_sweep, tmp_path):
     run(plan)
     code = (
         "import sys, pathlib, pickle, dataclasses; sys.path[:0] = sys.argv[1:3]; import sweeps as t;"
-        "import phaze.explore.sampling.record as p;"
+        "import phaze.explore.sampling.study_record as p;"
         "plan = pickle.loads(pathlib.Path(sys.argv[3]).read_bytes());"
         "plan = dataclasses.replace(plan, place=p.Place(pathlib.Path(sys.argv[4])));"
         "t.run(plan)"
@@ -183,16 +183,16 @@ def test_same_seed_same_study_in_another_process(make_sweep, tmp_path):
         arguments = [str(here), str(here.parent), str(tmp_path / "plan"), str(journal)]
         environment = {"PYTHONHASHSEED": hash_seed, "HOME": os.environ.get("HOME", "/")}
         subprocess.run([sys.executable, "-c", code, *arguments], env=environment, check=True)
-        assert study(dataclasses.replace(plan, place=Place(journal))) == study(plan)
+        assert study(dataclasses.replace(plan, place=StudyPlace(journal))) == study(plan)
 
 
 def test_a_database_keeps_the_same_study(make_sweep, database):
-    kept, journal = make_sweep(12, place=Place(database)), make_sweep(12, "b")
+    kept, journal = make_sweep(12, place=StudyPlace(database)), make_sweep(12, "b")
     run(dataclasses.replace(kept, trials=5))
     result, _ = run(kept)
     assert run(journal)[0] == result
     assert study(kept) == study(journal)
-    assert run(make_sweep(4, place=Place(database, "other")))[0].trials == 4
+    assert run(make_sweep(4, place=StudyPlace(database, "other")))[0].trials == 4
 
 
 def test_optuna_reads_the_study_as_its_own(make_sweep):
@@ -224,7 +224,7 @@ def test_budgets_nothing_keeps_are_told_before_any_trial(make_sweep):
 )
 def test_a_storage_that_cannot_be_used_is_told_in_one_sentence(make_sweep, url, sentence):
     with pytest.raises(InputError, match=sentence) as caught:
-        run(make_sweep(8, place=Place(url)))
+        run(make_sweep(8, place=StudyPlace(url)))
     assert "\n" not in str(caught.value)
 
 
@@ -232,11 +232,11 @@ def test_a_password_is_never_shown():
     for url in ("postgresql://me:secret@host/name", "postgresql://host/name?user=me&password=secret"):
         assert "secret" not in without_password(url)
         assert "host" in without_password(url)
-    assert "secret" not in str(Place("postgresql://me:secret@host/name", "x"))
+    assert "secret" not in str(StudyPlace("postgresql://me:secret@host/name", "x"))
 
 
 def test_a_missing_package_is_told_with_the_extra_that_brings_it(make_sweep, monkeypatch):
-    monkeypatch.setattr("phaze.explore.sampling.samplers.find_spec", lambda name: None)
+    monkeypatch.setattr("phaze.explore.sampling.sampled_study.find_spec", lambda name: None)
     for sampler in (Sampler.GP, Sampler.CMAES):
         with pytest.raises(InputError, match=rf"pip install 'phaze-dse\[{sampler}\]'"):
             run(make_sweep(8, sampler=sampler, objectives=(metric("throughput"),)))
@@ -248,7 +248,7 @@ def test_a_missing_package_is_told_with_the_extra_that_brings_it(make_sweep, mon
 
 def test_figures_are_those_of_the_whole_design(make_sweep):
     plan = make_sweep(8, limits={"power_w": 400.0})
-    sweep = Sweep(plan, Silent())
+    sweep = Sweep(plan, SilentProgress())
     result = sweep.run()
     builder = DesignBuilder(plan.task)
     for row in result.frontier[:2]:
@@ -267,7 +267,7 @@ def test_figures_are_those_of_the_whole_design(make_sweep):
 def test_what_does_not_fit_in_memory_is_missed_by_a_share(make_sweep):
     space = dataclasses.replace(parse_space(SPACE, "small.yaml"), hbm_capacities_bytes=(2.0**25, 2.0**35))
     plan = make_sweep(8, candidates=Candidates(space, Budgets()))
-    result = Sweep(plan, Silent()).run()
+    result = Sweep(plan, SilentProgress()).run()
     for trial in load(plan).get_trials():
         small = trial.params["hbm_capacity_bytes"] == 2**25
         if all(v <= 0 for name, v in trial.constraints.items() if name != "memory"):

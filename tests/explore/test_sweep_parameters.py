@@ -9,11 +9,10 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.request import Budgets
-from phaze.explore.sampling.limits import Limits
-from phaze.explore.sampling.parameters import parameters, suggested
-from phaze.explore.sampling.scope import Scope, number_of
+from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
+from phaze.explore.request.explore_request import Budgets
+from phaze.explore.sampling.candidate_scope import CandidateScope, number_of
+from phaze.explore.sampling.space_parameters import parameters, suggested
 from phaze.hardware.axis import Condition
 from phaze.hardware.budgets import over_budget, within_budget
 from phaze.hardware.space_file import parse_space
@@ -86,7 +85,7 @@ def test_a_conditional_axis_is_asked_only_where_it_varies():
 
 
 def test_the_number_of_a_trial_is_that_of_its_hardware():
-    scope = Scope(Candidates(space_of(LIMITED), Budgets()))
+    scope = CandidateScope(Candidates(space_of(LIMITED), Budgets()))
     for fields, _ in asked(scope.candidates.space):
         architecture = scope.grid.architecture(number_of(scope.grid, fields))
         given = {name: value for name, value in fields.items() if value is not None}
@@ -99,7 +98,7 @@ def test_the_number_of_a_trial_is_that_of_its_hardware():
 )
 def test_exactly_those_trials_are_allowed_that_the_space_and_the_budgets_keep(limits):
     budgets = Budgets(**limits)
-    scope = Scope(Candidates(space_of(LIMITED), budgets))
+    scope = CandidateScope(Candidates(space_of(LIMITED), budgets))
     points = scope.points([fields for fields, _ in asked(scope.candidates.space, 300)])
     table = scope.table([p.number for p in points])
     b = budgets
@@ -116,10 +115,10 @@ def test_a_limit_is_missed_by_a_share_of_itself():
     space = space_of(AXES + 'where: ["tensor_cores <= 4"]\n')
     table = Candidates(space, Budgets()).table(np.arange(3))
     table = table.replace(tensor_cores=np.array([2, 4, 16]))
-    power = Limits(space, Budgets(power_w=100.0)).missed(table)["power"]
-    doubled = Limits(space, Budgets(power_w=200.0)).missed(table)["power"]
+    power = SpaceLimits(space, Budgets(power_w=100.0)).missed(table)["power"]
+    doubled = SpaceLimits(space, Budgets(power_w=200.0)).missed(table)["power"]
     assert power + 1 == pytest.approx(2 * (doubled + 1))
-    assert Limits(space, Budgets()).missed(table)["tensor_cores <= 4"].tolist() == [0.0, 0.0, 0.75]
+    assert SpaceLimits(space, Budgets()).missed(table)["tensor_cores <= 4"].tolist() == [0.0, 0.0, 0.75]
 
 
 def test_fixed_fields_are_not_sampled():

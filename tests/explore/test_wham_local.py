@@ -10,11 +10,18 @@ from phaze.solvers.scheduling.batch.graph import BatchGraph
 from phaze.solvers.scheduling.result import ScheduleResult, Status
 from small_cases import DECODER
 
-from phaze.explore.wham.contention import Latencies, conflicts, list_schedule, slack
-from phaze.explore.wham.core_grid import CoreGrid, PassGrid
-from phaze.explore.wham.cores import End, grow
-from phaze.explore.wham.pruner import explore
-from phaze.explore.wham.stages import StageKind, stage_kinds
+from phaze.explore.strategies.wham.core_growth import GrowthEnd, grow_cores
+from phaze.explore.strategies.wham.core_latencies import (
+    CoreGrid,
+    Latencies,
+    PassGrid,
+    StageKind,
+    conflicts,
+    list_schedule,
+    slack,
+    stage_kinds,
+)
+from phaze.explore.strategies.wham.stage_search import explore_dimensions
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster, Recompute
 from phaze.placement.pipelines.schedule import Schedule
@@ -145,9 +152,9 @@ def faster(seconds, _tdp_w):
 
 def test_cores_are_added_where_operators_wait_until_the_critical_path():
     # Three products of 4 s and two vector operators of 3 s: 12 s on one core each, 4 s with three and two.
-    growth = grow(grid(fork("TC", "TC", "TC", "VC", "VC"), [4, 4, 4, 3, 3]), ONE_LAYER, faster)
+    growth = grow_cores(grid(fork("TC", "TC", "TC", "VC", "VC"), [4, 4, 4, 3, 3]), ONE_LAYER, faster)
     assert [step.added for step in growth.steps] == ["", "TC", "TC", "VC"]
-    assert growth.end is End.CRITICAL_PATH
+    assert growth.end is GrowthEnd.CRITICAL_PATH
     assert [step.time.seconds for step in growth.steps] == [24, 16, 12, 8]
 
 
@@ -174,7 +181,7 @@ def test_an_operator_spread_over_too_few_cores_is_a_conflict_too():
         np.arange(8).reshape(4, 2), np.ones((4, 2), bool), np.ones((4, 2)), np.ones((4, 2)),
         tuple(np.indices((4, 2)) + 1), [(one, None)],
     )  # fmt: skip
-    growth = grow(cores, StageKind((1,), (0,), (0,), (1,)), faster)
+    growth = grow_cores(cores, StageKind((1,), (0,), (0,), (1,)), faster)
     assert [step.added for step in growth.steps] == ["", "TC", "TC", "TC"]
     assert growth.best.time.seconds == growth.best.time.critical_s == 2.0
 
@@ -183,18 +190,18 @@ def test_a_budget_a_gap_in_the_space_and_a_loss_end_the_addition():
     graph = fork("TC", "TC", "TC", "VC", "VC")
     narrow = np.ones((4, 4), dtype=bool)
     narrow[2:] = False
-    assert grow(grid(graph, [4, 4, 4, 3, 3], fits=narrow), ONE_LAYER, faster).end is End.BUDGET
-    assert grow(grid(graph, [4, 4, 4, 3, 3], most=(2, 2)), ONE_LAYER, faster).end is End.SPACE
-    per_watt = grow(grid(graph, [4, 4, 4, 3, 3]), ONE_LAYER, lambda s, tdp: (1 / (s * tdp**2),))
-    assert per_watt.end is End.NO_GAIN
+    assert grow_cores(grid(graph, [4, 4, 4, 3, 3], fits=narrow), ONE_LAYER, faster).end is GrowthEnd.BUDGET
+    assert grow_cores(grid(graph, [4, 4, 4, 3, 3], most=(2, 2)), ONE_LAYER, faster).end is GrowthEnd.SPACE
+    per_watt = grow_cores(grid(graph, [4, 4, 4, 3, 3]), ONE_LAYER, lambda s, tdp: (1 / (s * tdp**2),))
+    assert per_watt.end is GrowthEnd.NO_GAIN
     assert len(per_watt.steps) == 1
-    assert grow(grid(graph, [4] * 5, fits=np.zeros((4, 4), bool)), ONE_LAYER, faster) is None
+    assert grow_cores(grid(graph, [4] * 5, fits=np.zeros((4, 4), bool)), ONE_LAYER, faster) is None
 
 
 def test_what_is_worth_most_along_the_way_is_kept_and_gaps_are_jumped():
     cores = grid(fork("TC", "TC", "TC"), [4, 4, 4])
     cores.numbers[1] = -1  # the space does not offer two tensor cores
-    growth = grow(cores, ONE_LAYER, faster)
+    growth = grow_cores(cores, ONE_LAYER, faster)
     assert [cores.cores[0][step.counts] for step in growth.steps] == [1, 3]
 
 
@@ -202,7 +209,7 @@ def test_the_pruner_passes_as_many_fruitless_levels_as_it_may():
     worth = {0: 5.0, 1: 4.0, 2: 6.0, 3: 5.0, 4: 4.0, 5: 9.0}
 
     def tried(hysteresis, known):
-        visits = explore(
+        visits = explore_dimensions(
             1, [5], lambda nodes: [known.get(n[1]) and (known[n[1]],) for n in nodes], hysteresis
         )
         return [visit.node[1] for visit in visits]
@@ -216,7 +223,7 @@ def test_the_pruner_passes_as_many_fruitless_levels_as_it_may():
 
 def test_the_most_hopeful_way_to_dimensions_counts():
     worth = {(0, 0): 2.0, (1, 0): 1.0, (0, 1): 3.0, (1, 1): 2.5}
-    visits = explore(1, [1, 1], lambda nodes: [(worth[n[1:]],) for n in nodes], 1)
+    visits = explore_dimensions(1, [1, 1], lambda nodes: [(worth[n[1:]],) for n in nodes], 1)
     last = next(visit for visit in visits if visit.node == (0, 1, 1))
     assert (last.parent, last.misses) == ((0, 0, 1), 1)
 

@@ -10,19 +10,19 @@ import pytest
 from phaze.solvers.placement.mixed import Goal
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.api import explore
-from phaze.explore.candidates import Candidates
-from phaze.explore.evaluator import Evaluator
-from phaze.explore.planned import estimator_of
-from phaze.explore.progress import Clock, Silent
-from phaze.explore.request import Budgets, ExploreRequest, Objective, Task
-from phaze.explore.strategies.oracle import Oracle
-from phaze.explore.strategies.report import Stop
-from phaze.explore.strategies.strategy import SearchBudget
-from phaze.explore.wham.axes import SearchAxes
-from phaze.explore.wham.metric import Target
-from phaze.explore.wham.mixed import MixedDesigns
-from phaze.explore.wham.search import Designs, WhamSearch
+from phaze.explore.answers.main_job import explore
+from phaze.explore.documents.strategy_report import Stop
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Oracle
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.planned_iteration import estimator_of
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.explore.strategies.wham.mixed_designs import MixedDesigns
+from phaze.explore.strategies.wham.wham_axes import SearchAxes
+from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
+from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.hardware.space_file import load_space, parse_space
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.framework import load_framework
@@ -48,7 +48,7 @@ def task(tiny, network):
 
 def search(candidates, tasks, strategy, evaluations=1000):
     oracle = Oracle(candidates, tasks, strategy.target.merit, Clock(60.0))
-    report, told = strategy.search(oracle, SearchBudget(evaluations), 0, Silent())
+    report, told = strategy.search(oracle, SearchBudget(evaluations), 0, SilentProgress())
     return oracle, report, told
 
 
@@ -72,7 +72,7 @@ def test_designs_are_in_the_space_and_keep_the_budgets(candidates, per_stage):
 
 @pytest.mark.parametrize("objective", [Objective.THROUGHPUT, Objective.THROUGHPUT_PER_TDP])
 def test_finds_the_best_of_all_designs_here(candidates, task, objective):
-    oracle, report, told = search(candidates, [task], WhamSearch(target=Target(objective)))
+    oracle, report, told = search(candidates, [task], WhamSearch(target=WhamTarget(objective)))
     evaluated, everything = len(oracle.history), candidates.all().numbers
     best = max(found.value for found in oracle.evaluate(everything))
     assert told.one.value == pytest.approx(best, rel=1e-9)
@@ -93,7 +93,7 @@ def test_a_design_per_stage_is_never_worse_than_one_for_all(candidates, task, pe
     held = sorted(layer for stage in told.per_stage.stages for layer in stage.layers)
     assert held == sorted(task.workload.chain(1, 1).names)
     for floor in (0.0, 0.8 * told.one.throughputs[0]):
-        target = Target(Objective.THROUGHPUT_PER_TDP, floor)
+        target = WhamTarget(Objective.THROUGHPUT_PER_TDP, floor)
         _, _, watt = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, settings=2))
         assert watt.per_stage.value >= watt.one.value * (1 - 1e-9)
         assert watt.per_stage.throughput_samples_per_s >= floor
@@ -101,7 +101,7 @@ def test_a_design_per_stage_is_never_worse_than_one_for_all(candidates, task, pe
 
 
 def test_a_floor_that_nothing_reaches_leaves_nothing(candidates, task):
-    target = Target(Objective.THROUGHPUT_PER_TDP, 1e9)
+    target = WhamTarget(Objective.THROUGHPUT_PER_TDP, 1e9)
     _, report, told = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, settings=1))
     assert (report.best_value, told.one, told.per_stage) == (None, None, None)
 
@@ -163,7 +163,7 @@ def test_a_mixed_pipeline_is_the_best_of_all(candidates, tiny, network, tmp_path
         every = list(every_pipeline(evaluator, block, setting))
         fast = sorted(seconds for _, seconds, _ in every)
         for floor in (0.0, batch / fast[len(fast) // 50] if every else 1.0):
-            target = Target(objective, floor)
+            target = WhamTarget(objective, floor)
             designs = MixedDesigns(evaluator, block, setting, Effort(lambda: 600.0))
             found = designs.best(target, None, np.inf)
             kept = [(s, w) for _, s, w in every if s <= target.longest_s(batch)]
@@ -244,7 +244,7 @@ def test_an_impossible_budget_is_told(small_space, task):
     with pytest.raises(InfeasibleError, match="budget"):
         search(Candidates(small_space, Budgets(1.0)), [task], WhamSearch())
     with pytest.raises(InputError, match="not tdp"):
-        Target(Objective.TDP)
+        WhamTarget(Objective.TDP)
 
 
 def test_numbers_of_a_filtered_space(task):

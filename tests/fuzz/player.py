@@ -107,10 +107,10 @@ def bound_memory():
     import pyarrow.csv
     import pyarrow.parquet
 
-    import phaze.explore.api
-    import phaze.runs.documents
+    import phaze.explore.answers.main_job
+    import phaze.runs.document_formats
 
-    assert all((numba, numpy, pyarrow, phaze.explore.api, phaze.runs.documents))
+    assert all((numba, numpy, pyarrow, phaze.explore.answers.main_job, phaze.runs.document_formats))
     held = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (held + LARGEST_BYTES,) * 2)
 

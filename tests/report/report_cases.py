@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from small_cases import small_decoder
 
-from phaze.explore.api import evaluate
-from phaze.explore.planning.again import play_record
-from phaze.explore.request import Task
+from phaze.explore.answers.main_job import evaluate
+from phaze.explore.answers.plan_replay import replay_record
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 
@@ -16,4 +16,4 @@ def played(folder, chip="tpuv4", **held):
     task = Task(small_decoder(folder), 8, load_network(), global_batch=16, held=held)
     architecture = load_architecture(chip)
     result = evaluate(task, architecture).workloads[task.workload.name]
-    return result, play_record(task, architecture, result.placement.plan, result.iteration_time_s)
+    return result, replay_record(task, architecture, result.placement.plan, result.iteration_time_s)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.explore.metrics import METRICS, metric
+from phaze.explore.request.design_metrics import METRICS, metric
 from phaze.report.frontier import frontier, pareto, to_csv, to_json, to_parquet
 from phaze.report.frontier_html import page
 from phaze.report.svg import draw

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.explore.document import Breakdown
+from phaze.explore.documents.result_document import Breakdown
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_parts_mm2
 from phaze.hardware.power import power_parts_w

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from report_cases import played
 
-from phaze.explore.document import ResultDocument
-from phaze.explore.explaining.document import Sensitivity
+from phaze.explore.documents.explanation_document import Sensitivity
+from phaze.explore.documents.result_document import ResultDocument
 from phaze.report.figures.contents import Contents
 from phaze.report.figures.floorplan import floorplan
 from phaze.report.figures.treemap import Rect, treemap

@@ -9,20 +9,20 @@ import pytest
 from test_page import EVIL, Page
 
 from phaze.cli.played_plan import played_plan
-from phaze.explore.planning.document import PlanDocument
-from phaze.explore.sweep_document import SweepDocument
-from phaze.inputs.plan import held, planned
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.documents.sweep_document import SweepDocument
+from phaze.inputs.plan_inputs import held_choices, plan_answer
 from phaze.report.figures.plan import PlanContents
 from phaze.report.page.plan import plan_page
 from phaze.report.page.sweep import sweep_page
 
-HELD = held(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
+HELD = held_choices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
 
 
 @pytest.fixture(scope="module")
 def plan():
     """A fixed plan of a small model."""
-    return planned("a100", ["bert-base"], "ideal", HELD, devices=8, global_batch=32, network="default")
+    return plan_answer("a100", ["bert-base"], "ideal", HELD, devices=8, global_batch=32, network="default")
 
 
 def test_a_plan_is_played_again_as_it_was(plan):
@@ -73,8 +73,7 @@ def test_names_in_a_plan_stay_names(plan):
 
 
 def test_report_takes_plans_and_sweeps(dse, plan, tmp_path, document):
-    from phaze.runs.answers import write_answer
-    from phaze.runs.directory import columns, write_tables
+    from phaze.runs.run_directory import table_columns, write_answer, write_tables
 
     (tmp_path / "plan.json").write_text(plan.model_dump_json(by_alias=True))
     code, _, err = dse("report", tmp_path / "plan.json")
@@ -86,7 +85,7 @@ def test_report_takes_plans_and_sweeps(dse, plan, tmp_path, document):
         row(name, speed, power)
         for name, speed, power in (("a", 1.0, 100.0), ("<b>", 3.0, 200.0), ("c", 2.0, 300.0))
     ]
-    write_tables(folder, columns(rows), rows[:2])
+    write_tables(folder, table_columns(rows), rows[:2])
     edge = [document.best.model_copy(update={"id": name}) for name in ("a", "<b>")]
     found = SweepDocument(
         request={},

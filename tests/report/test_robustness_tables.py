@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from phaze.explore.robustness.document import RobustDesign, Robustness, VariedConstant
+from phaze.explore.documents.robustness_document import RobustDesign, Robustness, VariedConstant
 from phaze.report.robustness import print_robustness
 
 

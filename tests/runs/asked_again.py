@@ -12,8 +12,8 @@ from pathlib import Path
 from killed import answer, called
 from small_cases import small_decoder
 
-from phaze.explore.sampling.samplers import NEEDS
-from phaze.explore.strategies.registry import strategies
+from phaze.explore.sampling.sampled_study import NEEDS
+from phaze.explore.strategies.strategy_registry import strategies
 
 SPACE = """
 schema_version: 1

@@ -11,8 +11,8 @@ import phaze
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.runs.design_table import column
-from phaze.runs.directory import load_designs
-from phaze.runs.documents import load_answer
+from phaze.runs.document_formats import load_answer
+from phaze.runs.run_directory import load_designs
 
 SPACE = """
 schema_version: 1

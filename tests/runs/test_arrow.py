@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from phaze.runs.arrow import arrow_array
+from phaze.runs.design_table import arrow_array
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_same_as_pyarrow_makes(values):
 
 def test_pandas_is_not_loaded():
     code = (
-        "import sys, numpy as np; from phaze.runs.arrow import arrow_array; "
+        "import sys, numpy as np; from phaze.runs.design_table import arrow_array; "
         "arrow_array(np.ones(2)), arrow_array(np.array(['a'])), arrow_array(np.array([True])); "
         "sys.exit('pandas' in sys.modules)"
     )

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from phaze.runs.difference import CLOSE, difference
-from phaze.runs.directory import write_run
+from phaze.runs.run_difference import CLOSE, compare_runs
+from phaze.runs.run_directory import write_run
 
 NOTHING = {"id": ["a"], "tdp_w": [1.0]}
 SPACE = """
@@ -22,7 +22,7 @@ def changed(document, **certificate):
 
 
 def test_a_run_does_not_differ_from_itself(document):
-    found = difference(document, document)
+    found = compare_runs(document, document)
     assert found.same_question
     assert found.same_answer
     assert not found.versions
@@ -31,7 +31,7 @@ def test_a_run_does_not_differ_from_itself(document):
 def test_every_kind_of_change_has_its_place(document):
     other = changed(document, upper_bound=document.certificate.upper_bound * 2)
     other = other.model_copy(update={"request": document.request | {"power_w": 1.0, "new": [1, 2]}})
-    found = difference(document, other)
+    found = compare_runs(document, other)
     assert [c.name for c in found.answer] == ["certificate.upper_bound"]
     assert {c.name for c in found.asked} == {"power_w", "new[0]", "new[1]"}
     assert not found.same_question
@@ -39,8 +39,8 @@ def test_every_kind_of_change_has_its_place(document):
 
 def test_last_digits_do_not_count(document):
     bound = document.certificate.upper_bound
-    assert difference(document, changed(document, upper_bound=bound * (1 + CLOSE / 2))).same_answer
-    assert not difference(document, changed(document, upper_bound=bound * (1 + CLOSE * 4))).same_answer
+    assert compare_runs(document, changed(document, upper_bound=bound * (1 + CLOSE / 2))).same_answer
+    assert not compare_runs(document, changed(document, upper_bound=bound * (1 + CLOSE * 4))).same_answer
 
 
 @pytest.fixture

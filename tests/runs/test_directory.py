@@ -11,9 +11,15 @@ import pytest
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
-from phaze.runs.directory import columns, default_directory, load_designs, load_run, run_directory, write_run
-from phaze.runs.files import check_writable, read_json, write_atomically
-from phaze.runs.hashes import hashes
+from phaze.runs.atomic_files import check_writable, file_hashes, read_json, write_atomically
+from phaze.runs.run_directory import (
+    default_directory,
+    load_designs,
+    load_run,
+    run_directory,
+    table_columns,
+    write_run,
+)
 
 DESIGNS = {"id": np.array(["a", "b"]), "tdp_w": np.array([1.5, 2.5]), "tensor_cores": np.array([1, 2])}
 
@@ -189,7 +195,7 @@ def test_json_is_read_strictly(tmp_path, text):
 
 
 def test_columns_keep_order_and_types():
-    table = columns([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+    table = table_columns([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
     assert list(table) == ["id", "n"]
     assert table["n"].dtype.kind == "i"
 
@@ -198,9 +204,9 @@ def test_inputs_are_told_by_their_content(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"abc")
     # SHA-256 of "abc" from FIPS 180-2, appendix B.1.
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert hashes({"workload": tmp_path / "m.onnx"}) == {"workload": expected}
+    assert file_hashes({"workload": tmp_path / "m.onnx"}) == {"workload": expected}
     with pytest.raises(InputError, match="cannot read"):
-        hashes({"workload": tmp_path / "gone.onnx"})
+        file_hashes({"workload": tmp_path / "gone.onnx"})
 
 
 def test_a_failed_run_removes_what_it_created_and_nothing_else(tmp_path):
@@ -215,7 +221,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_the_work(tmp_path, monk
     def refuse(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("phaze.runs.files._beside", refuse)
+    monkeypatch.setattr("phaze.runs.atomic_files._beside", refuse)
     with pytest.raises(InputError, match="Permission denied"), run_directory(tmp_path / "r"):
         pytest.fail("started the work")
     assert not (tmp_path / "r").exists()

@@ -13,8 +13,8 @@ from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.placement.strategy.framework import load_framework
-from phaze.runs.difference import difference
-from phaze.runs.documents import ANSWERS, PLAN, RESULT, load, load_answer, read_plan
+from phaze.runs.document_formats import ANSWERS, PLAN, RESULT, load_answer, load_document, read_plan
+from phaze.runs.run_difference import compare_runs
 from phaze.workload.load import load_workload
 
 OLD = sorted((Path(__file__).parents[1] / "data" / "documents").glob("*.json"))
@@ -44,10 +44,10 @@ def contained(old, new):
 
 
 def test_a_migrated_document_is_one_of_today(tmp_path):
-    first = load(RESULT, OLD[[p.stem for p in OLD].index("result-1-first")])
+    first = load_document(RESULT, OLD[[p.stem for p in OLD].index("result-1-first")])
     (tmp_path / "result.json").write_text(first.model_dump_json(by_alias=True))
-    assert load(RESULT, tmp_path) == first
-    assert difference(first, first).same_answer
+    assert load_document(RESULT, tmp_path) == first
+    assert compare_runs(first, first).same_answer
 
 
 def test_a_newer_document_names_what_reads_it(tmp_path):
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_refused_with_a_sentence(tmp_path, content):
 def test_answers_of_different_verbs_have_nothing_to_compare():
     plan, result = (load_answer(p) for p in OLD if p.stem in ("plan-1", "result-1-first"))
     with pytest.raises(InputError, match="different verbs"):
-        difference(plan, result)
+        compare_runs(plan, result)
 
 
 @pytest.mark.parametrize(

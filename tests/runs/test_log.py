@@ -9,15 +9,15 @@ from io import StringIO
 
 import pytest
 
-from phaze.explore.progress import Silent
-from phaze.runs.log import LOG, LoggedProgress, logged
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.runs.run_log import LOG, LoggedProgress, logged_progress
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from phaze.explore.progress import Silent
-from phaze.runs.log import logged
-with logged(Path(sys.argv[1]), Silent(), ["run"]) as log:
+from phaze.explore.request.search_progress import SilentProgress
+from phaze.runs.run_log import logged_progress
+with logged_progress(Path(sys.argv[1]), SilentProgress(), ["run"]) as log:
     log.update("search", 1, 9, "so far")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -26,7 +26,7 @@ with logged(Path(sys.argv[1]), Silent(), ["run"]) as log:
 def told(updates):
     """The lines of a log told (second, stage, done)."""
     file, now = StringIO(), [datetime(2026, 1, 1, tzinfo=UTC)]
-    log = LoggedProgress(Silent(), file, lambda: now[0])
+    log = LoggedProgress(SilentProgress(), file, lambda: now[0])
     for second, stage, done in updates:
         now[0] = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
         log.update(stage, done, 100, "")
@@ -50,7 +50,7 @@ def test_a_killed_run_leaves_its_log(tmp_path):
 
 
 def fail(folder):
-    with logged(folder, Silent()):
+    with logged_progress(folder, SilentProgress()):
         raise KeyError("broken")
 
 
@@ -66,7 +66,7 @@ def test_a_failed_run_leaves_its_log_beside_what_else_it_left(tmp_path):
 
 def test_runs_in_one_folder_share_a_log(tmp_path):
     for _ in range(2):
-        with logged(tmp_path, Silent(), ["run", "a\nb"]):
+        with logged_progress(tmp_path, SilentProgress(), ["run", "a\nb"]):
             pass
     lines = (tmp_path / LOG).read_text().splitlines()
     assert len(lines) == 4

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
-from phaze.runs.directory import run_directory
-from phaze.runs.lock import LOCK, locked
-from phaze.runs.store.database import Database
-from phaze.runs.store.question import Question
-from phaze.runs.store.record import RECORD, run_record
-from phaze.runs.store.version import model_version
+from phaze.runs.run_directory import run_directory
+from phaze.runs.run_lock import LOCK, locked_folder
+from phaze.runs.store.evaluation_database import Database
+from phaze.runs.store.model_version import model_version
+from phaze.runs.store.run_record import RECORD, Question, run_record
 
 KEY = "0a" * 20
 ASKED = Question.of({"power": "400W", "fix": ["hbm=hbm3x4"], "time_limit": "1s"}, {"workload": "abc"})
@@ -34,7 +33,7 @@ def holder(folder: Path) -> int:
     if process := os.fork():
         os.read(ready, 1)
         return process
-    with locked(folder):
+    with locked_folder(folder):
         if os.fork() == 0:
             time.sleep(2.0)
             os._exit(0)
@@ -57,9 +56,9 @@ def test_two_processes_on_one_run_directory(tmp_path):
 
 
 def test_a_lock_that_was_removed_meanwhile_is_made_anew(tmp_path):
-    with locked(tmp_path):
+    with locked_folder(tmp_path):
         (tmp_path / LOCK).unlink()
-        with locked(tmp_path):
+        with locked_folder(tmp_path):
             assert (tmp_path / LOCK).exists()
 
 

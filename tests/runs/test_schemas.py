@@ -12,8 +12,8 @@ import pytest
 
 from phaze.hardware.fields import field_table
 from phaze.runs.design_table import column, known_columns, reference_page
-from phaze.runs.directory import write_tables
-from phaze.runs.schemas import Kind, schema
+from phaze.runs.document_schemas import Kind, schema
+from phaze.runs.run_directory import write_tables
 
 ROOT = Path(__file__).parents[2]
 DIGESTS = ROOT / "tests" / "data" / "schemas.json"
@@ -47,9 +47,9 @@ def test_a_schema_changes_with_its_version_only(kind):
     assert known.get(name) == now, (
         f"The JSON Schema of {kind.value} is not the one that {name} stands for. If {name} was never released, put its "
         f"new digest {now} into {DIGESTS.relative_to(ROOT)}. Otherwise raise its version where {name!r} is written, "
-        "add the step from the old version to phaze/runs/migration/steps.py and to its Format in "
-        "phaze/runs/documents.py, keep an old document in tests/data/documents, and add the digest under the new "
-        "name; digests of old versions stay."
+        "add the step from the old version to phaze/runs/document_migration.py and to its Format in "
+        "phaze/runs/document_formats.py, keep an old document in tests/data/documents, and add the digest under the "
+        "new name; digests of old versions stay."
     )
 
 

@@ -9,8 +9,7 @@ import threading
 
 import pytest
 
-from phaze.runs.store.database import Database
-from phaze.runs.store.guarded import Guarded, Layered
+from phaze.runs.store.evaluation_database import Database, GuardedStore, LayeredStores
 
 A, B, C = ("0a" * 20, "0b" * 20, "0c" * 20)
 
@@ -85,7 +84,7 @@ def test_threads_and_copies_of_the_process_share_a_database(database):
 
 def test_many_processes_write_at_once(database):
     code = (
-        "import sys; from pathlib import Path; from phaze.runs.store.database import Database\n"
+        "import sys; from pathlib import Path; from phaze.runs.store.evaluation_database import Database\n"
         "d = Database(Path(sys.argv[1]), 'one')\n"
         "for i in range(40): d.put({f'{int(sys.argv[2]) * 100 + i:040x}': b'x' * 5000})\n"
     )
@@ -99,7 +98,7 @@ def test_many_processes_write_at_once(database):
 def test_a_broken_file_is_told_once_and_left_out(tmp_path, content):
     (tmp_path / "x.sqlite").write_bytes(content)
     told = []
-    store = Guarded(Database(tmp_path / "x.sqlite", "one"), "the cache", told.append)
+    store = GuardedStore(Database(tmp_path / "x.sqlite", "one"), "the cache", told.append)
     assert store.get([A]) == {}
     store.put({A: b"a"})
     assert store.get([A]) == {}
@@ -114,15 +113,15 @@ def test_another_schema_is_left_out(database):
     with sqlite3.connect(database.path) as connection:
         connection.execute("PRAGMA user_version = 99")
     told = []
-    assert Guarded(Database(database.path, "one"), "the cache", told.append).get([A]) == {}
+    assert GuardedStore(Database(database.path, "one"), "the cache", told.append).get([A]) == {}
     assert "schema is 99" in told[0]
 
 
 def test_a_locked_file_is_left_out(database, monkeypatch):
-    monkeypatch.setattr("phaze.runs.store.database.BUSY_S", 0.05)
+    monkeypatch.setattr("phaze.runs.store.evaluation_database.BUSY_S", 0.05)
     database.put({A: b"a"})
     told = []
-    store = Guarded(Database(database.path, "one"), "the cache", told.append)
+    store = GuardedStore(Database(database.path, "one"), "the cache", told.append)
     holder = sqlite3.connect(database.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     store.put({B: b"b"})
@@ -135,14 +134,14 @@ def test_a_locked_file_is_left_out(database, monkeypatch):
 def test_a_folder_that_cannot_be_made_is_left_out(tmp_path):
     (tmp_path / "file").write_text("")
     told = []
-    store = Guarded(Database(tmp_path / "file" / "x.sqlite", "one"), "the cache", told.append)
+    store = GuardedStore(Database(tmp_path / "file" / "x.sqlite", "one"), "the cache", told.append)
     assert store.get([A]) == {}
     assert len(told) == 1
 
 
 def test_the_near_store_learns_from_the_far_one(tmp_path):
     near, far = (Database(tmp_path / name, "one") for name in ("near", "far"))
-    both = Layered(near, far)
+    both = LayeredStores(near, far)
     far.put({A: b"a"})
     near.put({B: b"b"})
     assert both.get([A, B, C]) == {A: b"a", B: b"b"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.explore.api import evaluate_document
-from phaze.explore.request import Task
+from phaze.explore.answers.main_job import evaluate_document
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Recompute

@@ -12,12 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.cost.kernels.attention_sizes import AttentionChip, AttentionSizes
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 # As TensorRT-LLM chooses (decoderXQARunner, Apache-2.0): packed kernels take up to 32 heads and want blocks for
 # a quarter of the multiprocessors, one for 128 keys at most; kernels of a latent head (MLA) take all its heads.

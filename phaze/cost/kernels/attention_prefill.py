@@ -12,11 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.attention_sizes import AttentionChip, AttentionSizes
-
-Floats = NDArray[np.float64]
 
 _TILE = 128.0  # queries of a block, and the step in which masked keys are skipped
 _STEP = 16.0  # rows of the smallest matrix instruction: shorter tiles are padded to it

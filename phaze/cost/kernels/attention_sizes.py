@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.roofline import stays_cached
 from phaze.hardware.derived import (
     hbm_bandwidth_bytes_per_s,
@@ -18,8 +19,6 @@ from phaze.hardware.derived import (
 )
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Flash, Format, Work
-
-Floats = NDArray[np.float64]
 
 _FORWARD_PRODUCTS = 2  # scores and their weighted sum
 

@@ -17,14 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.windows import Convolutions, Products
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, product_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Format
-
-Floats = NDArray[np.float64]
 
 # Tiles (pixels, filters) of the kernels that cuDNN reports, the cuts of a contraction over pixels, and the
 # patches of one image that a block of the Winograd kernel computes.

@@ -7,11 +7,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.errors import InputError
 
-Floats = NDArray[np.float64]
 L = TypeVar("L")
 
 _RANGE = 8.0  # times or parts of where a constant starts

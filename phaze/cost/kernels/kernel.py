@@ -12,8 +12,8 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.attention_decode import DecodeLaw, decode_s
 from phaze.cost.kernels.attention_prefill import PrefillLaw, prefill_s
 from phaze.cost.kernels.attention_sizes import (
@@ -39,8 +39,6 @@ from phaze.hardware.fields import field_table
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.ir import OpKind
 from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
-
-Floats = NDArray[np.float64]
 
 
 class Shape(StrEnum):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.collective import link_s
 from phaze.cost.kernels.fitted import law_of
 from phaze.hardware.network import Network
 from phaze.hardware.tiers import Algorithm, LinkLaw, Medium, Tier
 from phaze.workload.work import Link
-
-Floats = NDArray[np.float64]
 
 LIBRARY = (Algorithm.RING, Algorithm.PAIRWISE, Algorithm.IN_NETWORK)
 """What communication libraries choose from among the devices of one server."""

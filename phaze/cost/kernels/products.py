@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.simt_law import SimtLaw, Tiles
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, peak_clock_hz, product_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Format, Gemm
-
-Floats = NDArray[np.float64]
 
 _PARTIAL_BYTES = 2 * 4  # an fp32 partial sum is written and read
 _TOGETHER = 128  # products costed at once, so that the arrays of all choices stay small and are reused

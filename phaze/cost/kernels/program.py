@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.fitted import Constants, fitted
 from phaze.cost.kernels.serial import SerialChip, load_bytes, padded_flops, serial_chip
 from phaze.hardware.derived import peak_clock_hz, product_flops_per_s, vector_alus
@@ -22,7 +23,6 @@ from phaze.hardware.fields import code
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Flash, Gemm, Traffic, Work
 
-Floats = NDArray[np.float64]
 FILE = "programs.yaml"
 
 

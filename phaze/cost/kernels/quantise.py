@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Unit, Work
-
-Floats = NDArray[np.float64]
 
 PER_TENSOR = "quantise_tensor"
 PER_BLOCK = "quantise_blocks"

@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes, product_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Gemm
-
-Floats = NDArray[np.float64]
 
 _SUBLANES = 8  # rows of a register tile, to which the streamed side is padded
 _KERNEL_BYTES = 16 * 2.0**20  # on-chip memory of one kernel: XLA's default limit on TPUs of one TensorCore

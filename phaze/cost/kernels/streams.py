@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, local_buffer_bytes, peak_clock_hz
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Work
-
-Floats = NDArray[np.float64]
 
 # Reads of a row after its first: a softmax takes the maximum, then the sum, then divides; a norm takes its
 # statistics, then divides.

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.hardware.derived import product_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.workload.work import Format, Gemm, Role, Window, Work
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _ALIGNED = 8  # channels that kernels on tensor cores take together
 
@@ -67,11 +64,11 @@ class Convolutions:
     """
 
     maps: Maps
-    input_gradient: Mask
-    weight_gradient: Mask
-    winograd: Mask
-    tensor_cores: Mask
-    on_tensor_cores: Mask
+    input_gradient: Flags
+    weight_gradient: Flags
+    winograd: Flags
+    tensor_cores: Flags
+    on_tensor_cores: Flags
     element_bytes: Floats
     moved_bytes: Floats
     peak_flop_per_s: Floats

@@ -18,15 +18,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from phaze.placement.pipelines.chunks import Chunks, FloatArray
+from phaze.arrays import Floats, Integers
+from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.held import held
 from phaze.placement.pipelines.layout import chunks_of, device_of
-from phaze.placement.pipelines.order import IntArray, Kind
+from phaze.placement.pipelines.order import Kind
 from phaze.placement.pipelines.orders import orders
 from phaze.placement.pipelines.schedule import Schedule
 
 
-def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> FloatArray:
+def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
     """At most `pipeline_s` of every plan, (...,) for chunks (..., C).
 
     Raises ValueError where the schedule does not run so.
@@ -44,7 +45,7 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
     return bound
 
 
-def _forward_s(microbatches: int, chunks: Chunks) -> FloatArray:
+def _forward_s(microbatches: int, chunks: Chunks) -> Floats:
     """Of forward passes alone, one chunk on each device: a flow shop at the pace of its slowest device.
 
     A transfer that blocks both its devices belongs to the pace of either.
@@ -55,7 +56,7 @@ def _forward_s(microbatches: int, chunks: Chunks) -> FloatArray:
     if chunks.blocking:
         pace_s = pace_s + np.maximum(way_s[..., :-1], way_s[..., 1:])
     through_s = chunks.forward_s.sum(axis=-1) + chunks.transfer_s.sum(axis=-1)
-    found: FloatArray = through_s + (microbatches - 1) * pace_s.max(axis=-1)
+    found: Floats = through_s + (microbatches - 1) * pace_s.max(axis=-1)
     return found
 
 
@@ -67,10 +68,10 @@ class _Paths:
     the chunk; `round_s`: through it and all later ones and back through it; `tail_s`: from there to the end.
     """
 
-    way_s: FloatArray
-    head_s: FloatArray
-    round_s: FloatArray
-    tail_s: FloatArray
+    way_s: Floats
+    head_s: Floats
+    round_s: Floats
+    tail_s: Floats
 
 
 def _paths(schedule: Schedule, stages: int, chunks: Chunks) -> _Paths:
@@ -88,22 +89,22 @@ def _paths(schedule: Schedule, stages: int, chunks: Chunks) -> _Paths:
     return _Paths(way_s, head_s, round_s, tail_s)
 
 
-def _before(times: FloatArray) -> FloatArray:
+def _before(times: Floats) -> Floats:
     """Sum of all earlier chunks."""
     return np.cumsum(times, axis=-1) - times
 
 
-def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> FloatArray:
+def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
     each = chunks.per_device(p)
     most = np.empty(chunks.count)
     at_once = held(schedule, p, m, each, Kind.INPUT_GRADIENT)
     most[chunks_of(schedule, p, each)] = at_once  # both copies of a chunk hold the same number
     rounds = np.ceil(m // schedule.weight_copies / most)
-    bound: FloatArray = (paths.head_s + rounds * paths.round_s + paths.tail_s).max(axis=-1)
+    bound: Floats = (paths.head_s + rounds * paths.round_s + paths.tail_s).max(axis=-1)
     return bound
 
 
-def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> FloatArray:
+def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
     own = chunks_of(schedule, p, chunks.per_device(p))
     per_copy = m // schedule.weight_copies
     passes_s = per_copy * (chunks.forward_s + chunks.backward_s)
@@ -115,28 +116,28 @@ def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths)
     if schedule.splits_backward:
         put_off_s = per_copy * chunks.weight_gradient_s[..., own].sum(axis=-1)
         ends_s = np.maximum(work_s, ends_s - put_off_s)
-    bound: FloatArray = (head_s + ends_s).max(axis=-1)
+    bound: Floats = (head_s + ends_s).max(axis=-1)
     return bound
 
 
-def _saved_s(schedule: Schedule, m: int, p: int, chunks: Chunks) -> FloatArray:
+def _saved_s(schedule: Schedule, m: int, p: int, chunks: Chunks) -> Floats:
     """Seconds (..., p) that pairs take less than their passes one after the other."""
     if chunks.paired_s is None or schedule is not Schedule.DUALPIPE:
         return np.zeros(p)
     less_s = chunks.forward_s + chunks.backward_s[..., ::-1] - chunks.paired_s
-    saved_s: FloatArray = less_s @ _pairs(schedule, p, m).T
+    saved_s: Floats = less_s @ _pairs(schedule, p, m).T
     return saved_s
 
 
 @lru_cache(maxsize=256)
-def _pairs(schedule: Schedule, p: int, m: int) -> FloatArray:
+def _pairs(schedule: Schedule, p: int, m: int) -> Floats:
     """How often (devices, C) the forward pass of a chunk runs with a backward pass on a device."""
     leading = (order.chunk[:-1][order.joined[1:]] for order in orders(schedule, p, m))
     return np.array([np.bincount(chunks, minlength=p) for chunks in leading], dtype=float)
 
 
-def _received_s(per_copy: int, own: IntArray, way_s: FloatArray) -> FloatArray:
+def _received_s(per_copy: int, own: Integers, way_s: Floats) -> Floats:
     """Seconds (..., p) that a device spends receiving after its first action has started."""
     into = way_s + np.roll(way_s, -1, axis=-1)  # the first chunk has none, so the last gets none from behind
-    received_s: FloatArray = per_copy * into[..., own].sum(axis=-1) - way_s[..., own].max(axis=-1)
+    received_s: Floats = per_copy * into[..., own].sum(axis=-1) - way_s[..., own].max(axis=-1)
     return received_s

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from phaze.placement.pipelines.chunks import Chunks, FloatArray
+from phaze.arrays import Floats, Integers
+from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.layout import device_of
-from phaze.placement.pipelines.order import Action, IntArray, Kind
+from phaze.placement.pipelines.order import Action, Kind
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.timeline import Timeline
 
@@ -111,7 +112,7 @@ class _Check:
         for at in np.flatnonzero(~(np.abs(took - expected) <= self.slack)):
             raise TimelineError(f"{self._ran(at)} takes {took[at]} s, not {expected[at]}")
 
-    def _pairs(self, pairs: IntArray, sizes: IntArray) -> None:
+    def _pairs(self, pairs: Integers, sizes: Integers) -> None:
         """What runs as one is a forward pass and the whole backward pass of the chunk opposite."""
         second = np.minimum(pairs + 1, len(self.kind) - 1)
         fits = (sizes[self.group[pairs]] == 2) & (self.kind[pairs] == Kind.FORWARD)
@@ -148,7 +149,7 @@ class _Check:
             raise TimelineError(f"{self._ran(self.first[at])} starts before its input is there")
 
     @property
-    def _sources(self) -> tuple[FloatArray, FloatArray]:
+    def _sources(self) -> tuple[Floats, Floats]:
         """When the input of every action is made, and the transfer between, (A,) each."""
         k, c = self.microbatch, self.chunk
         forward, weight = self.kind == Kind.FORWARD, self.kind == Kind.WEIGHT_GRADIENT
@@ -164,13 +165,13 @@ class _Check:
         return ended, way
 
     @property
-    def _sends(self) -> FloatArray:
+    def _sends(self) -> Floats:
         """How long every action's result is under way, (A,)."""
         c = self.chunk
         back = np.where(self.kind == Kind.WEIGHT_GRADIENT, 0.0, self._way(c - 1))
         return np.where(self.kind == Kind.FORWARD, self._way(c), back)
 
-    def _way(self, chunk: IntArray) -> FloatArray:
+    def _way(self, chunk: Integers) -> Floats:
         """Transfer between such a chunk of every action's microbatch and the next; none at the ends, (A,)."""
         between = (chunk >= 0) & (chunk < self.last)
         here = np.clip(chunk, 0, max(self.last - 1, 0))
@@ -179,9 +180,9 @@ class _Check:
         moves = self._home(here) != self._home(here + 1)
         return np.where(between & moves, self.chunks.transfer_s[here], 0.0)
 
-    def _home(self, chunk: IntArray) -> IntArray:
+    def _home(self, chunk: Integers) -> Integers:
         """The device of a chunk of every action's microbatch, (A,)."""
-        home: IntArray = self.copies[self.microbatch // self.half, chunk]
+        home: Integers = self.copies[self.microbatch // self.half, chunk]
         return home
 
     def _ran(self, at: int | np.integer) -> _Ran:

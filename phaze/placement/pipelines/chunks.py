@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from phaze.arrays import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,12 @@ class Chunks:
     Raises ValueError where shapes disagree or a time is negative or not finite.
     """
 
-    forward_s: FloatArray
-    input_gradient_s: FloatArray
-    weight_gradient_s: FloatArray
-    transfer_s: FloatArray
+    forward_s: Floats
+    input_gradient_s: Floats
+    weight_gradient_s: Floats
+    transfer_s: Floats
     blocking: bool = False
-    paired_s: FloatArray | None = None
+    paired_s: Floats | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and signs."""
@@ -58,19 +56,19 @@ class Chunks:
             raise ValueError(f"{self.count} chunks do not spread evenly over {stages} stages")
         return each
 
-    def take(self, rows: IntArray) -> Chunks:
+    def take(self, rows: Integers) -> Chunks:
         """Those of some of many plans."""
         names = ("forward_s", "input_gradient_s", "weight_gradient_s", "transfer_s")
         paired_s = None if self.paired_s is None else self.paired_s[rows]
         return replace(self, **{name: getattr(self, name)[rows] for name in names}, paired_s=paired_s)
 
     @property
-    def backward_s(self) -> FloatArray:
+    def backward_s(self) -> Floats:
         """Both gradients, (C,)."""
         return self.input_gradient_s + self.weight_gradient_s
 
     @property
-    def pairs_s(self) -> FloatArray:
+    def pairs_s(self) -> Floats:
         """Forward pass of a chunk and backward pass of chunk C-1-c, together or one after the other, (C,)."""
         return self.forward_s + self.backward_s[..., ::-1] if self.paired_s is None else self.paired_s
 

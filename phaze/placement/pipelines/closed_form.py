@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phaze.placement.pipelines.chunks import FloatArray
+from phaze.arrays import Floats
 from phaze.placement.pipelines.schedule import Schedule
 
 
@@ -26,7 +26,7 @@ def closed_form_s(
     b: ArrayLike,
     w: ArrayLike,
     pair: ArrayLike | None = None,
-) -> FloatArray:
+) -> Floats:
     """Seconds from the first start to the last end, of all arguments broadcast together.
 
     `f`, `b`, `w`: seconds of a microbatch in one chunk, forward pass, input and weight gradient; `pair`: of a forward
@@ -50,7 +50,7 @@ def closed_form_period_s(
     b: ArrayLike,
     w: ArrayLike,
     pair: ArrayLike | None = None,
-) -> FloatArray:
+) -> Floats:
     """The same for the time from one iteration to the next where no device waits for the others between them."""
     m, p, v, f, b, w = _arrays(microbatches, stages, chunks_per_device, f, b, w)
     if schedule not in _FORMS:  # some device works, or waits, from the first start to the last end
@@ -59,11 +59,11 @@ def closed_form_period_s(
     return m * v * (f + b + w) + _greatest(forms.common + forms.period, p)
 
 
-def _arrays(*values: ArrayLike) -> tuple[FloatArray, ...]:
+def _arrays(*values: ArrayLike) -> tuple[Floats, ...]:
     return tuple(np.asarray(value, dtype=float) for value in values)
 
 
-def _greatest(forms: tuple[FloatArray, ...], p: FloatArray) -> FloatArray:
+def _greatest(forms: tuple[Floats, ...], p: Floats) -> Floats:
     """The greatest form; a pipeline of one device has no bubble."""
     return np.where(p > 1, reduce(np.maximum, forms), 0.0)
 
@@ -71,22 +71,22 @@ def _greatest(forms: tuple[FloatArray, ...], p: FloatArray) -> FloatArray:
 class _Forms(NamedTuple):
     """Bubbles, the greatest of which counts: in any case, up to the last end, and by period."""
 
-    common: tuple[FloatArray, ...]
-    last_end: tuple[FloatArray, ...]
-    period: tuple[FloatArray, ...]
+    common: tuple[Floats, ...]
+    last_end: tuple[Floats, ...]
+    period: tuple[Floats, ...]
 
 
-def _zb_h1(q: FloatArray, f: FloatArray, b: FloatArray, w: FloatArray) -> _Forms:
+def _zb_h1(q: Floats, f: Floats, b: Floats, w: Floats) -> _Forms:
     """Published: (p-1)(f+b-w), 2401.10241 table 2; q = p - 1."""
     return _Forms((q * b, q * (f + b - w)), (q * f,), ())
 
 
-def _zb_h2(q: FloatArray, f: FloatArray, b: FloatArray, w: FloatArray) -> _Forms:
+def _zb_h2(q: Floats, f: Floats, b: Floats, w: Floats) -> _Forms:
     """Published: (p-1)(f+b-2w) by period, the same table."""
     return _Forms((q * (b - f), q * (f + b - 2 * w)), (q * f,), (0 * f,))
 
 
-def _zb_v(q: FloatArray, f: FloatArray, b: FloatArray, w: FloatArray) -> _Forms:
+def _zb_v(q: Floats, f: Floats, b: Floats, w: Floats) -> _Forms:
     """Published: none by period for equal times, 2405.15362."""
     common = (2 * q * (b - w), (2 * q - 1) * f + b - 2 * q * w, 2 * q * f - (2 * q + 1) * w)
     first = (b + (q - 1) * w, q * b, f + (q - 1) * w)
@@ -99,9 +99,7 @@ _FORMS = {Schedule.ZB_H1: _zb_h1, Schedule.ZB_H2: _zb_h2, Schedule.ZB_V: _zb_v}
 """Where w is put off; in the other schedules but DualPipe the bubble is one pass of each kind per further device."""
 
 
-def _dualpipe_s(
-    m: FloatArray, p: FloatArray, f: FloatArray, b: FloatArray, w: FloatArray, pair: FloatArray
-) -> FloatArray:
+def _dualpipe_s(m: Floats, p: Floats, f: Floats, b: Floats, w: Floats, pair: Floats) -> Floats:
     """Published bubble: h (pair + (b+w) - 3w), h = p/2 - 1; less f since the middle's first pair is left apart."""
     h = p / 2 - 1
     forms = (

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from phaze.placement.pipelines.order import IntArray, Kind, Sequence
+from phaze.arrays import Integers
+from phaze.placement.pipelines.order import Kind, Sequence
 from phaze.placement.pipelines.orders import run_of
 from phaze.placement.pipelines.schedule import Schedule, require
 
@@ -17,13 +18,13 @@ def held(
     microbatches: int,
     chunks_per_device: int = 1,
     until: Kind = Kind.WEIGHT_GRADIENT,
-) -> IntArray:
+) -> Integers:
     """Most microbatches (stages, slots) that a device holds for each of its chunks at once; slots as in `chunks_of`.
 
     `until`: the gradient whose end frees them; INPUT_GRADIENT counts what that alone needs. A backward pass in one go
     frees both. Slots peak at different moments: for the sum over them see `held_peak`.
     """
-    peaks: IntArray = held_peak(schedule, stages, microbatches, chunks_per_device, until).max(axis=1)
+    peaks: Integers = held_peak(schedule, stages, microbatches, chunks_per_device, until).max(axis=1)
     return peaks
 
 
@@ -33,7 +34,7 @@ def held_peak(
     microbatches: int,
     chunks_per_device: int = 1,
     until: Kind = Kind.WEIGHT_GRADIENT,
-) -> IntArray:
+) -> Integers:
     """Microbatches held at once for all chunks of a device: the combinations one of which weighs most, however weighed.
 
     (stages, K, slots), short lists filled up with their first entry. With the bytes (stages, slots) that a microbatch
@@ -48,7 +49,7 @@ def held_peak(
         until = Kind.WEIGHT_GRADIENT
     if chunks_per_device == 1 and schedule in (Schedule.GPIPE, Schedule.ONE_F_ONE_B):
         ahead = np.full(stages, microbatches) if schedule is Schedule.GPIPE else np.arange(stages, 0, -1)
-        one: IntArray = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
+        one: Integers = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
         return one
     telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is Kind.WEIGHT_GRADIENT:
@@ -58,18 +59,18 @@ def held_peak(
     return _held_peak(schedule, stages, telling, chunks_per_device, until)
 
 
-def _put_off(schedule: Schedule, stages: int, microbatches: int) -> IntArray:
+def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:
     """Of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, and the pair that frees one."""
     i, twice = np.arange(stages), 2 if schedule is Schedule.ZB_H2 else 1
     ahead = np.minimum(twice * (stages - 1 - i), microbatches)
     behind = np.minimum((twice * i), microbatches)
     pairs = microbatches - ahead
-    peak: IntArray = ahead + np.minimum(pairs, behind) + (pairs > behind)
+    peak: Integers = ahead + np.minimum(pairs, behind) + (pairs > behind)
     return peak.reshape(stages, 1, 1)
 
 
 @lru_cache(maxsize=1024)
-def _interleaved(stages: int, microbatches: int, each: int) -> IntArray:
+def _interleaved(stages: int, microbatches: int, each: int) -> Integers:
     """Forward passes ahead, then a backward after each one; slots take turns of as many microbatches as stages.
 
     While backward n runs, `ahead` + n + 1 forward passes have begun and n have ended: what a slot holds grows or
@@ -87,21 +88,21 @@ def _interleaved(stages: int, microbatches: int, each: int) -> IntArray:
     return _packed([_greatest(rows) for rows in held])
 
 
-def _in_turns(passes: IntArray, stages: int, each: int, turn: IntArray) -> IntArray:
+def _in_turns(passes: Integers, stages: int, each: int, turn: Integers) -> Integers:
     """Of the first so many passes of a device, (...), those of the slots that come at some turn, (..., v)."""
     rounds, left = np.divmod(passes[..., None], stages * each)
-    found: IntArray = rounds * stages + np.clip(left - turn * stages, 0, stages)
+    found: Integers = rounds * stages + np.clip(left - turn * stages, 0, stages)
     return found
 
 
-def _packed(peaks: list[IntArray]) -> IntArray:
+def _packed(peaks: list[Integers]) -> Integers:
     """Lists of combinations (n, slots) as one array, short ones filled up with their first entry."""
     most = max(len(rows) for rows in peaks)
     return np.stack([np.concatenate([rows, np.repeat(rows[:1], most - len(rows), axis=0)]) for rows in peaks])
 
 
 @lru_cache(maxsize=1024)
-def _held_peak(schedule: Schedule, stages: int, microbatches: int, each: int, until: Kind) -> IntArray:
+def _held_peak(schedule: Schedule, stages: int, microbatches: int, each: int, until: Kind) -> Integers:
     """Some microbatches tell all: after warming up, which takes at most twice the stages, devices repeat themselves."""
     half = (stages + 1) // 2 if schedule is Schedule.DUALPIPE else stages
     runs = [run_of(schedule, device, stages, microbatches, each) for device in range(half)]
@@ -110,26 +111,26 @@ def _held_peak(schedule: Schedule, stages: int, microbatches: int, each: int, un
     return _packed(peaks + peaks[: stages - half][::-1])  # DualPipe looks the same from both ends
 
 
-def _counts(run: Sequence, slots: int, until: Kind) -> IntArray:
+def _counts(run: Sequence, slots: int, until: Kind) -> Integers:
     """Microbatches held (n, v) for each slot while one of n actions runs that free one: in between they only grow."""
     slot = run.slot.copy()
     slot[run.kind == Kind.WEIGHT_GRADIENT] = slot[run.kind == Kind.INPUT_GRADIENT]  # first in, first out
     frees = (run.kind == Kind.BACKWARD) | (run.kind == until)
     mine = slot[:, None] == np.arange(slots)
     begun = np.cumsum(mine & (run.kind == Kind.FORWARD)[:, None], axis=0)[frees]
-    held: IntArray = begun - np.cumsum(mine[frees], axis=0) + mine[frees]
+    held: Integers = begun - np.cumsum(mine[frees], axis=0) + mine[frees]
     return held
 
 
-def _greatest(rows: IntArray) -> IntArray:
+def _greatest(rows: Integers) -> Integers:
     """The rows that no other reaches in every column, without those midway between their neighbours."""
     if rows.shape[1] == 1:
-        most: IntArray = rows.max(axis=0, keepdims=True)
+        most: Integers = rows.max(axis=0, keepdims=True)
         return most
     steps = np.diff(rows, axis=0)
     turns = np.ones(len(rows), dtype=bool)
     turns[1:-1] = np.any(steps[1:] != steps[:-1], axis=1)
     rows = np.unique(rows[turns], axis=0)
     reached = np.all(rows[:, None] <= rows, axis=2).sum(axis=1)
-    kept: IntArray = rows[reached == 1]  # by itself
+    kept: Integers = rows[reached == 1]  # by itself
     return kept

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from phaze.arrays import Floats, Integers
 
 
-def sort(first: IntArray, source: IntArray) -> IntArray:
+def sort(first: Integers, source: Integers) -> Integers:
     """Steps in an order in which each comes after what it waits for; fewer than all where some wait for one another.
 
     Device d runs steps first[d] .. first[d+1]-1 one after the other. `source` (U, 2): the steps whose results each of
@@ -32,14 +30,14 @@ def sort(first: IntArray, source: IntArray) -> IntArray:
 
 
 def run(
-    queue: IntArray,
-    before: IntArray,
-    source: tuple[IntArray, IntArray],
-    seconds: FloatArray,
-    way_s: tuple[FloatArray, FloatArray],
-    sent_s: FloatArray,
+    queue: Integers,
+    before: Integers,
+    source: tuple[Integers, Integers],
+    seconds: Floats,
+    way_s: tuple[Floats, Floats],
+    sent_s: Floats,
     blocking: bool,
-    end_s: FloatArray,
+    end_s: Floats,
 ) -> None:
     """Fill `end_s` (U + 1,), ends of all steps, each as early as it can be; the last entry must be 0.
 
@@ -60,17 +58,17 @@ def run(
 
 
 def run_many(
-    queue: IntArray,
-    before: IntArray,
-    source: IntArray,
-    kind: IntArray,
-    chunk: IntArray,
-    way: IntArray,
-    seconds: FloatArray,
-    way_s: FloatArray,
+    queue: Integers,
+    before: Integers,
+    source: Integers,
+    kind: Integers,
+    chunk: Integers,
+    way: Integers,
+    seconds: Floats,
+    way_s: Floats,
     blocking: bool,
-    end_s: FloatArray,
-    sent_s: FloatArray,
+    end_s: Floats,
+    sent_s: Floats,
 ) -> None:
     """The same of N plans side by side: `end_s` (U + 1, N), whose last row must be 0, and `sent_s` as large, all 0.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from phaze.placement.pipelines.order import IntArray
+from phaze.arrays import Integers
 from phaze.placement.pipelines.schedule import Schedule
 
 
-def chunks_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> IntArray:
+def chunks_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> Integers:
     """Chunks (stages, slots) that every device holds, in the order in which a microbatch of its own enters them.
 
     Slots are `chunks_per_device` x `schedule.weight_copies`. In DualPipe the first slot is that of the copy that
@@ -23,7 +23,7 @@ def chunks_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> In
     return device[:, None] + stages * np.arange(chunks_per_device)
 
 
-def device_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> IntArray:
+def device_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> Integers:
     """Device (copies, C) of every chunk of every copy of the model: the same for all microbatches of a copy."""
     if schedule is Schedule.DUALPIPE:
         return np.stack([np.arange(stages), np.arange(stages)[::-1]])

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from phaze.arrays import Floats
 from phaze.placement.pipelines import kernel
-from phaze.placement.pipelines.chunks import FloatArray
 from phaze.solvers.scheduling.machine_code import compiled
 
 PLAIN_STEPS = 500_000
@@ -25,7 +25,7 @@ class Machine:
         self._module = module
         self._steps = 0
 
-    def run(self, *arguments: object, end_s: FloatArray) -> FloatArray:
+    def run(self, *arguments: object, end_s: Floats) -> Floats:
         """`kernel.run` with its last argument, filled; plain, of lists, whose entries are quicker to reach."""
         function = self.function("run", len(end_s))
         if function is not kernel.run:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from phaze.arrays import Integers
 
 
 class Kind(IntEnum):
@@ -35,9 +35,9 @@ class Action(NamedTuple):
 class Order:
     """The actions of one device in the order it runs them, as arrays (A,)."""
 
-    kind: IntArray
-    microbatch: IntArray
-    chunk: IntArray
+    kind: Integers
+    microbatch: Integers
+    chunk: Integers
     joined: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -65,8 +65,8 @@ class Block(NamedTuple):
 class Sequence(NamedTuple):
     """Kinds, slots and joints of the actions of a device, arrays (A,): an order without microbatches."""
 
-    kind: IntArray
-    slot: IntArray
+    kind: Integers
+    slot: Integers
     joined: NDArray[np.bool_]
 
 
@@ -82,7 +82,7 @@ def _code(block: Block) -> bytes:
     return bytes(kind | slot << 2 | (k in block.joined) << 3 for k, (kind, slot) in enumerate(block.passes))
 
 
-def order_of(run: Sequence, chunks: IntArray, first: IntArray) -> Order:
+def order_of(run: Sequence, chunks: Integers, first: Integers) -> Order:
     """The order in which every slot takes microbatches one by one, and weight gradients are first in, first out.
 
     `chunks` (v,): the chunk in each slot; `first` (v,): the first microbatch that it sees.

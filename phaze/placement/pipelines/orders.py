@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from phaze.arrays import Integers
 from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.pipelines.order import Block, IntArray, Kind, Order, Sequence, order_of, sequence
+from phaze.placement.pipelines.order import Block, Kind, Order, Sequence, order_of, sequence
 from phaze.placement.pipelines.schedule import Schedule, require
 
 F, B, INPUT, WEIGHT = Kind.FORWARD, Kind.BACKWARD, Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT
@@ -24,7 +25,7 @@ def orders(
     )
 
 
-def _first(schedule: Schedule, device: int, stages: int, microbatches: int, slots: int) -> IntArray:
+def _first(schedule: Schedule, device: int, stages: int, microbatches: int, slots: int) -> Integers:
     """First microbatch of every slot: in DualPipe the second half of them enters at the last device."""
     if schedule is not Schedule.DUALPIPE:
         return np.zeros(slots, dtype=np.int64)

@@ -8,12 +8,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Integers
 from phaze.placement.pipelines.machine import machine
 from phaze.placement.pipelines.order import Kind, Order
 from phaze.placement.pipelines.orders import orders
 from phaze.placement.pipelines.schedule import Schedule
 
-IntArray = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
 PAIR = len(Kind)
@@ -83,8 +83,8 @@ def _one_after_the_other(each: tuple[Order, ...]) -> Order:
 
 
 def _inputs(
-    actions: Order, step: IntArray, device: IntArray, shape: tuple[int, int]
-) -> tuple[IntArray, IntArray]:
+    actions: Order, step: Integers, device: Integers, shape: tuple[int, int]
+) -> tuple[Integers, Integers]:
     """Source and way (U, 2) of every step; `shape`: microbatches, chunks."""
     none, last = len(device), shape[1] - 1
     needed, behind = _needs(actions, step, none, shape)
@@ -95,7 +95,7 @@ def _inputs(
     return source, np.where(stays | (source == none), last, way)
 
 
-def _needs(actions: Order, step: IntArray, none: int, shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
+def _needs(actions: Order, step: Integers, none: int, shape: tuple[int, int]) -> tuple[Integers, Integers]:
     """Step (A,) that makes the input of every action, and the chunk (A,) behind which it comes over."""
     k, c = actions.microbatch, actions.chunk
     forward, weight = actions.kind == Kind.FORWARD, actions.kind == Kind.WEIGHT_GRADIENT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phaze.placement.pipelines.chunks import Chunks, FloatArray
+from phaze.arrays import Floats
+from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.machine import machine
 from phaze.placement.pipelines.orders import orders
 from phaze.placement.pipelines.precedence import Precedence, precedence
@@ -21,7 +22,7 @@ def pipeline_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunk
     return float(end_s.max())
 
 
-def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> FloatArray:
+def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
     """`pipeline_s` of many plans, (N,) for chunks (N, C), side by side; of equal ones only one."""
     columns = [
         chunks.forward_s,
@@ -41,7 +42,7 @@ def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chun
     return np.concatenate(found)[which]
 
 
-def _ends_s(work: Precedence, chunks: Chunks) -> FloatArray:
+def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
     """The last end of each of some plans, (N,)."""
     steps, (plans, count) = len(work.kind), chunks.forward_s.shape
     seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
@@ -50,7 +51,7 @@ def _ends_s(work: Precedence, chunks: Chunks) -> FloatArray:
     end_s, sent_s = np.zeros((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
     order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
     machine().function("run_many", steps * plans)(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
-    latest: FloatArray = end_s.max(axis=0)
+    latest: Floats = end_s.max(axis=0)
     return latest
 
 
@@ -70,7 +71,7 @@ def simulate(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks)
 
 def _run(
     schedule: Schedule, microbatches: int, stages: int, chunks: Chunks
-) -> tuple[Precedence, FloatArray, FloatArray]:
+) -> tuple[Precedence, Floats, Floats]:
     """Start and end (U,) of every step."""
     if chunks.forward_s.ndim != 1:
         raise ValueError("the simulation takes one plan at a time")
@@ -86,7 +87,7 @@ def _run(
     return work, end_s[:-1] - seconds, end_s[:-1]
 
 
-def _kinds_s(chunks: Chunks) -> FloatArray:
+def _kinds_s(chunks: Chunks) -> Floats:
     """Seconds of every kind of step in every chunk, (kinds, ..., C)."""
     each = (chunks.forward_s, chunks.backward_s, chunks.input_gradient_s, chunks.weight_gradient_s)
     return np.stack([*each, chunks.pairs_s])

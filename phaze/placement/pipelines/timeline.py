@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from phaze.placement.pipelines.chunks import FloatArray
+from phaze.arrays import Floats
 from phaze.placement.pipelines.order import Order
 
 
@@ -16,8 +16,8 @@ class Timeline:
     """Start and end of every action, seconds from the start of the first: one array (A,) per device, in its order."""
 
     orders: tuple[Order, ...]
-    starts_s: tuple[FloatArray, ...]
-    ends_s: tuple[FloatArray, ...]
+    starts_s: tuple[Floats, ...]
+    ends_s: tuple[Floats, ...]
 
     @property
     def makespan_s(self) -> float:
@@ -34,19 +34,19 @@ class Timeline:
         return float(self.spans_s.max())
 
     @property
-    def spans_s(self) -> FloatArray:
+    def spans_s(self) -> Floats:
         """From the start of the first to the end of the last action of every device, (p,)."""
         ends = zip(self.starts_s, self.ends_s, strict=True)
         return np.array([ends[-1] - starts[0] for starts, ends in ends])
 
     @cached_property
-    def busy_s(self) -> FloatArray:
+    def busy_s(self) -> Floats:
         """Seconds that every device computes, (p,); actions that run as one count once."""
         parts = zip(self.orders, self.starts_s, self.ends_s, strict=True)
         return np.array([(ends - starts)[~order.joined].sum() for order, starts, ends in parts])
 
     @property
-    def idle_share(self) -> FloatArray:
+    def idle_share(self) -> Floats:
         """Share of the makespan in which every device does not compute, (p,)."""
         whole = self.makespan_s
         return 1.0 - self.busy_s / whole if whole > 0.0 else np.zeros(len(self.orders))

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.placement.serving.memory import Memory, crowd
 from phaze.placement.serving.plan import Binding
 from phaze.placement.serving.requests import Targets
 from phaze.placement.serving.steady import Cycle, Prefill
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

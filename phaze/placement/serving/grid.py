@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.errors import InputError
 from phaze.placement.serving.interpolation import Line, doublings
 from phaze.placement.serving.kernels import Chip, Costs, is_attention, only_attention, without_attention
@@ -22,8 +23,6 @@ from phaze.workload.load import load_workload
 from phaze.workload.rules_cache import KvCache
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Mode, Workload
-
-Floats = NDArray[np.float64]
 
 PROMPTS = 8  # that a prefill pool takes at once at most
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle

@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.energy import dynamic_j, pass_events
 from phaze.cost.model import CostModel
 from phaze.hardware.table import ArchitectureTable
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
 from phaze.workload.work import LayerChain, Pass, Work
-
-Floats = NDArray[np.float64]
 
 _STATES = 10_000  # of one exact schedule: far more than a layer's pass takes, and the same on every machine
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.serving.replica import Replica
 from phaze.workload.rules_cache import KvCache
-
-Floats = NDArray[np.float64]
 
 DEVIATIONS = 3.0  # of a random sum that there is room for: one time in a thousand there is not
 

@@ -8,13 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.collective import collective_s, send_s, tier
 from phaze.hardware.network import Network
 from phaze.placement.serving.grid import LayerGrid
 from phaze.placement.serving.interpolation import Line
 from phaze.workload.work import Collective
-
-Floats = NDArray[np.float64]
 
 _REFERENCE = 64  # sequences whose decode pass the stages share evenly
 

@@ -16,9 +16,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.serving.replica import Chunk, Replica
 
-Floats = NDArray[np.float64]
 Seconds = Callable[[int, int, int | None], tuple[float, ...]]
 
 

@@ -13,12 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.serving.memory import Memory, memory
 from phaze.placement.serving.replica import Chunk, Replica
 from phaze.placement.serving.requests import Traffic
 from phaze.placement.serving.slots import Slots
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Set
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags
 from phaze.workload.ir import OpKind
 from phaze.workload.work import Pass, Unit, Work
-
-Flags = NDArray[np.bool_]
 
 
 def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flags:

@@ -9,16 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Integers
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.load import boundary_bytes
 from phaze.placement.strategy.needs import ChunkNeeds, recomputed
 from phaze.placement.strategy.passes import ChunkPasses, GroupPasses
 from phaze.placement.strategy.strategy import Strategy
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Bases:
 
     estimator: Estimator
     strategies: tuple[Strategy, ...]
-    which: Counts
+    which: Integers
 
     @classmethod
     def of(cls, estimator: Estimator, strategies: Sequence[Strategy]) -> Bases:
@@ -46,7 +43,7 @@ class Bases:
         return [self.estimator.division(s) for s in self.strategies]
 
     @cached_property
-    def first_groups(self) -> Counts:
+    def first_groups(self) -> Integers:
         """The group that every chunk starts with, (B, C)."""
         return np.array([division.first_groups for division in self.divisions])
 

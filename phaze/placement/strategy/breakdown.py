@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import TimeBreakdown
 from phaze.placement.strategy.load import Loads
@@ -15,7 +15,6 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tail
 from phaze.workload.degrees import Parallel
 
-Floats = NDArray[np.float64]
 _ROUNDING = 1e-9  # of an iteration
 
 

@@ -11,10 +11,9 @@ from itertools import accumulate, groupby
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Integers
 from phaze.errors import InputError
 from phaze.workload.work import LayerChain
-
-Counts = NDArray[np.int64]
 
 
 class Grain(StrEnum):
@@ -36,22 +35,22 @@ class Division:
     chunks: tuple[tuple[int, int], ...]
 
     @cached_property
-    def first_groups(self) -> Counts:
+    def first_groups(self) -> Integers:
         """First group of every chunk, (C,)."""
         return np.array([first for first, _ in self.chunks])
 
     @cached_property
-    def first_layers(self) -> Counts:
+    def first_layers(self) -> Integers:
         """First position in the chain of every chunk, (C,)."""
         return np.array([self.groups[first][0] for first in self.first_groups])
 
     @cached_property
-    def sizes(self) -> Counts:
+    def sizes(self) -> Integers:
         """Layers of every group, (G,)."""
         return np.array([last + 1 - first for first, last in self.groups])
 
     @cached_property
-    def blocks(self) -> Counts:
+    def blocks(self) -> Integers:
         """Repeated groups of every chunk, (C,)."""
         return np.add.reduceat(np.array(self.body, dtype=np.int64), self.first_groups)
 

@@ -9,8 +9,8 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.kernels.fitted import NO_OWN, Own
 from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
@@ -46,7 +46,6 @@ from phaze.scheduling.passes import Effort
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
-Floats = NDArray[np.float64]
 STATES = 1e5  # of one search for a schedule on cores, which starts from those of all layers together
 
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.cost.exchange import laws
 from phaze.hardware.network import Network
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.work import Collective
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Exchanges:
     link_bytes_per_s: float
     strategies: tuple[Strategy, ...]
     known: dict[Hashable, Any] = field(default_factory=dict)
-    _columns: dict[str, Counts] = field(default_factory=dict)
+    _columns: dict[str, Integers] = field(default_factory=dict)
 
     def gather_s(self, weight_bytes: float | Floats) -> Floats:
         """All-gather of weights over the ranks that divide them."""
@@ -94,35 +92,35 @@ class Exchanges:
         return np.array([[s.zero is not Zero.NONE] for s in self.strategies])
 
     @cached_property
-    def sharded(self) -> Counts:
+    def sharded(self) -> Integers:
         """Ranks that ZeRO divides over, (V, 1)."""
         return np.array([[s.shard_group or s.replicas] for s in self.strategies])
 
     @cached_property
-    def expert_replicas(self) -> Counts:
+    def expert_replicas(self) -> Integers:
         """Devices with the same experts, (V, 1)."""
         return self._column("expert_replicas")
 
     @property
-    def ranks(self) -> tuple[Counts, Counts, Counts]:
+    def ranks(self) -> tuple[Integers, Integers, Integers]:
         """Ranks that ZeRO divides shared parameters, those of experts, and whole ones over, (V, 1) each."""
         return self.sharded, self.expert_replicas, self.sharded * self._width
 
     @cached_property
-    def _width(self) -> Counts:
+    def _width(self) -> Integers:
         return np.array([[s.sharding.tensor] for s in self.strategies])
 
     @cached_property
-    def _stride(self) -> Counts:
+    def _stride(self) -> Integers:
         return self._column("replica_stride")
 
-    def _column(self, name: str) -> Counts:
+    def _column(self, name: str) -> Integers:
         """A property of every strategy, (V, 1)."""
         if name not in self._columns:
             self._columns[name] = np.array([[getattr(s, name)] for s in self.strategies])
         return self._columns[name]
 
-    def _over(self, kind: Collective, payload: float | Floats, size: Counts, stride: Counts) -> Floats:
+    def _over(self, kind: Collective, payload: float | Floats, size: Integers, stride: Integers) -> Floats:
         """Nothing to exchange, or nobody to exchange it with, takes no time; `size`, `stride` (V, 1) of groups."""
         sent = np.atleast_2d(np.asarray(payload, dtype=np.float64))
         found = np.full((len(size), sent.shape[1]), NEVER_S)
@@ -134,7 +132,7 @@ class Exchanges:
                 np.fmin(found, fixed_s + per_byte_s * sent + per_root_s * root, out=found)
         return np.where(sent > 0, found, 0.0)
 
-    def _laws(self, kind: Collective, size: Counts, stride: Counts) -> Floats:
+    def _laws(self, kind: Collective, size: Integers, stride: Integers) -> Floats:
         """Coefficients (n, 3, V, 1), as of `Law`, of the ways in which groups can run a collective."""
         groups = list(zip(size[:, 0].tolist(), stride[:, 0].tolist(), strict=True))
         number = {group: n for n, group in enumerate(dict.fromkeys(groups))}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-import numpy as np
-from numpy.typing import NDArray
-
+from phaze.arrays import Floats
 from phaze.cost.exchange import fastest_s
 from phaze.hardware.network import Network
 from phaze.workload.ir import OpKind
 from phaze.workload.numerics import HALF_BYTES
 from phaze.workload.work import Link, Pass
 
-Floats = NDArray[np.float64]
 _ENDS = (OpKind.DISPATCH.value, OpKind.COMBINE.value)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.cost.model import CostModel
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.hardware.table import ArchitectureTable
@@ -21,8 +22,6 @@ from phaze.scheduling.passes import Effort
 from phaze.workload.degrees import Parallel
 from phaze.workload.work import LayerChain, Pass, Unit
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
 

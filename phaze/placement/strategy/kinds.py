@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.strategy.breakdown import busiest, runs_of_a_chunk
 from phaze.workload.work import Pass
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from phaze.placement.strategy.estimate import Estimator
     from phaze.placement.strategy.strategy import Strategy
 
-Floats = NDArray[np.float64]
 _ONE = np.array([0])
 _TINY = float(np.finfo(np.float64).tiny)
 

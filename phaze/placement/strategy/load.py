@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
@@ -19,8 +20,6 @@ from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.workload.degrees import Parallel
 from phaze.workload.work import LayerChain
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

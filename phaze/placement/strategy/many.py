@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.pipelines.bounds import pipeline_bound_s
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.held import held_peak
@@ -22,9 +23,6 @@ from phaze.placement.strategy.load import Wire, Wires, wires
 from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Held
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def _cut(estimator: Estimator, strategy: Strategy) -> Hashable:
     return strategy.pipeline_parallel, strategy.chunks, division.groups, division.body
 
 
-def _alike(keys: Iterable[Hashable]) -> list[Rows]:
+def _alike(keys: Iterable[Hashable]) -> list[Integers]:
     """Positions of equal keys."""
     found: dict[Hashable, list[int]] = {}
     for row, key in enumerate(keys):
@@ -169,13 +167,13 @@ class Many:
         return chunks_of(schedule, self.stages, self.strategies[0].chunks)
 
     @cached_property
-    def _schedules(self) -> dict[Schedule, Rows]:
+    def _schedules(self) -> dict[Schedule, Integers]:
         """Rows of each schedule."""
         each = [s.schedule for s in self.strategies]
         return {each[rows[0]]: rows for rows in _alike(each)}
 
     @cached_property
-    def _runs(self) -> dict[tuple[Schedule, int], Rows]:
+    def _runs(self) -> dict[tuple[Schedule, int], Integers]:
         """Rows of each schedule and number of microbatches."""
         each = [(s.schedule, self.estimator.microbatches(s)) for s in self.strategies]
         return {each[rows[0]]: rows for rows in _alike(each)}

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.iteration import MemoryBreakdown
 from phaze.placement.strategy.needs import ChunkNeeds
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.workload.workload import Numerics
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

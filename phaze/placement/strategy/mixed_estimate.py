@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.errors import InputError
 from phaze.placement.pipelines.layout import device_of
 from phaze.placement.strategy.estimate import Estimator
@@ -16,9 +16,6 @@ from phaze.placement.strategy.load import Loads, Side
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tails
 from phaze.workload.degrees import Parallel
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.again import named
 from phaze.placement.strategy.division import Division
@@ -15,7 +16,6 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.workload.ir import OpKind
 from phaze.workload.work import Layer, LayerChain
 
-Floats = NDArray[np.float64]
 INPUT = "input"
 """Name of the tensor that a group of layers starts from, among those that lie in the memory of the host."""
 

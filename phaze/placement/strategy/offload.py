@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.errors import InputError
 from phaze.hardware.table import ArchitectureTable
 from phaze.placement.strategy.division import Division
@@ -26,7 +26,6 @@ from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.placement.strategy.tail import TailRates
 from phaze.workload.workload import Numerics
 
-Floats = NDArray[np.float64]
 _GIB = 2.0**30
 _ROUNDING = 1e-9
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.model import CostModel
 from phaze.hardware.network import Network
 from phaze.placement.strategy.again import runs_again
@@ -17,10 +17,6 @@ from phaze.scheduling.passes import NEVER_S
 from phaze.workload.degrees import Parallel
 from phaze.workload.ir import OpKind
 from phaze.workload.work import Pass, Unit, Work
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.load import waits_s
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class GroupPasses:
 
     rows: Floats
 
-    def chunks(self, first_groups: Counts, again: NDArray[np.bool_], framework: Framework) -> ChunkPasses:
+    def chunks(self, first_groups: Integers, again: NDArray[np.bool_], framework: Framework) -> ChunkPasses:
         """Of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
         count, _, groups = self.rows.shape
         rows = self.rows.transpose(1, 0, 2).copy()
@@ -75,7 +73,7 @@ class ChunkPasses:
     weight_s: Floats
     framework: Framework
 
-    def take(self, rows: Counts) -> ChunkPasses:
+    def take(self, rows: Integers) -> ChunkPasses:
         """Some of the strategies."""
         return replace(
             self,

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats
 from phaze.placement.pipelines.machine import machine
 from phaze.placement.strategy import prefetch_loops
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 def _own(values: NDArray[Any]) -> NDArray[Any]:

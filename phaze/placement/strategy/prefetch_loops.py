@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from phaze.arrays import Flags, Floats, Integers
 
 
 def forward(
-    compute_s: Floats, gather_s: Floats, repeats: Flags, first: Counts, gathered_s: Floats, end_s: Floats
+    compute_s: Floats, gather_s: Floats, repeats: Flags, first: Integers, gathered_s: Floats, end_s: Floats
 ) -> None:
     """Fill `end_s` (V, C): seconds until the last group of every chunk has computed.
 
@@ -34,7 +31,7 @@ def forward(
 
 
 def backward(
-    compute_s: Floats, gather_s: Floats, reduce_s: Floats, repeats: Flags, first: Counts, end_s: Floats
+    compute_s: Floats, gather_s: Floats, reduce_s: Floats, repeats: Flags, first: Integers, end_s: Floats
 ) -> None:
     """Fill `end_s` (V, C): seconds until the last gradient of a repeated group of every chunk is reduced."""
     rows, chunks = first.shape

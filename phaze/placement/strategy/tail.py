@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.exchange import Exchanges, overlapped_s
@@ -15,8 +16,6 @@ from phaze.placement.strategy.figures import LayerSizes
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.memory import divided_parameters
 from phaze.placement.strategy.strategy import Strategy, Zero
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from phaze.arrays import Floats
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.area import area_parts_mm2
 from phaze.hardware.derived import (
-    Figures,
     global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
@@ -99,7 +99,7 @@ def architecture(chip: Architecture) -> str:
         for name in ("tensor_cores", "tensor_core_rows", "tensor_core_columns", "global_buffer_bytes")
     )
 
-    def bits(law: Callable[[ArchitectureTable], Figures]) -> float:
+    def bits(law: Callable[[ArchitectureTable], Floats]) -> float:
         return float(law(table)[0]) * _BITS
 
     def area_m2(part: str, instances: int = 1) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from phaze.explore.document import ResultDocument, WorkloadResult
+from phaze.explore.documents.result_document import ResultDocument, WorkloadResult
 from phaze.report import format as fmt
 from phaze.report.page.markup import Html, join, table, tag, text
 from phaze.report.tables import answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from phaze.explore.document import Design
+from phaze.explore.documents.result_document import Design
 from phaze.report import format as fmt
 from phaze.report.design import shown_fields
 from phaze.report.figures.contents import Contents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from phaze.explore.document import Certificate
+from phaze.explore.documents.result_document import Certificate
 from phaze.report import format as fmt
 from phaze.report.axes import amount
 from phaze.report.figures.contents import Contents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phaze.explore.document import Comparison, Design, ResultDocument
+from phaze.explore.documents.result_document import Comparison, Design, ResultDocument
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents
 from phaze.report.page.markup import Bar, Html, Section, bars, figure, join, table, tag

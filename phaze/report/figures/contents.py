@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from phaze.explore.document import ResultDocument
-from phaze.explore.explaining.document import Sensitivity
-from phaze.explore.metrics import Row
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
+from phaze.explore.documents.explanation_document import Sensitivity
+from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.request.design_metrics import Row
 from phaze.report.figures.schedules import Schedules
 from phaze.report.page.markup import Html, join, tag
 
@@ -25,10 +25,10 @@ class Contents:
     name: str
     document: ResultDocument
     designs: Sequence[Row] = ()
-    per_stage: PlayedPlan | None = None
+    per_stage: ReplayedPlan | None = None
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""
-    plans: Mapping[str, PlayedPlan] = field(default_factory=dict)
+    plans: Mapping[str, ReplayedPlan] = field(default_factory=dict)
 
     @cached_property
     def schedules(self) -> dict[str, Schedules]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from phaze.explore.document import Design
+from phaze.explore.documents.result_document import Design
 from phaze.report import format as fmt
 from phaze.report.figures.parts import Part, area_part
 from phaze.report.figures.treemap import Rect, treemap

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from phaze.explore.document import Design, ResultDocument
-from phaze.explore.metrics import METRICS, Row
+from phaze.explore.documents.result_document import Design, ResultDocument
+from phaze.explore.request.design_metrics import METRICS, Row
 from phaze.report.figures.contents import Contents
 from phaze.report.figures.plane import AXES, POWER, THROUGHPUT, Axis, Marks, plane
 from phaze.report.page.markup import Section, join, paragraph

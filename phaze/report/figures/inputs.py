@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 
-from phaze.explore.document import Manifest
+from phaze.explore.documents.result_document import Manifest
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents
 from phaze.report.page.markup import Html, Section, join, paragraph, table, tag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from phaze.explore.document import Placement, Stage, WorkloadResult
+from phaze.explore.documents.result_document import Placement, Stage, WorkloadResult
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
 from phaze.report.figures.parts import TIME

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from phaze.explore.plan_record import StrategyRecord
-from phaze.explore.planning.again import PlayedPlan
-from phaze.explore.planning.document import PlanDocument, PlanResult
+from phaze.explore.answers.plan_replay import ReplayedPlan
+from phaze.explore.documents.plan_document import PlanDocument, PlanResult
+from phaze.explore.documents.plan_record import StrategyRecord
 from phaze.report import format as fmt
 from phaze.report.figures.inputs import repeat, request_table
 from phaze.report.figures.operators import operator_charts
@@ -55,14 +55,14 @@ class PlanContents:
 
     name: str
     document: PlanDocument
-    played: PlayedPlan | str
+    played: ReplayedPlan | str
 
 
 def sections(contents: PlanContents) -> Iterator[Section]:
     """All of them; the pipeline and the memory of every stage only of a plan that could be played again."""
     document, played = contents.document, contents.played
     yield Section("time", "Where the time goes", _time(document.best))
-    if isinstance(played, PlayedPlan):
+    if isinstance(played, ReplayedPlan):
         yield Section("iteration", "One iteration", one_iteration(document.best.strategy, played))
         schedules = Schedules.of_plan(played)
         yield Section("operators", "Operators of each layer", operator_charts(schedules))
@@ -98,7 +98,7 @@ def _time(best: PlanResult) -> Html:
     return join([legend(shown), whole, figure(table(("", "time", "share", ""), rows, look="wide"), note)])
 
 
-def one_iteration(plan: StrategyRecord, played: PlayedPlan) -> Html:
+def one_iteration(plan: StrategyRecord, played: ReplayedPlan) -> Html:
     """The pipeline of a plan in time, with a sentence on it."""
     s, timeline = plan, played.timeline
     busy = float(timeline.busy_s.sum()) / (len(timeline.orders) * timeline.makespan_s)
@@ -112,7 +112,7 @@ def one_iteration(plan: StrategyRecord, played: PlayedPlan) -> Html:
     return join([paragraph(words), pipeline_chart(played)])
 
 
-def stage_memories(played: PlayedPlan) -> Html:
+def stage_memories(played: ReplayedPlan) -> Html:
     """What fills a device of every stage."""
     capacity = played.capacity_bytes
     rows = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
-from phaze.explore.metrics import Row
+from phaze.explore.request.design_metrics import Row
 from phaze.report import format as fmt
 from phaze.report.figures.plot import plain, rounded
 from phaze.report.page.markup import Html, data, details, figure, join, table, tag

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from phaze.explore.cluster_report import ClusterReport
-from phaze.explore.portfolio.report import PortfolioReport
-from phaze.explore.strategies.report import Distance, StrategyReport
-from phaze.explore.training_report import TrainingRun
-from phaze.explore.wham.report import PerStage
+from phaze.explore.documents.result_document import ClusterReport, PortfolioReport, TrainingRun
+from phaze.explore.documents.strategy_report import Distance, PerStage, StrategyReport
 from phaze.report import format as fmt
 from phaze.report.axes import amount
 from phaze.report.figures.contents import Contents

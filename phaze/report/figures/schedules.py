@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.hardware.table import ArchitectureTable
 from phaze.report.replay.layer_schedule import LayerSchedule
 from phaze.report.replay.operators_of_plan import PlanOperators
@@ -22,7 +22,7 @@ class Schedules:
     recipe: Recipe | None
 
     @classmethod
-    def of_plan(cls, played: PlayedPlan) -> Schedules:
+    def of_plan(cls, played: ReplayedPlan) -> Schedules:
         """Those of a plan."""
         passes = PlanOperators(PlanPieces(played)).schedules()
         return cls(passes, played.costs.loaded, played.costs.workload.recipe)

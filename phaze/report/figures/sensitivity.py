@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from phaze.explore.explaining.document import Sensitivity
-from phaze.explore.robustness.document import Robustness
+from phaze.explore.documents.explanation_document import Sensitivity
+from phaze.explore.documents.robustness_document import Robustness
 from phaze.report import format as fmt
 from phaze.report.figures.contents import Contents, by_workload
 from phaze.report.page.markup import Bar, Html, Section, bars, figure, join, paragraph, table

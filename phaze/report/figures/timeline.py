@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Kind
 from phaze.report import format as fmt
 from phaze.report.figures.rows import Span, time_rows
@@ -39,7 +39,7 @@ _MOST = 40  # microbatches' passes of a device that one picture holds
 _PX = 360.0  # height of a picture
 
 
-def pipeline_chart(played: PlayedPlan) -> Html:
+def pipeline_chart(played: ReplayedPlan) -> Html:
     """The legend, then the whole iteration where it is short, else how it begins and how it ends."""
     spans = list(plan_spans(played))
     parts = [legend(plan_looks(played))]
@@ -47,14 +47,14 @@ def pipeline_chart(played: PlayedPlan) -> Html:
     return join(parts)
 
 
-def plan_looks(played: PlayedPlan) -> dict[str, str]:
+def plan_looks(played: ReplayedPlan) -> dict[str, str]:
     """What the classes of its spans stand for."""
     orders = played.timeline.orders
     used = [_LOOKS[kind] for kind in Kind if any((order.kind == kind).any() for order in orders)]
     return dict(used) | {_CLOSING[one.name]: one.name for one in closing(played)}
 
 
-def plan_windows(played: PlayedPlan) -> list[Window]:
+def plan_windows(played: ReplayedPlan) -> list[Window]:
     """The whole iteration where it is short enough, else how the pipeline fills, and how it drains."""
     timeline, whole_s = played.timeline, played.iteration.iteration_s
     passes = max(map(len, timeline.orders))
@@ -65,7 +65,7 @@ def plan_windows(played: PlayedPlan) -> list[Window]:
     return [Window("how it begins", 0.0, part_s), Window("how it ends", start_s, whole_s)]
 
 
-def plan_spans(played: PlayedPlan) -> Iterator[Span]:
+def plan_spans(played: ReplayedPlan) -> Iterator[Span]:
     """Every pass, then what follows the last, as a span on the row of its device."""
     timeline = played.timeline
     rows = zip(timeline.orders, timeline.starts_s, timeline.ends_s, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phaze.explore.planning.document import PlanDocument
+from phaze.explore.documents.plan_document import PlanDocument
 from phaze.report import format as fmt
 from phaze.report.figures.answer import tiled
 from phaze.report.figures.plan import PlanContents, sections

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phaze.explore.document import Manifest
-from phaze.explore.metrics import Row
+from phaze.explore.documents.result_document import Manifest
+from phaze.explore.request.design_metrics import Row
 from phaze.report import format as fmt
 from phaze.report.figures.answer import tiled
 from phaze.report.figures.inputs import repeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from phaze.errors import InputError
-from phaze.explore.planning.document import PlanDocument
+from phaze.explore.documents.plan_document import PlanDocument
 from phaze.report.recipes import maxtext, megatron, torchtitan
 from phaze.report.recipes.recipe import Recipe
 from phaze.workload.workload import Mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phaze.errors import InputError
-from phaze.explore.planning.document import PlanDocument
+from phaze.explore.documents.plan_document import PlanDocument
 from phaze.workload.families.decoder import Decoder
 from phaze.workload.library import builtin_spec, known_name
 

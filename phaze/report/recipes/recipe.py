@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from phaze.explore.plan_record import StrategyRecord
-from phaze.explore.planning.document import PlanDocument
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.documents.plan_record import StrategyRecord
 
 
 @dataclass(frozen=True, slots=True)

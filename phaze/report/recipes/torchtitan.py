@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phaze.explore.plan_record import StrategyRecord
-from phaze.explore.planning.document import PlanDocument
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.documents.plan_record import StrategyRecord
 from phaze.report.recipes.model import sizes_of
 from phaze.report.recipes.recipe import Recipe, device_batch, divides_all, heading, uneven
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from phaze.explore.candidates import Candidates
-from phaze.explore.cluster_choice import with_devices
-from phaze.explore.document import ResultDocument
-from phaze.explore.planning.again import PlayedPlan, play_mixed, play_record
-from phaze.explore.request import ExploreRequest
-from phaze.explore.wham.report import PerStage, WhamReport
+from phaze.explore.answers.cluster_exploration import with_devices
+from phaze.explore.answers.plan_replay import ReplayedPlan, replay_mixed, replay_record
+from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.documents.strategy_report import PerStage, WhamReport
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.request.explore_request import ExploreRequest
 from phaze.hardware.architecture import Architecture
 
 
@@ -19,7 +19,7 @@ def asked_of_devices(document: ResultDocument, request: ExploreRequest) -> Explo
     return with_devices(request, request.cluster, devices)
 
 
-def played_plans(document: ResultDocument, request: ExploreRequest) -> dict[str, PlayedPlan]:
+def played_plans(document: ResultDocument, request: ExploreRequest) -> dict[str, ReplayedPlan]:
     """The winner's plans, by workload; none of documents from before there were plans.
 
     Raises InputError where this version of the model says something else of them than the document.
@@ -29,13 +29,13 @@ def played_plans(document: ResultDocument, request: ExploreRequest) -> dict[str,
     for task in asked_of_devices(document, request).tasks:
         told = document.best.workloads[task.workload.name]
         if (plan := told.placement.plan) is not None:
-            found[task.workload.name] = play_record(
+            found[task.workload.name] = replay_record(
                 task, winner, plan, told.iteration_time_s, told.placement.recipe
             )
     return found
 
 
-def per_stage_plan(document: ResultDocument, request: ExploreRequest) -> PlayedPlan | None:
+def per_stage_plan(document: ResultDocument, request: ExploreRequest) -> ReplayedPlan | None:
     """The pipeline with a design for every stage, played; None where the run looked for none.
 
     Nor is there one where its designs cannot be told, or the run was made before such pipelines had plans. Raises
@@ -47,7 +47,7 @@ def per_stage_plan(document: ResultDocument, request: ExploreRequest) -> PlayedP
     designs = _designs(document.wham, told, Candidates(request.space, request.budgets))
     if designs is None:
         return None
-    return play_mixed(request.task, designs, told.plan, told.iteration_time_s, told.recipe)
+    return replay_mixed(request.task, designs, told.plan, told.iteration_time_s, told.recipe)
 
 
 def _designs(report: WhamReport, told: PerStage, candidates: Candidates) -> list[Architecture] | None:

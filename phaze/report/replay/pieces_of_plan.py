@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.figures import LayerFigures, PassFigures
@@ -74,7 +74,7 @@ class Piece:
         return self.compute_s + sum(self.exposed_s.values())
 
 
-def pieces_of_devices(played: PlayedPlan) -> list[PlanPieces]:
+def pieces_of_devices(played: ReplayedPlan) -> list[PlanPieces]:
     """What passes on every device of a pipeline consist of; equal devices share it."""
     costs = played.costs
     if not isinstance(costs, MixedEstimator):
@@ -89,7 +89,7 @@ def pieces_of_devices(played: PlayedPlan) -> list[PlanPieces]:
 class PlanPieces:
     """What every pass of a plan consists of, on one architecture; passes are a `Kind` and a chunk, in model order."""
 
-    played: PlayedPlan
+    played: ReplayedPlan
     _known: dict[tuple[Kind, int], tuple[Piece, ...]] = field(default_factory=dict)
 
     @cached_property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Action, Kind
 from phaze.placement.pipelines.precedence import precedence
 
@@ -40,7 +40,7 @@ class Closing:
     end_s: float
 
 
-def runs(played: PlayedPlan) -> list[Run]:
+def runs(played: ReplayedPlan) -> list[Run]:
     """All passes of every device in its order."""
     timeline = played.timeline
     each = zip(timeline.orders, timeline.starts_s, timeline.ends_s, strict=True)
@@ -57,7 +57,7 @@ def _joined(one: Run, other: Run) -> Run:
     return Run(one.device, (*one.actions, *other.actions), start_s, end_s)
 
 
-def _receiving(played: PlayedPlan, found: list[Run]) -> list[Run]:
+def _receiving(played: ReplayedPlan, found: list[Run]) -> list[Run]:
     """The passes with the receipts that block a device before them, as the simulation has these."""
     s, costs = played.strategy, played.costs
     work = precedence(s.schedule, s.pipeline_parallel, costs.microbatches(s), s.chunks)
@@ -78,7 +78,7 @@ def _received(run: Run, now_s: float, ways_s: list[float]) -> Run:
     return Run(run.device, run.actions, run.start_s, run.end_s, tuple(received))
 
 
-def closing(played: PlayedPlan) -> Iterator[Closing]:
+def closing(played: ReplayedPlan) -> Iterator[Closing]:
     """What follows the last pass of all devices, on each of them; the last part ends with the iteration."""
     tails = played.costs.tails_of(played.strategy)
     whole_s, host_s = played.iteration.iteration_s, played.costs.framework.iteration_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from phaze.explore.planned import strategy_record
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
+from phaze.explore.evaluation.planned_iteration import strategy_record
 from phaze.report.figures.rows import Span
 from phaze.report.figures.timeline import Window, plan_looks, plan_spans, plan_windows
 from phaze.report.format import duration, time_unit
@@ -42,7 +42,7 @@ class Picture:
     windows: Sequence[Window]
 
 
-def picture_of(played: PlayedPlan) -> Picture:
+def picture_of(played: ReplayedPlan) -> Picture:
     """A plan as a picture."""
     record = strategy_record(played.strategy, played.iteration.microbatches)
     facts = f"iteration {duration(played.iteration.iteration_s)}; {summary(record)}"

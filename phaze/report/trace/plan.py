@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Action, Kind
 from phaze.report.replay import runs_of_plan as tail
 from phaze.report.replay.operators_of_plan import PlanOperators, Scheduled
@@ -36,7 +36,7 @@ _AT_ONCE = 1e-9  # of a schedule's length; operators that start so close to one 
 
 
 def plan_trace(
-    played: PlayedPlan,
+    played: ReplayedPlan,
     title: str,
     workload: str,
     layers: Sequence[Sequence[str]] = (),
@@ -56,7 +56,7 @@ def plan_trace(
     return Trace(stages, telling.slices(), telling.paths(), told)
 
 
-def _stage(played: PlayedPlan, at: int, layers: Sequence[Sequence[str]], designs: Sequence[str]) -> Stage:
+def _stage(played: ReplayedPlan, at: int, layers: Sequence[Sequence[str]], designs: Sequence[str]) -> Stage:
     name = f"stage {at + 1}" + (f": {layers[at][0]} .. {layers[at][-1]}" if layers else "")
     return Stage(name, f"{played.strategy.width} x {designs[at]}") if designs else Stage(name)
 
@@ -65,7 +65,7 @@ def _stage(played: PlayedPlan, at: int, layers: Sequence[Sequence[str]], designs
 class _Telling:
     """A plan told slice by slice; on a thread no two overlap, the last ends with the iteration."""
 
-    played: PlayedPlan
+    played: ReplayedPlan
 
     @cached_property
     def plans(self) -> list[PlanPieces]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.cost.collective import least_link_s
 from phaze.cost.exchange import fastest_s
 from phaze.cost.kernels.fitted import GENERIC
@@ -22,8 +22,6 @@ from phaze.validation.columns import Columns
 from phaze.validation.systems import System, system_of
 from phaze.workload.degrees import Group, Parallel
 from phaze.workload.work import Collective, Link
-
-Floats = NDArray[np.float64]
 
 SMALL_BYTES = 1 << 20
 """Below, a collective is a test of latency, judged apart (definitions: metrics of dse validate)."""

@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 
-import numpy as np
-from numpy.typing import NDArray
-
+from phaze.arrays import Floats
 from phaze.cost.rung import Rung
 from phaze.hardware.derived import GIB
 from phaze.hardware.network import load_network
@@ -40,7 +38,6 @@ _INTERLEAVED = 2
 """Chunks of a stage where a schedule is interleaved and the row does not say how many."""
 
 _Cells = Mapping[str, str]
-Floats = NDArray[np.float64]
 
 
 def times(columns: Columns) -> Judged:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.chain.instance import PlacementProblem
 from phaze.solvers.placement.chain.result import PlacementResult
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class PlacementBatch:
     """
 
     problem: PlacementProblem
-    forward_s: FloatArray
-    backward_s: FloatArray
-    device_memory_bytes: FloatArray = field(default_factory=lambda: np.empty(0))
+    forward_s: Floats
+    backward_s: Floats
+    device_memory_bytes: Floats = field(default_factory=lambda: np.empty(0))
 
     def __post_init__(self) -> None:
         """Fill in the memory; check shapes and signs.
@@ -71,21 +71,21 @@ class BatchResult:
     runtime_s: float
 
     @property
-    def time_per_batch_s(self) -> FloatArray:
+    def time_per_batch_s(self) -> Floats:
         """Proven optimal seconds per batch."""
         return np.array([plan.lower_bound_s for plan in self.plans], dtype=np.float64)
 
     @property
-    def tensor_parallel(self) -> IntArray:
+    def tensor_parallel(self) -> Integers:
         """Tensor-parallel widths."""
         return np.array([plan.tensor_parallel or 0 for plan in self.plans], dtype=np.int64)
 
     @property
-    def data_parallel(self) -> IntArray:
+    def data_parallel(self) -> Integers:
         """Data-parallel degrees."""
         return np.array([plan.data_parallel or 0 for plan in self.plans], dtype=np.int64)
 
     @property
-    def num_stages(self) -> IntArray:
+    def num_stages(self) -> Integers:
         """Numbers of stages."""
         return np.array([plan.num_stages or 0 for plan in self.plans], dtype=np.int64)

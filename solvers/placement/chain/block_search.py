@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from phaze.solvers.arrays import Integers
 from phaze.solvers.placement.chain.batch import PlacementBatch
 from phaze.solvers.placement.chain.bounds import WidthBound
 from phaze.solvers.placement.chain.time_bound import LONGEST_S
 from phaze.solvers.placement.chain.width_search import Plan, WidthSearch
-from phaze.solvers.placement.stage_costs import IntArray
 
 # Stage loads of one width handled at once.
 BLOCK = 1_000_000
@@ -18,7 +18,7 @@ BLOCK = 1_000_000
 Found = tuple[Plan, list[tuple[int, int, int]]]
 
 
-def blocks(batch: PlacementBatch) -> Iterator[IntArray]:
+def blocks(batch: PlacementBatch) -> Iterator[Integers]:
     """Architectures of similar memory, few enough for the cache."""
     order = np.argsort(batch.device_memory_bytes, kind="stable")
     size = max(1, BLOCK // len(batch.problem.layer_ids) ** 2)
@@ -27,7 +27,7 @@ def blocks(batch: PlacementBatch) -> Iterator[IntArray]:
 
 
 def best_plans(
-    bounds: list[WidthBound], rows: IntArray, most_bytes: float
+    bounds: list[WidthBound], rows: Integers, most_bytes: float
 ) -> Iterator[tuple[int, Found, float]]:
     """(architecture, its best plan, seconds per batch) of those for which a plan fits."""
     widths = [(bound, bound.candidates(rows, most_bytes)) for bound in bounds]
@@ -44,7 +44,7 @@ def best_plans(
         yield int(rows[row]), _preferred(searches, row, float(best_s[row])), float(best_s[row])
 
 
-def _preferred(searches: list[tuple[WidthSearch, IntArray]], row: int, best_s: float) -> Found:
+def _preferred(searches: list[tuple[WidthSearch, Integers]], row: int, best_s: float) -> Found:
     """The plan of an architecture that is preferred among those with the best time."""
     found = []
     for search, chosen in searches:

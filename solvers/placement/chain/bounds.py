@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.chain.batch import PlacementBatch
 from phaze.solvers.placement.chain.load_bound import LoadBound
 from phaze.solvers.placement.chain.time_bound import TimeBound
 from phaze.solvers.placement.chain.width import Width, widths
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 # Memories of a batch are rounded up to so many different ones, for each of which stages are counted.
 _MEMORIES = 4
@@ -29,19 +29,19 @@ class Candidates:
     `device_time_s` (R,): see TimeBound.
     """
 
-    forward_s: FloatArray
-    backward_s: FloatArray
-    memory_bytes: FloatArray
-    bound_s: FloatArray
-    device_time_s: FloatArray
+    forward_s: Floats
+    backward_s: Floats
+    memory_bytes: Floats
+    bound_s: Floats
+    device_time_s: Floats
 
     @property
-    def least_s(self) -> FloatArray:
+    def least_s(self) -> Floats:
         """Seconds (R,) that any plan takes at least."""
-        least: FloatArray = self.bound_s.min(axis=(0, 1))
+        least: Floats = self.bound_s.min(axis=(0, 1))
         return least
 
-    def __getitem__(self, rows: IntArray) -> Candidates:
+    def __getitem__(self, rows: Integers) -> Candidates:
         """Some of them."""
         memory_bytes = self.memory_bytes if self.memory_bytes.size == 1 else self.memory_bytes[rows]
         arrays = (self.forward_s, self.backward_s, self.bound_s, self.device_time_s)
@@ -67,7 +67,7 @@ class WidthBound:
         devices = np.where(wide, width.devices.wide, 1.0)
         self._share = devices * (width.problem.microbatches_per_batch / width.problem.num_devices)
 
-    def candidates(self, rows: IntArray, most_bytes: float) -> Candidates:
+    def candidates(self, rows: Integers, most_bytes: float) -> Candidates:
         """Bounds of some architectures, none of which has more than so much memory."""
         if most_bytes not in self._loads:
             self._loads[most_bytes] = LoadBound(self.width, most_bytes, *self._typical_s)
@@ -91,7 +91,7 @@ def width_bounds(batch: PlacementBatch) -> list[WidthBound]:
     return [WidthBound(batch, width) for width in widths(batch.problem)]
 
 
-def lower_bound(batch: PlacementBatch) -> FloatArray:
+def lower_bound(batch: PlacementBatch) -> Floats:
     """Seconds per batch (A,) that no plan beats; infinite only where no plan fits.
 
     For every width and number of stages, the largest load is bounded by the work and the transfers that the
@@ -106,7 +106,7 @@ def lower_bound(batch: PlacementBatch) -> FloatArray:
     return best_s
 
 
-def _memory_groups(memory_bytes: FloatArray) -> Iterator[tuple[IntArray, float]]:
+def _memory_groups(memory_bytes: Floats) -> Iterator[tuple[Integers, float]]:
     """Blocks of architectures of similar memory, and the most that any of their group has."""
     levels = np.unique(memory_bytes)
     if levels.size > _MEMORIES:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.chain.instance import PlacementProblem
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Degrees:
     A larger degree with the same number of microbatches has fewer devices per pipeline and a longer resync.
     """
 
-    data_parallel: IntArray
-    microbatches: IntArray
-    devices_per_pipeline: IntArray
-    resync_s_per_byte: FloatArray
+    data_parallel: Integers
+    microbatches: Integers
+    devices_per_pipeline: Integers
+    resync_s_per_byte: Floats
 
-    def admitting(self, devices: IntArray | int) -> IntArray:
+    def admitting(self, devices: Integers | int) -> Integers:
         """How many of the degrees, the first ones, leave a pipeline so many devices (n,)."""
         return np.asarray(np.searchsorted(-self.devices_per_pipeline, -np.asarray(devices), side="right"))
 

@@ -9,8 +9,9 @@ in its parameters.
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.width import Width
-from phaze.solvers.placement.stage_costs import DepthArray, FloatArray
+from phaze.solvers.placement.stage_costs import DepthArray
 
 # Numbers handled at once: they stay in the cache.
 CHUNK = 32_768
@@ -22,7 +23,7 @@ class SuffixTables:
     `tables[s]` (planes, L + 1, R); what lies behind the last layer is infinite.
     """
 
-    def __init__(self, width: Width, inner_s: FloatArray, last_s: FloatArray, deepest: DepthArray) -> None:
+    def __init__(self, width: Width, inner_s: Floats, last_s: Floats, deepest: DepthArray) -> None:
         """Start with one stage.
 
         `inner_s` (L, L, R), `last_s` (L, R): loads, the last one infinite where it does not fit; `deepest`
@@ -31,25 +32,25 @@ class SuffixTables:
         layers, architectures = last_s.shape
         self._devices = width.devices
         self._layers = layers
-        self._loads: FloatArray = np.where(deepest >= 1, inner_s, np.inf)
+        self._loads: Floats = np.where(deepest >= 1, inner_s, np.inf)
         self._deepest = deepest
         # Lengths of stages that may fit the load limit, to be lowered with it.
         self._lengths = layers - 1
-        self._least_s: FloatArray = self._loads.min(axis=1)
+        self._least_s: Floats = self._loads.min(axis=1)
         runs = width.devices.narrow & (np.arange(layers)[:, None] + np.arange(layers) < layers - 1)
         runs[:, 0] = False
         self._narrow_starts = [np.flatnonzero(row) for row in runs if row.any()]
         planes = int(width.devices.most_narrow_behind[width.depth]) + 1
-        self._behind: FloatArray = np.full((planes, 2 * layers, architectures), np.inf)
+        self._behind: Floats = np.full((planes, 2 * layers, architectures), np.inf)
         windows = np.lib.stride_tricks.sliding_window_view(self._behind[:, 1:], layers, axis=1)
-        self._windows: FloatArray = windows.transpose(0, 3, 1, 2)
+        self._windows: Floats = windows.transpose(0, 3, 1, 2)
         first = np.full((width.devices.most_narrow_behind[1] + 1, layers, architectures), np.inf)
         first[0] = last_s
         narrow = width.devices.narrow[np.arange(layers)[::-1], np.arange(layers)]
         first[1:, narrow] = last_s[narrow]
-        self.tables: list[FloatArray] = [first[:0], first]
+        self.tables: list[Floats] = [first[:0], first]
 
-    def first_stage(self) -> FloatArray:
+    def first_stage(self) -> Floats:
         """Largest loads (planes, ends, R) of all layers in one stage more, by the last layer of the first one."""
         stages = len(self.tables)
         self._forget_what_fits_no_more(stages)
@@ -62,7 +63,7 @@ class SuffixTables:
         found[1 : planes + 1, ends] = np.minimum(found[1 : planes + 1, ends], fewer)
         return found
 
-    def extend(self, limit_s: FloatArray, starts: slice) -> bool:
+    def extend(self, limit_s: Floats, starts: slice) -> bool:
         """One stage more, for suffixes that start in a range of layers; exact up to a load limit (R,).
 
         Returns whether there are stages within the limit at all.
@@ -79,7 +80,7 @@ class SuffixTables:
         self.tables.append(after)
         return bool(within.any())
 
-    def _any_stage(self, after: FloatArray, starts: slice) -> None:
+    def _any_stage(self, after: Floats, starts: slice) -> None:
         rows = starts.stop - starts.start
         step = max(1, CHUNK // max(1, len(after) * rows * after.shape[2]))
         for begin in range(0, self._lengths, step):
@@ -90,7 +91,7 @@ class SuffixTables:
             both = np.maximum(self._loads[lengths, chosen], self._windows[: len(after), lengths, chosen])
             np.minimum(after[:, chosen], both.min(axis=1), out=after[:, chosen])
 
-    def _narrow_stage(self, after: FloatArray, planes: int) -> None:
+    def _narrow_stage(self, after: Floats, planes: int) -> None:
         for place, chosen in enumerate(self._narrow_starts[: self._lengths] if planes else []):
             both = np.maximum(self._loads[place, chosen], self._behind[:planes, chosen + place + 1])
             after[1 : planes + 1, chosen] = np.minimum(after[1 : planes + 1, chosen], both)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.chain.stage_memory import fewest_stages
 from phaze.solvers.placement.chain.width import Width
-from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, IntArray
+from phaze.solvers.placement.stage_costs import DepthArray
 
 
 class LoadBound:
@@ -17,9 +18,7 @@ class LoadBound:
     so it is the same for all architectures; what it takes is the least time of so many large layers in a row.
     """
 
-    def __init__(
-        self, width: Width, capacity_bytes: float, forward_s: FloatArray, backward_s: FloatArray
-    ) -> None:
+    def __init__(self, width: Width, capacity_bytes: float, forward_s: Floats, backward_s: Floats) -> None:
         """Count; the latencies (L,) tell large layers from small ones, and any would give bounds."""
         self._recompute = width.problem.activation_recomputation
         self._layers, self._depth = width.layers, width.depth
@@ -36,7 +35,7 @@ class LoadBound:
         longer = 1 + forward_s.sum() / plain_s.sum() if self._recompute and plain_s.any() else 1.0
         self._inner_share, self._last_share = self._shares(deepest, longer)
 
-    def loads(self, forward_s: FloatArray, backward_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def loads(self, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:
         """Bounds for so many stages, and for so many wide ones (depth, A), infinite where memory admits no plan.
 
         The latencies are (L, A).
@@ -51,15 +50,15 @@ class LoadBound:
             # The last stage recomputes nothing, which saves at most this part of its load.
             saved = np.divide(recomputed, last, out=np.zeros_like(last), where=last > 0).max(axis=0)
             divisor = stages + saved
-        of_all: FloatArray = (inner[0] + (stages - 1) * self._cut_s) / divisor
-        of_wide: FloatArray = inner_wide / divisor
+        of_all: Floats = (inner[0] + (stages - 1) * self._cut_s) / divisor
+        of_wide: Floats = inner_wide / divisor
         np.maximum(of_all, plain.max(axis=0), out=of_all)
         np.maximum(of_wide[1:], self._of_shares(last, inner), out=of_wide[1:])
         of_all[0], of_wide[0] = last[0], wide
         of_all[: self._fewest_stages - 1] = np.inf
         return of_all, of_wide
 
-    def _shares(self, deepest: DepthArray, longer: float) -> tuple[IntArray, IntArray]:
+    def _shares(self, deepest: DepthArray, longer: float) -> tuple[Integers, Integers]:
         """(k, l), both (depth - 1,): of w > 1 wide stages, one inner holds k large layers, or the last one l.
 
         A count that no stage holds is given as one more than there are. The k is the least with which k layers per
@@ -76,7 +75,7 @@ class LoadBound:
         left = large - together[share - 1, wide]
         return share, np.where(left <= in_last, left, large + 1)
 
-    def _most_large(self, deepest: DepthArray) -> tuple[int, IntArray]:
+    def _most_large(self, deepest: DepthArray) -> tuple[int, Integers]:
         """Most large layers in a last stage, and in inner ones of index 2..depth + 1 from the end (depth,)."""
         before = np.zeros(2 * self._layers, dtype=np.int64)
         before[1:] = np.searchsorted(self._large, np.arange(2 * self._layers - 1), side="right")
@@ -90,7 +89,7 @@ class LoadBound:
         most = np.where(found.reshape(-1, counts.size) > 0, counts, 0).max(axis=1)
         return int(last), np.maximum.accumulate(most[::-1])[::-1][2 : self._depth + 2]
 
-    def _of_shares(self, last: FloatArray, inner: FloatArray) -> FloatArray:
+    def _of_shares(self, last: Floats, inner: Floats) -> Floats:
         """Load of the stage that holds its share (depth - 1, A), from sums over the layers from each one on."""
         large = self._large.size
         counts, which = np.unique(self._inner_share, return_inverse=True)
@@ -98,13 +97,13 @@ class LoadBound:
         runs = np.full((counts.size, inner.shape[1]), np.inf)
         for row, count in enumerate(counts[counts <= large]):
             runs[row] = (starts[: large - count + 1] - behind[count - 1 :]).min(axis=0)
-        shares: FloatArray = runs[which]
+        shares: Floats = runs[which]
         fits = self._last_share <= large
         shares[fits] = np.minimum(shares[fits], last[self._large[large - self._last_share[fits]]])
         return shares
 
 
-def _suffix_sums(values: FloatArray) -> FloatArray:
+def _suffix_sums(values: Floats) -> Floats:
     """Sums of values[i], values[i + 1], ... at [i], with a zero at the end."""
     sums = np.zeros((len(values) + 1, values.shape[1]))
     for row in range(len(values) - 1, -1, -1):  # cumsum along the first axis would jump through memory

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 import numpy as np
+from phaze.solvers.arrays import Flags, Integers
 from phaze.solvers.placement.chain.instance import WidthModel
-from phaze.solvers.placement.stage_costs import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class StageDevices:
     `most_narrow_behind` (S + 1,): the same without the first layer.
     """
 
-    narrow: BoolArray
+    narrow: Flags
     wide: int
-    most_narrow: IntArray
-    most_narrow_behind: IntArray
+    most_narrow: Integers
+    most_narrow_behind: Integers
 
-    def of(self, stages: IntArray | int, narrow: IntArray | int) -> IntArray:
+    def of(self, stages: Integers | int, narrow: Integers | int) -> Integers:
         """Devices of so many stages, some of them narrow (n,)."""
         return np.asarray(self.wide * (stages - narrow) + narrow)
 
@@ -43,14 +43,14 @@ def stage_devices(model: WidthModel, most_stages: int) -> StageDevices:
     return StageDevices(narrow, model.tensor_parallel, most, behind)
 
 
-def _run_lengths(sharded: BoolArray) -> IntArray:
+def _run_lengths(sharded: Flags) -> Integers:
     """Layers from each one on until the next tensor-parallel one (L,)."""
     stops = np.append(np.flatnonzero(sharded), sharded.size)
-    ahead: IntArray = stops[np.searchsorted(stops, np.arange(sharded.size))] - np.arange(sharded.size)
+    ahead: Integers = stops[np.searchsorted(stops, np.arange(sharded.size))] - np.arange(sharded.size)
     return ahead
 
 
-def _most_narrow(is_tensor_parallel: Sequence[bool], most_stages: int) -> IntArray:
+def _most_narrow(is_tensor_parallel: Sequence[bool], most_stages: int) -> Integers:
     """Narrow stages lie in runs of layers that are not tensor-parallel; w wide stages leave w + 1 runs apart."""
     runs = sorted(
         (len(list(run)) for sharded, run in groupby(is_tensor_parallel) if not sharded), reverse=True

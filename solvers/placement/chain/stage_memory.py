@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.instance import Optimizer, PlacementProblem, WidthModel
-from phaze.solvers.placement.stage_costs import DepthArray, FloatArray, crossing, sums_by_length
+from phaze.solvers.placement.stage_costs import DepthArray, crossing, sums_by_length
 
 
 @dataclass(frozen=True)
 class StageMemory:
     """Bytes that a stage holds anyway and once more per stage behind it (L, L)."""
 
-    held_bytes: FloatArray
-    stash_bytes: FloatArray
+    held_bytes: Floats
+    stash_bytes: Floats
     num_devices: int
 
-    def deepest(self, capacity_bytes: FloatArray) -> DepthArray:
+    def deepest(self, capacity_bytes: Floats) -> DepthArray:
         """Largest index from the end, at most L, at which a stage fits (L, L, n) under n capacities; or 0."""
         held, stash = self.held_bytes[..., None], self.stash_bytes[..., None]
         room = capacity_bytes - held
@@ -39,7 +40,7 @@ def stage_memory(problem: PlacementProblem, model: WidthModel) -> StageMemory:
     return StageMemory(held, stash, problem.num_devices)
 
 
-def _entering(model: WidthModel, layers: int) -> FloatArray:
+def _entering(model: WidthModel, layers: int) -> Floats:
     """Bytes of all edges from outside into a stage."""
     into = crossing(model.edges, layers, np.add)
     entering, running = np.zeros((layers, layers)), np.zeros(layers)

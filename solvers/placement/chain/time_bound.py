@@ -7,8 +7,8 @@ and C * (d - 1) / d the all-reduce. Here C is what reducing the first layer take
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.width import Width
-from phaze.solvers.placement.stage_costs import FloatArray
 
 # Hides the rounding of sums of many terms, so that a bound is one in floating point too.
 SLACK = 1e-9
@@ -37,9 +37,7 @@ class TimeBound:
         self._reduce_s = 4 * reduced / problem.link_bandwidth_bytes_per_s * unshared
         self._limit_steps, self._limit_reduce_s = _least_from(self._fewest_steps), _least_from(self._reduce_s)
 
-    def times(
-        self, of_all_s: FloatArray, of_wide_s: FloatArray, device_time_s: FloatArray, out: FloatArray
-    ) -> None:
+    def times(self, of_all_s: Floats, of_wide_s: Floats, device_time_s: Floats, out: Floats) -> None:
         """Write bounds (depth, A) for largest loads by numbers of all stages and of wide ones (depth, A).
 
         `device_time_s` (A,): seconds that all microbatches keep all devices busy. The all-reduce grows by less
@@ -61,7 +59,7 @@ class TimeBound:
         np.fmax(found_s, load_s, out=found_s)
         found_s *= 1 - SLACK
 
-    def load_limit(self, stages: int, time_s: FloatArray, device_time_s: FloatArray) -> FloatArray:
+    def load_limit(self, stages: int, time_s: Floats, device_time_s: Floats) -> Floats:
         """Loads (A,) above which plans of S > 1 stages or more, if any, take longer than `time_s` (A,)."""
         time_s, row = time_s * (1 + SLACK), stages - 1
         with np.errstate(invalid="ignore"):
@@ -70,6 +68,6 @@ class TimeBound:
         return np.asarray(np.minimum(limit, (time_s - device_time_s) / self._filling[row]))
 
 
-def _least_from(values: FloatArray) -> FloatArray:
+def _least_from(values: Floats) -> Floats:
     """The least of values[i], values[i + 1], ... at [i]."""
     return np.minimum.accumulate(values[::-1])[::-1]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.degrees import Degrees, data_parallel_degrees
 from phaze.solvers.placement.chain.instance import PlacementProblem, WidthModel
 from phaze.solvers.placement.chain.stage_devices import StageDevices, stage_devices
 from phaze.solvers.placement.chain.stage_memory import StageMemory, stage_memory
-from phaze.solvers.placement.stage_costs import FloatArray, Transfers, transfers
+from phaze.solvers.placement.stage_costs import Transfers, transfers
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Width:
     transfers: Transfers
     memory: StageMemory
     devices: StageDevices
-    first_bytes: FloatArray
+    first_bytes: Floats
     depth: int
 
     @property

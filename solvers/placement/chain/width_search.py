@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Flags, Floats, Integers
 from phaze.solvers.placement.chain.bounds import Candidates
 from phaze.solvers.placement.chain.dp import SuffixTables
 from phaze.solvers.placement.chain.time_bound import LONGEST_S, SLACK, TimeBound
 from phaze.solvers.placement.chain.width import Width
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, prefix_sums, stage_loads
+from phaze.solvers.placement.stage_costs import prefix_sums, stage_loads
 
 # Rounding of a sum of some hundred terms; times closer than this are ties (the contract allows 1e-12).
 RELATIVE_TIE = 1e-13
@@ -32,7 +33,7 @@ class WidthSearch:
     """Search of one width; `found_s` (R,): best times that tie with the incumbents or beat them, else larger ones."""
 
     def __init__(
-        self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: FloatArray
+        self, width: Width, bounds: list[TimeBound], candidates: Candidates, incumbent_s: Floats
     ) -> None:
         """Search plans of more and more stages until none can tie with the incumbents (R,)."""
         self._width, self._bounds, self._candidates = width, bounds, candidates
@@ -49,10 +50,10 @@ class WidthSearch:
         starts = np.arange(width.layers)
         last_s = np.where(self._deepest[starts[::-1], starts] >= 1, last_s, np.inf)
         self._suffixes = SuffixTables(width, self._inner_s, last_s, self._deepest)
-        self._best_s: list[FloatArray] = []
+        self._best_s: list[Floats] = []
         self._incumbent_s = incumbent_s.copy()
         self._search(last_s)
-        self.found_s: FloatArray = np.min([best.min(axis=0) for best in self._best_s], axis=0)
+        self.found_s: Floats = np.min([best.min(axis=0) for best in self._best_s], axis=0)
 
     def ties(self, row: int, time_s: float) -> Iterator[Plan]:
         """For each number of stages and narrow stages, the plan of fewest devices that ties with `time_s`."""
@@ -82,7 +83,7 @@ class WidthSearch:
             first, narrow = last + 1, max(narrow - is_narrow, 0)
         return found
 
-    def _search(self, last_s: FloatArray) -> None:
+    def _search(self, last_s: Floats) -> None:
         everything = np.full(last_s.shape[1], np.inf)
         self._add_times(1, last_s[None, :1], self._width.first_bytes[-1:], everything)
         for stages in range(2, self._width.depth + 1):
@@ -97,7 +98,7 @@ class WidthSearch:
             loads_s = self._suffixes.first_stage()
             self._add_times(stages, loads_s, self._width.first_bytes[: loads_s.shape[1]], limit_s)
 
-    def _load_limit(self, stages: int, promising: BoolArray) -> FloatArray:
+    def _load_limit(self, stages: int, promising: Flags) -> Floats:
         """Loads (R,) above which no plan of so many stages or more ties; `promising` (n, R) ranges of narrow ones."""
         device_time_s = self._candidates.device_time_s
         limit_s = np.zeros_like(self._incumbent_s)
@@ -107,7 +108,7 @@ class WidthSearch:
                 np.maximum(limit_s, found_s, where=rows, out=limit_s)
         return limit_s
 
-    def _useful_starts(self, stages: int, limit_s: FloatArray, further: IntArray) -> slice:
+    def _useful_starts(self, stages: int, limit_s: Floats, further: Integers) -> slice:
         """First layers of suffixes of so many stages that overload neither them nor the `further` ones at most."""
         # Sums of many terms: a billionth hides their rounding.
         slack_s = SLACK * self._inner_work_s[-1]
@@ -115,9 +116,7 @@ class WidthSearch:
         high = np.count_nonzero(self._inner_work_s <= further * limit_s + slack_s, axis=0)
         return slice(max(1, int(low.min())), min(int(high.max()), self._width.layers))
 
-    def _add_times(
-        self, stages: int, loads_s: FloatArray, reduced_bytes: FloatArray, limit_s: FloatArray
-    ) -> None:
+    def _add_times(self, stages: int, loads_s: Floats, reduced_bytes: Floats, limit_s: Floats) -> None:
         """Note the best times for largest loads (planes, ends, R) of which the first stage reduces bytes (ends,)."""
         least_s = loads_s.min(axis=1)
         best_s = np.full_like(least_s, np.inf)
@@ -136,7 +135,7 @@ class WidthSearch:
         self._best_s.append(best_s)
         np.minimum(self._incumbent_s, best_s.min(axis=0), out=self._incumbent_s)
 
-    def _through(self, stages: int, narrow: int, first: int, row: int) -> FloatArray:
+    def _through(self, stages: int, narrow: int, first: int, row: int) -> Floats:
         """Smallest largest load of layers first.. whose first stage ends at each layer (L,)."""
         loads, before = np.full(self._width.layers, np.inf), self._suffixes.tables[stages - 1]
         if stages == 1:

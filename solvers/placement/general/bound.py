@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.general.figures import FloatArray
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.general.pipeline import kinds
 from phaze.solvers.placement.general.problem import GeneralProblem, Model, Reduced
 
@@ -22,17 +22,17 @@ class WorkBound:
     The reduction is that of the largest layer and of all layers, or of the smallest one that may come first.
     """
 
-    slowest_s: FloatArray
-    total_s: FloatArray
-    device_total_s: FloatArray
+    slowest_s: Floats
+    total_s: Floats
+    device_total_s: Floats
     largest_reduced_bytes: float
     total_reduced_bytes: float
 
-    def largest(self, stages: int, devices: int, half_reduction_s: float) -> FloatArray:
+    def largest(self, stages: int, devices: int, half_reduction_s: float) -> Floats:
         """Least possible largest work in at most so many stages on so many devices in all, (kinds,)."""
         work = np.maximum(self.slowest_s, np.maximum(self.total_s / stages, self.device_total_s / devices))
         reduced = max(self.largest_reduced_bytes, self.total_reduced_bytes / stages) * half_reduction_s
-        bound: FloatArray = np.append(work, reduced) * _ROUNDING
+        bound: Floats = np.append(work, reduced) * _ROUNDING
         return bound
 
 
@@ -55,11 +55,11 @@ def work_bound(problem: GeneralProblem, models: Iterable[Model]) -> WorkBound:
     )
 
 
-def _layer_devices(model: Model) -> FloatArray:
+def _layer_devices(model: Model) -> Floats:
     return np.where(model.is_tensor_parallel, float(model.tensor_parallel), 1.0)
 
 
-def _layer_work(problem: GeneralProblem, model: Model) -> FloatArray:
+def _layer_work(problem: GeneralProblem, model: Model) -> Floats:
     """Seconds of each kind of work of each layer, without transfers, recomputation and gathers, (kinds - 1, L)."""
     late = problem.schedule.zero_bubble
     weight_gradient = np.array(model.weight_gradient_s)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.general.bound import WorkBound
 from phaze.solvers.placement.general.fewest import Pipelines, PlacedStage
-from phaze.solvers.placement.general.figures import Figures, FloatArray
+from phaze.solvers.placement.general.figures import Figures
 from phaze.solvers.placement.general.fleet import Fleet, fleet
-from phaze.solvers.placement.general.levels import IntArray, Levels
+from phaze.solvers.placement.general.levels import Levels
 from phaze.solvers.placement.general.pipeline import Pipeline, pipeline
 from phaze.solvers.placement.general.problem import GeneralProblem, Recompute, Schedule
 from phaze.solvers.placement.general.table import StageTable, half_reduction_s, stage_table
@@ -74,15 +75,15 @@ class Degree:
         """A stage holds as many microbatches in a pipeline of any depth."""
         return self.problem.schedule in {Schedule.GPIPE, Schedule.ONE_F_ONE_B}
 
-    def deepest(self, line: Pipeline) -> IntArray:
+    def deepest(self, line: Pipeline) -> Integers:
         """Largest depth, at least up to the line's, at which each option of each stage fits, (O, G)."""
         return self._common_deepest if self.held_by_depth else self.table.deepest(line)
 
     @cached_property
-    def _common_deepest(self) -> IntArray:
+    def _common_deepest(self) -> Integers:
         return self.table.deepest(self.line(self.depths[-1]))
 
-    def pipelines(self, line: Pipeline, limits: FloatArray) -> Pipelines:
+    def pipelines(self, line: Pipeline, limits: Floats) -> Pipelines:
         """All pipelines of up to the line's depth whose stages keep the limits."""
         fitting = np.where(self.table.within(limits), self.deepest(line), 0)
         return Pipelines(self.fleet, self.table.by_class(fitting), len(line.held))
@@ -99,7 +100,7 @@ class Degree:
                 depths[home[u]] = max(depths[home[u]], depths[home[v]] + 1)
         return tuple(replace(placed, depth=depth) for placed, depth in zip(plan, depths, strict=True))
 
-    def options(self, plan: Sequence[PlacedStage], line: Pipeline, limits: FloatArray) -> list[int]:
+    def options(self, plan: Sequence[PlacedStage], line: Pipeline, limits: Floats) -> list[int]:
         """For each stage of a plan, the fastest of the table's options that keep the limits."""
         table, deepest = self.table, self.deepest(line)
         kept = table.within(limits)
@@ -113,7 +114,7 @@ class Degree:
             chosen.append(int(np.where(may, seconds, np.inf).argmin()))
         return chosen
 
-    def least_work(self, depth: int) -> FloatArray:
+    def least_work(self, depth: int) -> Floats:
         """Lower bounds on the largest work of each kind in a pipeline of a depth, (kinds,)."""
         devices = sum(self.capacity.values())
         stages = depth if self.interleaved else min(depth * self.levels.most_stages, devices)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Flags, Integers
 from phaze.solvers.placement.general.fleet import DEVICE, NEVER, Fleet, Moves, State
-from phaze.solvers.placement.general.levels import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class _Ways:
     `different` levels are made by the moves that begin at `first`.
     """
 
-    def __init__(self, moves: Moves, usable: BoolArray) -> None:
+    def __init__(self, moves: Moves, usable: Flags) -> None:
         rows = np.flatnonzero(usable[moves.stage])
         self.level, self.source = moves.level[rows], moves.source[rows]
-        self.stage: IntArray = (np.cumsum(usable) - 1)[moves.stage[rows]]
+        self.stage: Integers = (np.cumsum(usable) - 1)[moves.stage[rows]]
         self.different, self.first = _groups(self.level)
 
 
 class Pipelines:
     """All pipelines of up to a depth whose stages fit as deep as `deepest` (classes, G) says."""
 
-    def __init__(self, fleet: Fleet, deepest: IntArray, depth: int) -> None:
+    def __init__(self, fleet: Fleet, deepest: Integers, depth: int) -> None:
         """Run the program."""
         self._fleet = fleet
         usable = deepest.max(axis=0) > 0
@@ -79,7 +79,7 @@ class Pipelines:
             placed += stages
         return placed
 
-    def _next(self, s: int) -> IntArray:
+    def _next(self, s: int) -> Integers:
         """Values of all upsets at depth s from those at depth s - 1."""
         values = np.full_like(self._values[-1], NEVER)
         if len(self._made):
@@ -87,7 +87,7 @@ class Pipelines:
             values[self._ends] = np.minimum.reduceat(made, self._first_made, axis=0)
         return values
 
-    def _levels(self, s: int) -> IntArray:
+    def _levels(self, s: int) -> Integers:
         """Values of all levels at depth s, (P, *shape)."""
         fits = self._deepest >= s
         values = np.full((len(self._fleet.levels.before), *self._fleet.shape), NEVER)
@@ -100,7 +100,7 @@ class Pipelines:
                 values[ways.different] = np.minimum(values[ways.different], best)
         return values
 
-    def _stages(self, level: int, s: int, values: IntArray, state: State) -> tuple[list[PlacedStage], State]:
+    def _stages(self, level: int, s: int, values: Integers, state: State) -> tuple[list[PlacedStage], State]:
         """The stages of a level at depth s, and the state before it."""
         placed = []
         rest: int | None = level
@@ -110,7 +110,7 @@ class Pipelines:
         return placed, state
 
     def _undone(
-        self, level: int, s: int, values: IntArray, state: State
+        self, level: int, s: int, values: Integers, state: State
     ) -> tuple[int | None, PlacedStage, State]:
         """The level (None: the upset below) and state from which a stage leads to this level and state."""
         value = int(values[(level, *state)])
@@ -127,7 +127,7 @@ class Pipelines:
         raise AssertionError("every state has one that it came from")
 
 
-def _groups(keys: IntArray) -> tuple[IntArray, IntArray]:
+def _groups(keys: Integers) -> tuple[Integers, Integers]:
     """The different values of sorted keys, and where each one begins."""
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], starts

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
-from phaze.solvers.placement.general.levels import BoolArray, IntArray, Levels
+from phaze.solvers.arrays import Flags, Floats, Integers
+from phaze.solvers.placement.general.levels import Levels
 from phaze.solvers.placement.general.problem import GeneralProblem, Model, Transfers
 
-FloatArray = NDArray[np.float64]
-Passes = tuple[FloatArray, FloatArray, FloatArray]
+Passes = tuple[Floats, Floats, Floats]
 # Entries of a block of stages and layers: what fits in a processor's cache.
 _BLOCK = 1 << 18
 
@@ -24,16 +23,16 @@ class Figures:
     stages; `wide`: some layer is tensor-parallel; `fed`: some edge enters.
     """
 
-    forward_s: FloatArray
-    backward_s: FloatArray
-    again_s: FloatArray
-    late_s: FloatArray
-    parameter_bytes: FloatArray
-    largest_bytes: FloatArray
-    activation_bytes: FloatArray
-    entering_bytes: FloatArray
-    wide: BoolArray
-    fed: BoolArray
+    forward_s: Floats
+    backward_s: Floats
+    again_s: Floats
+    late_s: Floats
+    parameter_bytes: Floats
+    largest_bytes: Floats
+    activation_bytes: Floats
+    entering_bytes: Floats
+    wide: Flags
+    fed: Flags
 
 
 def stage_figures(problem: GeneralProblem, model: Model, levels: Levels) -> Figures:
@@ -63,7 +62,7 @@ class _Calculator:
         self._bytes = np.array(model.boundary_bytes, dtype=np.float64)
         self._transfer = self._bytes / problem.link_bandwidth_bytes_per_s
 
-    def figures(self, member: BoolArray) -> Figures:
+    def figures(self, member: Flags) -> Figures:
         """Figures of a block of stages."""
         entering = member[:, self._target] & ~member[:, self._source]
         leaving = member[:, self._source] & ~member[:, self._target]
@@ -84,7 +83,7 @@ class _Calculator:
             fed=np.asarray(entering.any(axis=1)),
         )
 
-    def _one_after_another(self, member: BoolArray, entering: BoolArray, leaving: BoolArray) -> Passes:
+    def _one_after_another(self, member: Flags, entering: Flags, leaving: Flags) -> Passes:
         """Forward, backward and recomputed backward passes (B,) when transfers take time of both ends, or none."""
         forward_s, backward_s = (member.astype(np.float64) @ work for work in (self._forward, self._backward))
         crossing_s = np.zeros_like(forward_s)
@@ -92,7 +91,7 @@ class _Calculator:
             crossing_s = (entering | leaving).astype(np.float64) @ self._transfer
         return forward_s + crossing_s, backward_s + crossing_s, forward_s + backward_s + crossing_s
 
-    def _overlapped(self, member: BoolArray, entering: BoolArray, leaving: BoolArray) -> Passes:
+    def _overlapped(self, member: Flags, entering: Flags, leaving: Flags) -> Passes:
         """The same when the receiver alone waits for transfers, behind its earlier work."""
         order, idle = range(member.shape[1]), np.zeros(len(member))
         inputs_s, gradients_s = self._arrivals(entering, self._target), self._arrivals(leaving, self._source)
@@ -103,7 +102,7 @@ class _Calculator:
             _waiting(member, self._backward, gradients_s, recomputed_s, order[::-1]),
         )
 
-    def _arrivals(self, crossing: BoolArray, receiver: IntArray) -> FloatArray:
+    def _arrivals(self, crossing: Flags, receiver: Integers) -> Floats:
         """When the inputs of each layer from other stages are there, (L, B), from the start of the pass."""
         arrival = np.zeros((len(self._forward), len(crossing)))
         for arrives, layer, seconds in zip(crossing.T, receiver, self._transfer, strict=True):
@@ -111,9 +110,7 @@ class _Calculator:
         return arrival
 
 
-def _waiting(
-    member: BoolArray, latency_s: FloatArray, arrival_s: FloatArray, start_s: FloatArray, order: range
-) -> FloatArray:
+def _waiting(member: Flags, latency_s: Floats, arrival_s: Floats, start_s: Floats, order: range) -> Floats:
     """When the last layer of each stage ends (B,): layers run in order, none before its inputs arrive."""
     now = start_s
     for v in order:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from phaze.solvers.placement.general.levels import BoolArray, IntArray, Levels, TooLargeError
+from phaze.solvers.arrays import Flags, Integers
+from phaze.solvers.placement.general.levels import Levels, TooLargeError
 from phaze.solvers.placement.general.table import DeviceClass
 
 # Counts are kept as devices * DEVICE + stages: a device weighs more than all stages together.
@@ -21,9 +22,9 @@ State = tuple[int, ...]
 class Moves:
     """Ways to make some levels: a stage put on what `source` already holds; sorted by level, (M,) each."""
 
-    level: IntArray
-    source: IntArray
-    stage: IntArray
+    level: Integers
+    source: Integers
+    stage: Integers
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Fleet:
     """
 
     levels: Levels
-    by_end: IntArray
+    by_end: Integers
     classes: tuple[DeviceClass, ...]
     alone: Moves
     splits: tuple[Moves, ...]
@@ -46,14 +47,14 @@ class Fleet:
     axis: Mapping[int, int]
     shape: tuple[int, ...]
 
-    def put(self, values: IntArray, stages: IntArray, fits: BoolArray) -> IntArray:
+    def put(self, values: Integers, stages: Integers, fits: Flags) -> Integers:
         """Values (M, *shape) after a stage (M,) is put on each, where it fits on a class (classes, G)."""
         counted = np.full(fits.shape[1], NEVER)
         # Classes are sorted: of those of the counted type the smallest one that fits is written last.
         for known, fitting in zip(reversed(self.classes), fits[::-1], strict=True):
             if known.device_type == self.counted_type and known.devices <= self.counted_capacity:
                 counted[fitting] = known.devices * DEVICE + 1
-        after: IntArray = values + counted[stages].reshape(-1, *(1 for _ in self.shape))
+        after: Integers = values + counted[stages].reshape(-1, *(1 for _ in self.shape))
         for known, fitting in zip(self.classes, fits, strict=True):
             if known.device_type != self.counted_type:
                 rows = np.flatnonzero(fitting[stages])
@@ -61,7 +62,7 @@ class Fleet:
         after[after >= (self.counted_capacity + 1) * DEVICE] = NEVER
         return after
 
-    def _shifted(self, values: IntArray, known: DeviceClass) -> IntArray:
+    def _shifted(self, values: Integers, known: DeviceClass) -> Integers:
         """Values after a stage on devices of a type that is an axis of the state."""
         axis = self.axis[known.device_type]
         after = np.full_like(values, NEVER)
@@ -75,7 +76,7 @@ class Fleet:
         axis = self.axis[known.device_type] - 1
         return value - 1, (*state[:axis], state[axis] - known.devices, *state[axis + 1 :])
 
-    def used(self, values: IntArray) -> IntArray:
+    def used(self, values: Integers) -> Integers:
         """Devices of all types * DEVICE + stages, of values (*shape)."""
         others = np.indices(self.shape, dtype=np.int64).sum(axis=0) if self.shape else 0
         return np.where(values < NEVER, values + others * DEVICE, NEVER)

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Flags, Integers
 from phaze.solvers.placement.reading import InstanceError
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 class TooLargeError(InstanceError):
@@ -26,9 +24,9 @@ class TooLargeError(InstanceError):
 class Splits:
     """Levels of as many components each, as one stage and the rest of the level: (M,) indices."""
 
-    level: IntArray
-    stage: IntArray
-    rest: IntArray
+    level: Integers
+    stage: Integers
+    rest: Integers
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,9 @@ class Levels:
     """
 
     upsets: int
-    before: IntArray
-    after: IntArray
-    alone: IntArray
+    before: Integers
+    after: Integers
+    alone: Integers
     splits: tuple[Splits, ...]
     layers: int
     packed: NDArray[np.uint8]
@@ -52,7 +50,7 @@ class Levels:
         """Number of different stages, G."""
         return len(self.packed)
 
-    def member(self, rows: slice) -> BoolArray:
+    def member(self, rows: slice) -> Flags:
         """Layers of some stages, (rows, L)."""
         bits = np.unpackbits(self.packed[rows], axis=1, bitorder="little", count=self.layers)
         return bits.view(np.bool_)

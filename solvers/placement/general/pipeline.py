@@ -10,11 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.general.problem import GeneralProblem, Schedule
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,17 +23,17 @@ class Pipeline:
     stages are of the kinds of work (see `kinds`).
     """
 
-    held: IntArray
-    weights: FloatArray
+    held: Integers
+    weights: Floats
 
-    def seconds(self, maxima: FloatArray) -> float:
+    def seconds(self, maxima: Floats) -> float:
         """Seconds per batch."""
         return float((self.weights @ maxima).max())
 
     @property
-    def least_weight(self) -> FloatArray:
+    def least_weight(self) -> Floats:
         """What each kind of work adds to the batch per second, at least."""
-        least: FloatArray = self.weights.min(axis=0)
+        least: Floats = self.weights.min(axis=0)
         return least
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.general.degree import Degree
 from phaze.solvers.placement.general.fewest import PlacedStage
-from phaze.solvers.placement.general.figures import FloatArray
 from phaze.solvers.placement.general.pipeline import Pipeline
 from phaze.solvers.placement.general.table import TIE
 
@@ -45,8 +45,8 @@ class _Box:
 
     degree: Degree
     line: Pipeline
-    lower: FloatArray
-    upper: FloatArray
+    lower: Floats
+    upper: Floats
 
     @property
     def depth(self) -> int:
@@ -74,7 +74,7 @@ class _Box:
             yield replace(self, lower=_replaced(self.lower, kind, above.min()))
 
 
-def _replaced(corner: FloatArray, kind: int, value: float) -> FloatArray:
+def _replaced(corner: Floats, kind: int, value: float) -> Floats:
     changed = corner.copy()
     changed[kind] = value
     return changed

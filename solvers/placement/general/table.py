@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from phaze.solvers.placement.general.figures import Figures, FloatArray
-from phaze.solvers.placement.general.levels import BoolArray, IntArray
+from phaze.solvers.arrays import Flags, Floats, Integers
+from phaze.solvers.placement.general.figures import Figures
 from phaze.solvers.placement.general.pipeline import Pipeline, kinds
 from phaze.solvers.placement.general.problem import GeneralProblem, Model, Recompute, Reduced, Schedule
 
@@ -43,21 +43,21 @@ class StageTable:
 
     options: tuple[Option, ...]
     classes: tuple[DeviceClass, ...]
-    work: FloatArray
-    most_held: IntArray
-    device_class: IntArray
+    work: Floats
+    most_held: Integers
+    device_class: Integers
 
-    def deepest(self, line: Pipeline) -> IntArray:
+    def deepest(self, line: Pipeline) -> Integers:
         """Largest depth at which a stage fits (O, G), 0 if it fits at none."""
-        depth: IntArray = np.searchsorted(line.held, self.most_held, side="right")
+        depth: Integers = np.searchsorted(line.held, self.most_held, side="right")
         return depth
 
-    def within(self, limits: FloatArray) -> BoolArray:
+    def within(self, limits: Floats) -> Flags:
         """Whether no work is above its limit (kinds,), at (O, G)."""
         limit = (limits * (1 + TIE))[:, None, None]
         return np.asarray((self.work <= limit).all(axis=0))
 
-    def by_class(self, deepest: IntArray) -> IntArray:
+    def by_class(self, deepest: Integers) -> Integers:
         """Largest depth at which a stage fits on each class of devices, (classes, G)."""
         found = np.zeros((len(self.classes), deepest.shape[1]), dtype=np.int64)
         for option, depth in enumerate(deepest):
@@ -100,13 +100,13 @@ def _recompute_choices(problem: GeneralProblem) -> tuple[Recompute, ...]:
     return (Recompute.NONE,) if problem.recompute == (Recompute.NONE,) else tuple(Recompute)
 
 
-def _devices(problem: GeneralProblem, model: Model, figures: Figures) -> IntArray:
+def _devices(problem: GeneralProblem, model: Model, figures: Figures) -> Integers:
     """Devices of each stage (G,): the model's width if some layer of it, or of its group, is tensor-parallel."""
     grouped = problem.schedule is Schedule.INTERLEAVED and any(model.is_tensor_parallel)
     return np.where(figures.wide | grouped, model.tensor_parallel, 1)
 
 
-def _work(problem: GeneralProblem, figures: Figures, option: Option, data_parallel: int) -> FloatArray:
+def _work(problem: GeneralProblem, figures: Figures, option: Option, data_parallel: int) -> Floats:
     """Seconds of each kind of work, (kinds, G)."""
     half_s = half_reduction_s(problem, data_parallel) * figures.parameter_bytes
     full = option.recompute is Recompute.FULL
@@ -131,7 +131,7 @@ def half_reduction_s(problem: GeneralProblem, data_parallel: int) -> float:
     return problem.conventions.reduction_factor / 2 * share / problem.link_bandwidth_bytes_per_s
 
 
-def _most_held(problem: GeneralProblem, figures: Figures, option: Option, data_parallel: int) -> IntArray:
+def _most_held(problem: GeneralProblem, figures: Figures, option: Option, data_parallel: int) -> Integers:
     """Most microbatches that a stage can hold in memory, (G,); 0 if not even one."""
     shares = [1 / data_parallel if option.zero >= stage else 1.0 for stage in (1, 2, 3)]
     states = problem.optimizer_state_ratio * shares[0] + shares[1] + shares[2]
@@ -143,5 +143,5 @@ def _most_held(problem: GeneralProblem, figures: Figures, option: Option, data_p
     room = device.memory_bytes / problem.virtual_stages * (1 + _MEMORY_SLACK) - base
     more = np.full(len(room), _ANY_NUMBER, dtype=np.float64)
     np.divide(room, stash, out=more, where=stash * _ANY_NUMBER > np.maximum(room, 0.0))
-    most: IntArray = np.where(room < 0, 0, 1 + np.floor(more)).astype(np.int64)
+    most: Integers = np.where(room < 0, 0, 1 + np.floor(more)).astype(np.int64)
     return np.minimum(most, 1) if option.recompute not in problem.recompute else most

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.chain.checker import PlanError
 from phaze.solvers.placement.chain.result import PlacementStatus
 from phaze.solvers.placement.mixed.checker import mixed_plan_value
@@ -14,7 +15,6 @@ from phaze.solvers.placement.mixed.problem import Goal, Line, MixedChain
 from phaze.solvers.placement.mixed.recurrence import suffix_values
 from phaze.solvers.placement.mixed.result import MixedResult
 from phaze.solvers.placement.mixed.search import TIE, Found, LineSearch
-from phaze.solvers.placement.stage_costs import FloatArray
 
 _CHECK_TOLERANCE = 1e-10
 
@@ -46,7 +46,7 @@ def place_mixed(
     return _result(found, at, searched, solved, time.perf_counter() - began)
 
 
-def line_bounds(lines: Iterable[Line], goal: Goal) -> FloatArray:
+def line_bounds(lines: Iterable[Line], goal: Goal) -> Floats:
     """A lower bound on the value of any plan of each line; infinite where nothing fits in memory.
 
     No stage is slower than the slowest, and none draws power for less time than it works: time x mean power

@@ -7,7 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray, interval_sums
+from phaze.solvers.arrays import Floats, Integers
+from phaze.solvers.placement.stage_costs import interval_sums
 
 
 class Goal(StrEnum):
@@ -37,12 +38,12 @@ class MixedChain:
     else costs time once per batch. `power_w` (K,): of one device.
     """
 
-    inner_s: FloatArray
-    last_s: FloatArray
-    deepest: IntArray
-    group: IntArray
-    weight: FloatArray
-    power_w: FloatArray
+    inner_s: Floats
+    last_s: Floats
+    deepest: Integers
+    group: Integers
+    weight: Floats
+    power_w: Floats
 
     def __post_init__(self) -> None:
         """Check shapes. ValueError where they do not fit together."""
@@ -64,11 +65,11 @@ class MixedChain:
         return len(self.weight)
 
     @cached_property
-    def stage_weight(self) -> FloatArray:
+    def stage_weight(self) -> Floats:
         """Weight of the stage of layers i..j at [i, j], (L, L)."""
         return interval_sums(self.weight)
 
-    def per_group(self, cost: FloatArray) -> FloatArray:
+    def per_group(self, cost: Floats) -> Floats:
         """Least cost (K, L, L) over the types of each group, (G, L, L)."""
         return np.stack([cost[self.group == g].min(axis=0) for g in range(len(self.deepest))])
 
@@ -83,7 +84,7 @@ class Line:
     chain: MixedChain
     stages: int
     slots: float
-    rate_s: FloatArray
+    rate_s: Floats
     latency_s: float
 
     def seconds(self, load_s: float, once_s: float) -> float:
@@ -91,6 +92,6 @@ class Line:
         return self.slots * load_s + once_s + self.latency_s
 
     @cached_property
-    def once_s(self) -> FloatArray:
+    def once_s(self) -> Floats:
         """What the stage of layers i..j does once per batch on each type, (K, L, L)."""
         return self.rate_s[:, None, None] * self.chain.stage_weight

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.mixed.problem import Line, MixedChain, MixedStage
-from phaze.solvers.placement.stage_costs import FloatArray
 
 
 def suffix_values(
-    chain: MixedChain, inner: FloatArray, last: FloatArray, stages: int, join: np.ufunc
-) -> list[FloatArray]:
+    chain: MixedChain, inner: Floats, last: Floats, stages: int, join: np.ufunc
+) -> list[Floats]:
     """f[s - 1] (L + 1,): least cost of layers i.. in exactly s stages, for s up to `stages`.
 
     `inner` (K, L, L), `last` (K, L): cost of a stage on each type, infinite where it is not allowed; the costs
@@ -36,21 +36,21 @@ class Within:
     once_s: float
 
     @cached_property
-    def inner_w(self) -> FloatArray:
+    def inner_w(self) -> Floats:
         """Power of a stage that is not the last one, infinite where it breaks a limit, (K, L, L)."""
         chain = self.line.chain
         allowed = (chain.inner_s <= self.load_s) & (self.line.once_s <= self.once_s)
         return np.where(allowed, chain.power_w[:, None, None], np.inf)
 
     @cached_property
-    def last_w(self) -> FloatArray:
+    def last_w(self) -> Floats:
         """The same of a last stage that starts with layer i, (K, L)."""
         chain = self.line.chain
         allowed = (chain.last_s <= self.load_s) & (self.line.once_s[:, :, -1] <= self.once_s)
         return np.where(allowed, chain.power_w[:, None], np.inf)
 
     @cached_property
-    def tables(self) -> list[FloatArray]:
+    def tables(self) -> list[Floats]:
         """Least sum of the stages' powers; see `suffix_values`."""
         return suffix_values(self.line.chain, self.inner_w, self.last_w, self.line.stages, np.add)
 
@@ -72,10 +72,10 @@ class Within:
         found.append(self._stage(first, chain.layers - 1, self.last_w[:, first], chain.last_s[:, first]))
         return tuple(found)
 
-    def _fits(self, first: int, depth: int) -> FloatArray:
+    def _fits(self, first: int, depth: int) -> Floats:
         chain = self.line.chain
         return np.asarray(chain.deepest[chain.group, first] >= depth)
 
     @staticmethod
-    def _stage(first: int, last: int, power_w: FloatArray, load_s: FloatArray) -> MixedStage:
+    def _stage(first: int, last: int, power_w: Floats, load_s: Floats) -> MixedStage:
         return MixedStage(first, last, int(np.lexsort((load_s, power_w))[0]))

@@ -15,9 +15,9 @@ from functools import cached_property
 from itertools import count
 
 import numpy as np
+from phaze.solvers.arrays import Floats
 from phaze.solvers.placement.mixed.problem import Goal, Line, MixedStage
 from phaze.solvers.placement.mixed.recurrence import Within, suffix_values
-from phaze.solvers.placement.stage_costs import FloatArray
 
 TIE = 1e-13
 """Values closer than this, relative, are equal: the rounding of sums of some hundred terms."""
@@ -77,7 +77,7 @@ class LineSearch:
         return seconds * power_w if self._goal is Goal.ENERGY else seconds
 
     @cached_property
-    def _tables(self) -> tuple[FloatArray, FloatArray]:
+    def _tables(self) -> tuple[Floats, Floats]:
         """Every load and every once-per-batch time that a stage can have."""
         chain = self._line.chain
         above = np.triu(np.ones((chain.layers, chain.layers), dtype=np.bool_))

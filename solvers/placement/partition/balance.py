@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.partition import dp
 from phaze.solvers.placement.partition.problem import PartitionProblem, StageLimits
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 
-def balanced_cuts(layer_s: FloatArray, stages: Sequence[int]) -> dict[int, IntArray]:
+def balanced_cuts(layer_s: Floats, stages: Sequence[int]) -> dict[int, Integers]:
     """How many layers each stage has (A, n), for every number of stages n asked for, of A chains (A, L).
 
     Exact, by one table of the recurrence over (stages, first layer) for all; memory does not count. Of equally good
@@ -27,7 +27,7 @@ def balanced_cuts(layer_s: FloatArray, stages: Sequence[int]) -> dict[int, IntAr
     return {n: _sizes(inner, tables, n) for n in stages}
 
 
-def _sizes(inner: FloatArray, tables: list[FloatArray], stages: int) -> IntArray:
+def _sizes(inner: Floats, tables: list[Floats], stages: int) -> Integers:
     """Follow the tables from the first layer on."""
     chains = np.arange(len(inner))
     starts = [np.zeros(len(inner), dtype=np.int64)]

@@ -12,25 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.partition.problem import PartitionProblem, StageLimits
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 # The bound adds in another order than the exact search; this much below, it stays a bound.
 _ROUNDING = 1e-12
 
 
-def lower_bounds(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
+def lower_bounds(problem: PartitionProblem, stages: Sequence[int]) -> Floats:
     """Seconds (A, len(stages)) that no partition into at most so many stages beats."""
     counts = np.minimum(np.asarray(stages, dtype=np.int64), problem.layers)
-    bound: FloatArray = np.maximum(_average(problem, counts), problem.plain_s.max(axis=1, keepdims=True))
+    bound: Floats = np.maximum(_average(problem, counts), problem.plain_s.max(axis=1, keepdims=True))
     loads = _Loads.of(problem)
     for places in repeated(problem.kind):
         np.maximum(bound, loads.bound(places, counts, problem.limits), out=bound)
-    found: FloatArray = bound * (1 - _ROUNDING)
+    found: Floats = bound * (1 - _ROUNDING)
     return found
 
 
-def _average(problem: PartitionProblem, counts: IntArray) -> FloatArray:
+def _average(problem: PartitionProblem, counts: Integers) -> Floats:
     """Average load of at most so many stages, (A, len(counts)): monotone in their number, hence least at either end.
 
     The last stage may keep its activations: with what it spares its load counts more than once.
@@ -40,11 +40,11 @@ def _average(problem: PartitionProblem, counts: IntArray) -> FloatArray:
     spare = np.divide(more, problem.plain_s, out=never, where=problem.plain_s > 0).max(axis=1, keepdims=True)
     cut = problem.boundary_s[:, 1:-1].min(axis=1, initial=np.inf, keepdims=True)
     several = work + np.where(counts > 1, 2 * (counts - 1) * np.where(np.isfinite(cut), cut, 0.0), 0.0)
-    average: FloatArray = np.minimum(several / (counts + spare), work / (1 + spare))
+    average: Floats = np.minimum(several / (counts + spare), work / (1 + spare))
     return average
 
 
-def repeated(kind: IntArray) -> list[IntArray]:
+def repeated(kind: Integers) -> list[Integers]:
     """Places of the layers of each kind that repeats, and of all of them; rare layers may be cheap ones."""
     groups = [np.flatnonzero(kind == one) for one in np.unique(kind)]
     groups = [places for places in groups if places.size > 2]
@@ -59,9 +59,9 @@ class _Loads:
     ends_s[j + 1] - starts_s[i]. `last_s` (A, L): a last stage that contains layer i.
     """
 
-    starts_s: FloatArray
-    ends_s: FloatArray
-    last_s: FloatArray
+    starts_s: Floats
+    ends_s: Floats
+    last_s: Floats
 
     @classmethod
     def of(cls, problem: PartitionProblem) -> _Loads:
@@ -72,7 +72,7 @@ class _Loads:
             np.minimum.accumulate(problem.last_s, axis=1),
         )
 
-    def bound(self, places: IntArray, counts: IntArray, limits: StageLimits) -> FloatArray:
+    def bound(self, places: Integers, counts: Integers, limits: StageLimits) -> Floats:
         """What the layers at these places imply, (A, len(counts)).
 
         With the least share k that gives all of them room, others that hold at most k - 1 leave too many to the last
@@ -82,10 +82,10 @@ class _Loads:
         fair = np.maximum((rooms + np.arange(places.size + 2) < places.size).sum(axis=1), 1)
         share, more = (self._fastest(places, k) for k in (fair, fair + 1))
         left, fewer = (self._left(places, rooms, k) for k in (fair, fair - 1))
-        bound: FloatArray = np.minimum(np.maximum(share, left), np.minimum(more, fewer))
+        bound: Floats = np.minimum(np.maximum(share, left), np.minimum(more, fewer))
         return bound
 
-    def _fastest(self, places: IntArray, shares: IntArray) -> FloatArray:
+    def _fastest(self, places: Integers, shares: Integers) -> Floats:
         """Least load of a stage but the last with so many of the layers, (A, len(shares)); infinite beyond all."""
         wanted, which = np.unique(shares, return_inverse=True)
         starts, ends = self.starts_s[:, places], self.ends_s[:, places + 1]
@@ -95,15 +95,15 @@ class _Loads:
                 loads[:, column] = (ends[:, k - 1 :] - starts[:, : places.size - k + 1]).min(axis=1)
         return loads[:, which]
 
-    def _left(self, places: IntArray, rooms: IntArray, shares: IntArray) -> FloatArray:
+    def _left(self, places: Integers, rooms: Integers, shares: Integers) -> Floats:
         """Least load of a last stage that holds what the others leave, with such shares, (A, len(shares))."""
         taken = np.take_along_axis(rooms, shares[:, None], axis=1)[:, 0]
         at = np.append(places, self.last_s.shape[1] - 1)[np.minimum(taken, places.size)]
-        loads: FloatArray = self.last_s[:, at]
+        loads: Floats = self.last_s[:, at]
         return loads
 
 
-def room(places: IntArray, limits: StageLimits) -> IntArray:
+def room(places: Integers, limits: StageLimits) -> Integers:
     """How many of some layers all stages but the last have room for, at most k each, at [stages, k].
 
     For 0..L stages and k up to one more than there are such layers; how much a stage holds depends on its index.
@@ -113,5 +113,5 @@ def room(places: IntArray, limits: StageLimits) -> IntArray:
     most = (before[1:] - before[limits.earliest]).max(axis=1)
     rooms = np.minimum(np.arange(places.size + 2), most[:, None])
     rooms[:2] = 0  # no stage has index 0, and the last one 1
-    total: IntArray = np.cumsum(rooms, axis=0)
+    total: Integers = np.cumsum(rooms, axis=0)
     return total

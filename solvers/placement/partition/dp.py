@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+from phaze.solvers.arrays import Flags, Floats
 from phaze.solvers.placement.partition.problem import PartitionProblem, StageLimits
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray
 
 # Elements of one (architectures, L, L) block: about 16 MB each.
 BLOCK = 2_000_000
 ROW_BLOCK = 64
 
 
-def stage_loads(problem: PartitionProblem) -> tuple[FloatArray, FloatArray]:
+def stage_loads(problem: PartitionProblem) -> tuple[Floats, Floats]:
     """Loads of inner stages i..j (A, L, L), infinite below the diagonal, and of last ones (A, L)."""
     inner = problem.ends_s[:, None, 1:] - problem.starts_s[:, :-1, None]
     return np.where(np.triu(np.ones(inner.shape[1:], dtype=np.bool_)), inner, np.inf), problem.last_s
 
 
-def suffix_tables(inner: FloatArray, last: FloatArray, limits: StageLimits, stages: int) -> list[FloatArray]:
+def suffix_tables(inner: Floats, last: Floats, limits: StageLimits, stages: int) -> list[Floats]:
     """f[s - 1] (A, L+1): smallest maximal value of layers i.. in exactly s stages, for s up to `stages`.
 
     `inner` (A, L, L), `last` (A, L): the value of a stage.
@@ -42,7 +42,7 @@ def suffix_tables(inner: FloatArray, last: FloatArray, limits: StageLimits, stag
     return tables
 
 
-def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[int, ...]:
+def trace(problem: PartitionProblem, stages: int, allowed: Flags) -> tuple[int, ...]:
     """First layers of the stages of one architecture with the least maximal load; empty if nothing fits.
 
     `allowed` (L, L): whether i..j may be a stage, beside its memory.
@@ -61,7 +61,7 @@ def trace(problem: PartitionProblem, stages: int, allowed: BoolArray) -> tuple[i
     return tuple(starts)
 
 
-def bottlenecks(problem: PartitionProblem, most_stages: int) -> FloatArray:
+def bottlenecks(problem: PartitionProblem, most_stages: int) -> Floats:
     """Minimal maximal load (A, most_stages) with at most (or exactly) 1, 2, ... stages."""
     inner, last = stage_loads(problem)
     tables = suffix_tables(inner, last, problem.limits, most_stages)

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Flags, Floats, Integers
 from phaze.solvers.placement.partition.problem import PartitionProblem
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray
 
 # Rows handled together: enough to hide the interpreter, few enough for the cache.
 ROWS = 4096
 
 
-def is_monotone(problem: PartitionProblem) -> BoolArray:
+def is_monotone(problem: PartitionProblem) -> Flags:
     """Architectures (A,) whose stage loads only shrink when an inner stage loses a layer at one end.
 
     The chain's first and last layer are exempt: the sweep treats a stage that starts the chain apart, and no
@@ -36,11 +36,11 @@ def is_monotone(problem: PartitionProblem) -> BoolArray:
 class Rows:
     """R questions, each an architecture, a number of stages and a cap on the weight of a stage (R,)."""
 
-    architecture: IntArray
-    stages: IntArray
-    weight_cap: FloatArray
+    architecture: Integers
+    stages: Integers
+    weight_cap: Floats
 
-    def __getitem__(self, rows: IntArray) -> Rows:
+    def __getitem__(self, rows: Integers) -> Rows:
         """Some of the rows."""
         return Rows(self.architecture[rows], self.stages[rows], self.weight_cap[rows])
 
@@ -53,16 +53,16 @@ class Sweep:
     `next_s`: see the module's text.
     """
 
-    front: IntArray
-    load_s: FloatArray
-    next_s: FloatArray
-    weight: FloatArray
+    front: Integers
+    load_s: Floats
+    next_s: Floats
+    weight: Floats
 
-    def __getitem__(self, rows: IntArray) -> Sweep:
+    def __getitem__(self, rows: Integers) -> Sweep:
         """Some of the rows, copied."""
         return Sweep(self.front[rows], self.load_s[rows], self.next_s[rows], self.weight[rows])
 
-    def __setitem__(self, rows: IntArray, other: Sweep) -> None:
+    def __setitem__(self, rows: Integers, other: Sweep) -> None:
         """Overwrite some of the rows."""
         self.front[rows], self.load_s[rows] = other.front, other.load_s
         self.next_s[rows], self.weight[rows] = other.next_s, other.weight
@@ -71,7 +71,7 @@ class Sweep:
 class Sweeper:
     """Fills stages from the end; `weights` (L+1,) are prefix sums of the layers' weights, zeros if unused."""
 
-    def __init__(self, problem: PartitionProblem, weights: FloatArray) -> None:
+    def __init__(self, problem: PartitionProblem, weights: Floats) -> None:
         """Flatten the arrays of a monotone problem for row-wise look-up."""
         self._problem = problem
         self._width = problem.layers + 1
@@ -81,7 +81,7 @@ class Sweeper:
         # The first layer from which a last stage fits a threshold is the first at which this does.
         self._least_last_s = np.minimum.accumulate(problem.last_s, axis=1)
 
-    def sweep(self, rows: Rows, threshold_s: FloatArray) -> Sweep:
+    def sweep(self, rows: Rows, threshold_s: Floats) -> Sweep:
         """One greedy pass of every row at its threshold."""
         capped = bool(np.isfinite(rows.weight_cap).any())
         done = self._last_stage(rows, threshold_s, capped)
@@ -105,7 +105,7 @@ class Sweeper:
             depth += 1
         return done
 
-    def _last_stage(self, rows: Rows, threshold_s: FloatArray, capped: bool) -> Sweep:
+    def _last_stage(self, rows: Rows, threshold_s: Floats, capped: bool) -> Sweep:
         """The pass after its first stage, the chain's last; the front is L if none fits."""
         layers, number = self._problem.layers, np.arange(rows.stages.size)
         if capped:
@@ -128,12 +128,12 @@ class Sweeper:
     def _inner_stage(
         self,
         depth: int,
-        front: IntArray,
-        length: IntArray,
+        front: Integers,
+        length: Integers,
         rows: Rows,
-        threshold_s: FloatArray,
+        threshold_s: Floats,
         capped: bool,
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
+    ) -> tuple[Integers, Floats, Floats]:
         """First layer of the longest stage before `front`, its load, and the load of the next longer one.
 
         `length`: a guess at how many layers it has, which only saves time.
@@ -142,11 +142,11 @@ class Sweeper:
         earliest = self._problem.limits.earliest[depth, front - 1]
         end = self._ends[base + front]
 
-        def load(start: IntArray) -> FloatArray:
-            seconds: FloatArray = end - self._starts[base + start]
+        def load(start: Integers) -> Floats:
+            seconds: Floats = end - self._starts[base + start]
             return seconds
 
-        def light(start: IntArray) -> BoolArray:
+        def light(start: Integers) -> Flags:
             return self._weights[front] - self._weights[start] <= rows.weight_cap
 
         # Loads grow towards the left down to layer 1: bisect for the first layer that fits, `front` if none.
@@ -172,7 +172,7 @@ class Sweeper:
         return start, achieved, bump
 
 
-def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: Floats) -> tuple[Floats, Floats]:
     """Minimal maximal load, and maximal weight of a partition that attains it, (R,) each; infinite if none.
 
     `lower_s` (R,): valid lower bounds to start from.
@@ -197,14 +197,14 @@ def solve_rows(sweeper: Sweeper, rows: Rows, lower_s: FloatArray) -> tuple[Float
     return high, weight
 
 
-def _between(low: FloatArray, high: FloatArray, attempt: int) -> FloatArray:
+def _between(low: Floats, high: Floats, attempt: int) -> Floats:
     """A threshold inside the bracket; while it is open, steps above the lower bound that double."""
     step = low * 2.0 ** (attempt - 8)
     return np.where(np.isinf(high), low + step, 0.5 * (low + np.where(np.isinf(high), low, high)))
 
 
 def trace(
-    problem: PartitionProblem, stages: int, threshold_s: float, weights: FloatArray, weight_cap: float
+    problem: PartitionProblem, stages: int, threshold_s: float, weights: Floats, weight_cap: float
 ) -> tuple[int, ...]:
     """First layers of the stages of one architecture's sweep, first stage first; empty if it fails.
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from phaze.solvers.placement.stage_costs import BoolArray, FloatArray, IntArray, interval_sums, prefix_sums
+from phaze.solvers.arrays import Flags, Floats, Integers
+from phaze.solvers.placement.stage_costs import interval_sums, prefix_sums
 
 _ROUNDING = 1e-12
 
@@ -19,16 +20,16 @@ class StageLimits:
     `recompute` is None if recomputation is off.
     """
 
-    plain: IntArray
-    recompute: IntArray | None
+    plain: Integers
+    recompute: Integers | None
 
     @property
-    def inner(self) -> IntArray:
+    def inner(self) -> Integers:
         """The limits of every stage but the last."""
         return self.plain if self.recompute is None else self.recompute
 
     @cached_property
-    def earliest(self) -> IntArray:
+    def earliest(self) -> Integers:
         """First layer of the longest stage that ends with j and fits at index s, at [s, j]; j + 1 if none."""
         layers = self.plain.shape[0]
         first, last = np.triu_indices(layers)
@@ -40,7 +41,7 @@ class StageLimits:
         return earliest
 
     @cached_property
-    def shallow_first(self) -> tuple[IntArray, IntArray]:
+    def shallow_first(self) -> tuple[Integers, Integers]:
         """Inner stages (L * L,) by growing limit, and how many do not fit at index s = 2..L, at [s - 1]; 0 at [0]."""
         deepest = self.inner
         order = np.argsort(deepest, axis=None, kind="stable")
@@ -59,11 +60,11 @@ class PartitionProblem:
     `exactly`: a number of stages means exactly, not at most, so many.
     """
 
-    plain_s: FloatArray
-    recompute_s: FloatArray
-    boundary_s: FloatArray
+    plain_s: Floats
+    recompute_s: Floats
+    boundary_s: Floats
     limits: StageLimits
-    kind: IntArray
+    kind: Integers
     exactly: bool = False
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class PartitionProblem:
         """Number of layers L."""
         return int(self.plain_s.shape[1])
 
-    def select(self, architectures: IntArray) -> PartitionProblem:
+    def select(self, architectures: Integers) -> PartitionProblem:
         """The same chain for some of the architectures."""
         return PartitionProblem(
             self.plain_s[architectures],
@@ -104,32 +105,32 @@ class PartitionProblem:
         )
 
     @cached_property
-    def inner_s(self) -> FloatArray:
+    def inner_s(self) -> Floats:
         """Layer times in every stage but the last (A, L)."""
         return self.plain_s if self.limits.recompute is None else self.recompute_s
 
     @cached_property
-    def work_s(self) -> FloatArray:
+    def work_s(self) -> Floats:
         """Prefix sums of `inner_s` (A, L+1)."""
         return prefix_sums(self.inner_s)
 
     @cached_property
-    def ends_s(self) -> FloatArray:
+    def ends_s(self) -> Floats:
         """(A, L+1): a stage i..j that is not the last takes `ends_s[j + 1] - starts_s[i]`."""
         return np.ascontiguousarray(self.work_s + self.boundary_s)
 
     @cached_property
-    def starts_s(self) -> FloatArray:
+    def starts_s(self) -> Floats:
         """(A, L+1): see `ends_s`."""
         return np.ascontiguousarray(self.work_s - self.boundary_s)
 
     @cached_property
-    def last_recomputes(self) -> BoolArray:
+    def last_recomputes(self) -> Flags:
         """Whether a last stage that starts with layer i has to recompute (L,)."""
         return np.asarray(self.limits.plain[:, -1] < 1)
 
     @cached_property
-    def last_s(self) -> FloatArray:
+    def last_s(self) -> Floats:
         """Load of a last stage that starts with layer i; infinite where it does not fit (A, L)."""
         plain = prefix_sums(self.plain_s)
         ends = self.boundary_s[:, :-1] + self.boundary_s[:, -1:]
@@ -141,7 +142,7 @@ class PartitionProblem:
         return np.where(self.last_recomputes, recomputed, loads)
 
 
-def interval_weights(weights: FloatArray) -> FloatArray:
+def interval_weights(weights: Floats) -> Floats:
     """Weight of stage i..j at [i, j], as differences of prefix sums, the arithmetic of all solvers (L, L)."""
     prefix = prefix_sums(weights)
     return prefix[None, 1:] - prefix[:-1, None]
@@ -149,10 +150,10 @@ def interval_weights(weights: FloatArray) -> FloatArray:
 
 def stage_limits(
     *,
-    static_bytes: FloatArray,
-    saved_bytes: FloatArray,
-    input_bytes: FloatArray,
-    working_bytes: FloatArray,
+    static_bytes: Floats,
+    saved_bytes: Floats,
+    input_bytes: Floats,
+    working_bytes: Floats,
     memory_bytes: float,
     recompute: bool,
     inflight_limit: int | None = None,
@@ -167,7 +168,7 @@ def stage_limits(
     layers = static_bytes.size
     limit = min(layers, layers if inflight_limit is None else inflight_limit)
 
-    def deepest(kept_bytes: FloatArray, peak_bytes: FloatArray) -> IntArray:
+    def deepest(kept_bytes: Floats, peak_bytes: Floats) -> Integers:
         kept = interval_sums(kept_bytes)
         peak = np.maximum.accumulate(np.triu(np.broadcast_to(peak_bytes, kept.shape)), axis=1)
         base = static + peak
@@ -186,10 +187,10 @@ def stage_limits(
 
 def fewest_stages(
     *,
-    static_bytes: FloatArray,
-    saved_bytes: FloatArray,
-    input_bytes: FloatArray,
-    working_bytes: FloatArray,
+    static_bytes: Floats,
+    saved_bytes: Floats,
+    input_bytes: Floats,
+    working_bytes: Floats,
     memory_bytes: float,
     recompute: bool,
     inflight_limit: int | None = None,
@@ -205,7 +206,7 @@ def fewest_stages(
     plain = _sums_from_the_end(saved_bytes), working_bytes
     redo = (_sums_from_the_end(input_bytes), saved_bytes + working_bytes) if recompute else plain
 
-    def furthest(front: int, held: int, kept: FloatArray, peak_bytes: FloatArray) -> int:
+    def furthest(front: int, held: int, kept: Floats, peak_bytes: Floats) -> int:
         peak = np.maximum.accumulate(peak_bytes[front - 1 :: -1])[::-1]
         need = static[:front] - static[front] + held * (kept[:front] - kept[front]) + peak
         return int(np.searchsorted(-need, -memory_bytes * (1 + _ROUNDING)))
@@ -219,6 +220,6 @@ def fewest_stages(
     return stages if layers else 0
 
 
-def _sums_from_the_end(values: FloatArray) -> FloatArray:
+def _sums_from_the_end(values: Floats) -> Floats:
     """Sum of values[i..] at [i], 0 at the end (L+1,)."""
     return prefix_sums(values[::-1])[::-1]

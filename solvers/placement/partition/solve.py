@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.partition import dp
 from phaze.solvers.placement.partition.bound import lower_bounds
 from phaze.solvers.placement.partition.greedy import ROWS, Rows, Sweeper, is_monotone, solve_rows, trace
@@ -39,7 +40,7 @@ from phaze.solvers.placement.partition.problem import (
     interval_weights,
 )
 from phaze.solvers.placement.partition.weighted import Weighted, by_recurrence, by_threshold, descend
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray, prefix_sums
+from phaze.solvers.placement.stage_costs import prefix_sums
 
 # Measured with 195 layers on one core of a 2-core cloud machine; only the speed depends on them.
 DP_S_PER_ELEMENT = 0.85e-9
@@ -66,7 +67,7 @@ class Partition:
         return max(self.loads_s, default=math.inf)
 
 
-def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
+def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> Floats:
     """Minimal maximal load (A, n) in seconds with at most, or exactly, so many stages; infinite if nothing fits."""
     found = np.empty((problem.architectures, len(stages)))
     for chosen, threshold in _parts(problem, stages, max(stages)):
@@ -84,9 +85,9 @@ def bottlenecks(problem: PartitionProblem, stages: Sequence[int]) -> FloatArray:
 def weighted_bottlenecks(
     problem: PartitionProblem,
     stages: Sequence[int],
-    weight: FloatArray,
-    load_factor: FloatArray | float,
-    weight_factor: FloatArray | float,
+    weight: Floats,
+    load_factor: Floats | float,
+    weight_factor: Floats | float,
 ) -> Weighted:
     """Minimum of load_factor * max(load) + weight_factor * max(weight) over the partitions, all (A, n).
 
@@ -114,7 +115,7 @@ def best_cuts(
     architecture: int,
     stages: int,
     *,
-    weight: FloatArray | None = None,
+    weight: Floats | None = None,
     load_factor: float = 1.0,
     weight_factor: float = 0.0,
 ) -> Partition:
@@ -127,9 +128,9 @@ def best_cuts(
 def batch_cuts(
     problem: PartitionProblem,
     stages: int,
-    weight: FloatArray,
-    load_factor: FloatArray,
-    weight_factor: FloatArray,
+    weight: Floats,
+    load_factor: Floats,
+    weight_factor: Floats,
 ) -> list[Partition]:
     """Stages of every architecture that attain its weighted bottleneck; both factors (A,)."""
     best = weighted_bottlenecks(problem, [stages], weight, load_factor[:, None], weight_factor[:, None])
@@ -141,7 +142,7 @@ def batch_cuts(
     ]
 
 
-def _cuts(one: PartitionProblem, stages: int, weight: FloatArray, load_s: float, cap: float) -> Partition:
+def _cuts(one: PartitionProblem, stages: int, weight: Floats, load_s: float, cap: float) -> Partition:
     """Stages of one architecture that keep a load and a cap on the weight that some partition keeps."""
     if math.isinf(load_s):
         return Partition((), (), (), last_recomputes=False)
@@ -152,7 +153,7 @@ def _cuts(one: PartitionProblem, stages: int, weight: FloatArray, load_s: float,
     return _partition(one, starts, weight)
 
 
-def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: FloatArray) -> Partition:
+def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: Floats) -> Partition:
     """The partition with these starts, its loads added up layer by layer."""
     recomputes = bool(one.last_recomputes[starts[-1]])
     loads = []
@@ -166,7 +167,7 @@ def _partition(one: PartitionProblem, starts: tuple[int, ...], weights: FloatArr
 
 def _parts(
     problem: PartitionProblem, stages: Sequence[int], dp_steps: int
-) -> Iterator[tuple[IntArray, bool]]:
+) -> Iterator[tuple[Integers, bool]]:
     """Architectures in groups of suitable size, each with whether to use the threshold search.
 
     The threshold search needs monotone loads and at most so many stages. There both methods give the same bits,
@@ -189,14 +190,14 @@ def _rows(problem: PartitionProblem, stages: Sequence[int]) -> Rows:
     return Rows(architecture, np.asarray(stages)[column], np.full(architecture.shape, np.inf))
 
 
-def _weight_problem(problem: PartitionProblem, weight: FloatArray) -> PartitionProblem:
+def _weight_problem(problem: PartitionProblem, weight: Floats) -> PartitionProblem:
     """The problem whose loads are the weights: its bottleneck is the least maximal weight."""
     row = np.asarray(weight, dtype=np.float64)[None]
     free = np.zeros((1, problem.layers + 1))
     return PartitionProblem(row, row, free, problem.limits, problem.kind, problem.exactly)
 
 
-def _store(best: Weighted, where: tuple[IntArray, int | slice], found: Weighted) -> None:
+def _store(best: Weighted, where: tuple[Integers, int | slice], found: Weighted) -> None:
     for name in ("value", "load_s", "weight"):
         kept, new = getattr(best, name), getattr(found, name)
         kept[where] = new.reshape(kept[where].shape)

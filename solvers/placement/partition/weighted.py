@@ -11,30 +11,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from phaze.solvers.arrays import Floats, Integers
 from phaze.solvers.placement.partition import dp
 from phaze.solvers.placement.partition.greedy import Rows, Sweeper, solve_rows
 from phaze.solvers.placement.partition.problem import PartitionProblem
-from phaze.solvers.placement.stage_costs import FloatArray, IntArray
 
 # (active rows, weight caps, valid lower bounds on the load) -> (load, weight attained with it)
-CappedSolver = Callable[[IntArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+CappedSolver = Callable[[Integers, Floats, Floats], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
 class Weighted:
     """Optimal values and the load and weight that attain them, all of one shape; infinite if nothing fits."""
 
-    value: FloatArray
-    load_s: FloatArray
-    weight: FloatArray
+    value: Floats
+    load_s: Floats
+    weight: Floats
 
 
 def descend(
     solve: CappedSolver,
-    lower_s: FloatArray,
-    least_weight: FloatArray,
-    load_factor: FloatArray,
-    weight_factor: FloatArray,
+    lower_s: Floats,
+    least_weight: Floats,
+    load_factor: Floats,
+    weight_factor: Floats,
 ) -> Weighted:
     """Walk the Pareto points of every row (R,) with growing load."""
     low, cap = lower_s.copy(), np.full(lower_s.shape, np.inf)
@@ -54,30 +54,30 @@ def descend(
     return best
 
 
-def by_threshold(problem: PartitionProblem, rows: Rows, weights: FloatArray) -> CappedSolver:
+def by_threshold(problem: PartitionProblem, rows: Rows, weights: Floats) -> CappedSolver:
     """Capped solver of a monotone problem; `weights` are prefix sums (L+1,)."""
     sweeper = Sweeper(problem, weights)
 
-    def solve(active: IntArray, cap: FloatArray, low: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def solve(active: Integers, cap: Floats, low: Floats) -> tuple[Floats, Floats]:
         capped = Rows(rows.architecture[active], rows.stages[active], cap)
         return solve_rows(sweeper, capped, low)
 
     return solve
 
 
-def by_recurrence(problem: PartitionProblem, stages: int, weights: FloatArray) -> CappedSolver:
+def by_recurrence(problem: PartitionProblem, stages: int, weights: Floats) -> CappedSolver:
     """Capped solver of any problem, one row per architecture, all with the same number of stages."""
     inner, last = dp.stage_loads(problem)
     heavy = weights[None, 1:] - weights[:-1, None]  # weight of stage i..j at [i, j]
 
-    def least(values: FloatArray, last_values: FloatArray) -> FloatArray:
+    def least(values: Floats, last_values: Floats) -> Floats:
         tables = dp.suffix_tables(values, last_values, problem.limits, stages)
         if problem.exactly:
             return tables[stages - 1][:, 0] if stages <= len(tables) else np.full(len(values), np.inf)
-        smallest: FloatArray = np.min([table[:, 0] for table in tables], axis=0)
+        smallest: Floats = np.min([table[:, 0] for table in tables], axis=0)
         return smallest
 
-    def solve(active: IntArray, cap: FloatArray, low: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def solve(active: Integers, cap: Floats, low: Floats) -> tuple[Floats, Floats]:
         loads, last_loads = inner[active], last[active]
         light = heavy <= cap[:, None, None]
         load = least(np.where(light, loads, np.inf), np.where(light[:, :, -1], last_loads, np.inf))

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Flags, Floats, Integers
 
 from .graph import BatchGraph
 from .lower_bounds import add_rows, sweep
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 RIVALS = 2
 """Rows that each of its kind is held against."""
@@ -26,9 +23,9 @@ class Unit:
     `blocked`: core-parallel operators keep others off it.
     """
 
-    users: BoolArray
-    cores: IntArray
-    work: FloatArray
+    users: Flags
+    cores: Integers
+    work: Floats
     blocked: bool
 
 
@@ -40,11 +37,11 @@ class Instances:
     a direct successor of the row; `core` (O,): whether core-parallel operators exclude it.
     """
 
-    single: FloatArray
-    parallel: FloatArray
-    tail: FloatArray
+    single: Floats
+    parallel: Floats
+    tail: Floats
     follows: NDArray[np.int8]
-    core: BoolArray
+    core: Flags
     units: tuple[Unit, ...]
 
     @property
@@ -54,7 +51,7 @@ class Instances:
 
     @classmethod
     def of(
-        cls, graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
+        cls, graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]
     ) -> Instances:
         """Durations (O, A) as the batch solvers have them."""
         order = list(graph.order)
@@ -81,7 +78,7 @@ class Instances:
         )
 
 
-def _turned(times: FloatArray, order: list[int]) -> FloatArray:
+def _turned(times: Floats, order: list[int]) -> Floats:
     return np.ascontiguousarray(times[order].T)
 
 
@@ -95,19 +92,19 @@ class Beginnings:
     operator started last; `left`: per unit, work of operators not yet started; `bound`: no end of it is earlier.
     """
 
-    instance: IntArray
+    instance: Integers
     waiting: NDArray[np.int8]
-    ready: FloatArray
-    free: tuple[FloatArray, ...]
-    blocked: FloatArray
-    busy: FloatArray
-    now: FloatArray
-    last: IntArray
-    left: tuple[FloatArray, ...]
-    makespan: FloatArray
-    bound: FloatArray
+    ready: Floats
+    free: tuple[Floats, ...]
+    blocked: Floats
+    busy: Floats
+    now: Floats
+    last: Integers
+    left: tuple[Floats, ...]
+    makespan: Floats
+    bound: Floats
 
-    def take(self, rows: IntArray) -> Beginnings:
+    def take(self, rows: Integers) -> Beginnings:
         """Some of the rows, copied."""
         return Beginnings(
             self.instance[rows],
@@ -148,7 +145,7 @@ def roots(instances: Instances) -> Beginnings:
     )
 
 
-def expand(instances: Instances, rows: Beginnings, best: FloatArray) -> Beginnings:
+def expand(instances: Instances, rows: Beginnings, best: Floats) -> Beginnings:
     """Every row with every operator that may start, in either mode; bounds reach `best` (A,) in none.
 
     Of rows with the same operators started, those that leave everything later than another are let go.
@@ -160,8 +157,8 @@ def expand(instances: Instances, rows: Beginnings, best: FloatArray) -> Beginnin
 
 
 def _starts(
-    instances: Instances, rows: Beginnings, best: FloatArray
-) -> tuple[IntArray, IntArray, BoolArray, FloatArray, FloatArray]:
+    instances: Instances, rows: Beginnings, best: Floats
+) -> tuple[Integers, Integers, Flags, Floats, Floats]:
     """What may come next: row, operator, whether it is core-parallel, start and end, one value each."""
     begin = np.maximum(rows.ready, rows.now[:, None])
     alone = np.where(instances.core, np.maximum(begin, rows.blocked[:, None]), begin)
@@ -190,10 +187,10 @@ def _starts(
 def _started(
     instances: Instances,
     rows: Beginnings,
-    operator: IntArray,
-    whole: BoolArray,
-    start: FloatArray,
-    end: FloatArray,
+    operator: Integers,
+    whole: Flags,
+    start: Floats,
+    end: Floats,
 ) -> Beginnings:
     """Rows with one operator started each; rows are changed in place."""
     number, core = np.arange(len(operator)), instances.core[operator]
@@ -216,7 +213,7 @@ def _started(
     )
 
 
-def _bound(instances: Instances, rows: Beginnings) -> FloatArray:
+def _bound(instances: Instances, rows: Beginnings) -> Floats:
     """Raise the bounds of rows, in place: by what is left for the cores, and by every operator still to start."""
     for unit, free, left in zip(instances.units, rows.free, rows.left, strict=True):
         floor = np.maximum(rows.now, rows.blocked) if unit.blocked else rows.now
@@ -229,7 +226,7 @@ def _bound(instances: Instances, rows: Beginnings) -> FloatArray:
     return rows.bound
 
 
-def _undominated(rows: Beginnings) -> IntArray:
+def _undominated(rows: Beginnings) -> Integers:
     """Positions of the rows, without those that have started the same operators as another and leave nothing earlier.
 
     Each is held against the first few of its kind alone.
@@ -250,7 +247,7 @@ def _undominated(rows: Beginnings) -> IntArray:
     return order[kept]
 
 
-def _state(rows: Beginnings) -> FloatArray:
+def _state(rows: Beginnings) -> Floats:
     """All that the future of a row depends on, beside what is started, as times that are better when earlier."""
     now = rows.now[:, None]
     return np.concatenate(

@@ -7,10 +7,9 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats
 
 from ..precedence import topological_order
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class BatchGraph:
         return topological_order(self.successors)
 
     @cached_property
-    def adjacency(self) -> FloatArray:
+    def adjacency(self) -> Floats:
         """(O, O): 1 where the column follows the row directly."""
         matrix = np.zeros((self.size, self.size))
         for i, row in enumerate(self.successors):
@@ -87,6 +86,6 @@ class BatchGraph:
         """(O,): whether the operator excludes core-parallel ones."""
         return np.array([not self.unblocked.issuperset(row) for row in self.units], dtype=bool)
 
-    def users(self, unit: str) -> FloatArray:
+    def users(self, unit: str) -> Floats:
         """(O,): 1 where the operator holds a core of the unit."""
         return np.array([float(unit in row) for row in self.units])

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats, Integers
 
 from .graph import BatchGraph
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 ROUNDS = 2
 """Rounds of forcing; further ones were seen to change almost nothing."""
@@ -23,10 +21,10 @@ PARTS = (0.0, 1.0)
 valid."""
 
 
-def add_rows(rows: FloatArray) -> FloatArray:
+def add_rows(rows: Floats) -> Floats:
     """Sum over operators, always in the same order: NumPy's own depends on the number of architectures."""
     if 0 < rows.size < len(rows) * FEW:  # the same additions in one call, at the price of all sums between
-        sums: FloatArray = np.add.accumulate(rows, axis=0)[-1]
+        sums: Floats = np.add.accumulate(rows, axis=0)[-1]
         return sums
     total = np.zeros(rows.shape[1])
     for row in rows:
@@ -34,9 +32,7 @@ def add_rows(rows: FloatArray) -> FloatArray:
     return total
 
 
-def sweep(
-    graph: BatchGraph, shortest: FloatArray, *, forward: bool, least: FloatArray | None = None
-) -> FloatArray:
+def sweep(graph: BatchGraph, shortest: Floats, *, forward: bool, least: Floats | None = None) -> Floats:
     """Longest path before (`forward`) or behind every operator, at least `least`."""
     times = np.zeros_like(shortest) if least is None else least
     for i in graph.order if forward else reversed(graph.order):
@@ -50,11 +46,11 @@ def sweep(
 
 def lower_bound(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-    upper: FloatArray,
-) -> FloatArray:
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    upper: Floats,
+) -> Floats:
     """Proven lower bound (A,), given the makespan `upper` (A,) of some schedule; never above it."""
     single, best = single.copy(), np.zeros_like(upper)
     shares = _shares(graph, cores)
@@ -66,7 +62,7 @@ def lower_bound(
     return np.minimum(best, upper)
 
 
-def _shares(graph: BatchGraph, cores: Mapping[str, IntArray]) -> list[tuple[FloatArray, bool]]:
+def _shares(graph: BatchGraph, cores: Mapping[str, Integers]) -> list[tuple[Floats, bool]]:
     """Per unit: the share (O, A) of its cores that a single operator takes, and whether the unit is
     blocked."""
     used = [unit for unit in cores if graph.users(unit).any()]
@@ -75,11 +71,11 @@ def _shares(graph: BatchGraph, cores: Mapping[str, IntArray]) -> list[tuple[Floa
 
 def _round(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    shares: list[tuple[FloatArray, bool]],
-    upper: FloatArray,
-) -> tuple[FloatArray, bool]:
+    single: Floats,
+    parallel: Floats,
+    shares: list[tuple[Floats, bool]],
+    upper: Floats,
+) -> tuple[Floats, bool]:
     """One bound from all relaxations; strikes out (in place) single modes that cannot beat `upper`."""
     core = graph.core[:, None]
     shortest = np.minimum(single, parallel)
@@ -116,7 +112,7 @@ def _round(
     return best, bool(struck.any())
 
 
-def _one_path(graph: BatchGraph, shortest: FloatArray) -> NDArray[np.bool_]:
+def _one_path(graph: BatchGraph, shortest: Floats) -> NDArray[np.bool_]:
     """(O, A): the operators of one longest path per architecture."""
     tails = sweep(graph, shortest, forward=False)
     reach = shortest + tails
@@ -135,12 +131,12 @@ def _one_path(graph: BatchGraph, shortest: FloatArray) -> NDArray[np.bool_]:
 
 
 def _thresholds(
-    single: FloatArray,
-    parallel: FloatArray,
-    alone: FloatArray,
+    single: Floats,
+    parallel: Floats,
+    alone: Floats,
     path: NDArray[np.bool_],
-    upper: FloatArray,
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+    upper: Floats,
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Core time (A,) if single and core-parallel operators may not overlap, and single modes it rules out
     (O, A).
 
@@ -182,8 +178,8 @@ def _thresholds(
 
 
 def _blends(
-    single: FloatArray, parallel: FloatArray, alone: FloatArray, path: NDArray[np.bool_]
-) -> list[tuple[FloatArray | float, FloatArray | float]]:
+    single: Floats, parallel: Floats, alone: Floats, path: NDArray[np.bool_]
+) -> list[tuple[Floats | float, Floats | float]]:
     """Weights of the longest operator and of the path (shares take the rest): any in the simplex is valid.
 
     Those pay that make single and core-parallel cost the same along the path, here on its average operator.
@@ -192,7 +188,7 @@ def _blends(
     time = np.maximum(add_rows(np.where(usable, single, 0.0)), 1e-300)
     ratio = np.clip(add_rows(np.where(usable, parallel, 0.0)) / time, 0.0, 1.0)
     share = np.clip(add_rows(np.where(usable, alone, 0.0)) / time, 0.0, 1.0)
-    blends: list[tuple[FloatArray | float, FloatArray | float]] = [(0.0, 0.0), (1.0, 0.0)]
+    blends: list[tuple[Floats | float, Floats | float]] = [(0.0, 0.0), (1.0, 0.0)]
     for part in PARTS:
         longest = part * (1.0 - ratio)
         of_path = (ratio - (1.0 - longest) * share) / np.maximum(1.0 - share, 1e-300)

@@ -15,13 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Flags, Floats, Integers
 
 from .graph import BatchGraph
 from .upper_bounds import in_phases
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 MOST_SETS = 200
 """Graphs with more closed sets are left alone: time grows with the pairs of sets, some thousand at this size."""
@@ -35,7 +32,7 @@ class PhaseSpace:
     of the set with it, where that is closed too.
     """
 
-    member: BoolArray
+    member: Flags
     larger: tuple[NDArray[np.intp], ...]
     grown: tuple[Mapping[int, int], ...]
 
@@ -72,10 +69,10 @@ def phase_space(graph: BatchGraph) -> PhaseSpace | None:
 def bounds_in_phases(
     graph: BatchGraph,
     space: PhaseSpace,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-) -> tuple[FloatArray, FloatArray]:
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+) -> tuple[Floats, Floats]:
     """Lower and upper bounds (A,) of the makespan."""
     shares = {
         unit: graph.users(unit)[:, None] / cores[unit]
@@ -92,8 +89,8 @@ def bounds_in_phases(
 
 
 def _shortest(
-    graph: BatchGraph, space: PhaseSpace, single: FloatArray, parallel: FloatArray, shares: list[FloatArray]
-) -> tuple[FloatArray, NDArray[np.int16]]:
+    graph: BatchGraph, space: PhaseSpace, single: Floats, parallel: Floats, shares: list[Floats]
+) -> tuple[Floats, NDArray[np.int16]]:
     """Length (A,) of the shortest path, and the set before each set on it (S, A): s, or ~s if core-parallel.
 
     Operators off the cores count nothing: they may run beside any phase.
@@ -114,7 +111,7 @@ def _shortest(
     return length[-1], came
 
 
-def _totals(space: PhaseSpace, times: FloatArray) -> FloatArray:
+def _totals(space: PhaseSpace, times: Floats) -> Floats:
     """Sum (S, A) over every set; a matrix product would depend on the number of architectures in the last bit."""
     total = np.zeros((len(space.member), times.shape[1]))
     for s, grown in enumerate(space.grown):
@@ -124,14 +121,14 @@ def _totals(space: PhaseSpace, times: FloatArray) -> FloatArray:
 
 
 def _relax(
-    length: FloatArray, came: NDArray[np.int16], at: NDArray[np.intp], through: FloatArray, origin: int
+    length: Floats, came: NDArray[np.int16], at: NDArray[np.intp], through: Floats, origin: int
 ) -> None:
     better = through < length[at]
     length[at] = np.where(better, through, length[at])
     came[at] = np.where(better, np.int16(origin), came[at])
 
 
-def _longest_paths(graph: BatchGraph, done: BoolArray, sets: BoolArray, single: FloatArray) -> FloatArray:
+def _longest_paths(graph: BatchGraph, done: Flags, sets: Flags, single: Floats) -> Floats:
     """Longest path (sets, A) inside what each of the sets has beyond `done`."""
     longest = np.zeros((len(sets), single.shape[1]))
     ends = np.zeros_like(single)
@@ -145,7 +142,7 @@ def _longest_paths(graph: BatchGraph, done: BoolArray, sets: BoolArray, single: 
     return longest
 
 
-def _phases(space: PhaseSpace, came: NDArray[np.int16]) -> tuple[IntArray, BoolArray]:
+def _phases(space: PhaseSpace, came: NDArray[np.int16]) -> tuple[Integers, Flags]:
     """Number of the phase of every operator on the shortest path (O, A), and whether it is core-parallel."""
     columns = np.arange(came.shape[1])
     at = np.full(came.shape[1], len(space.member) - 1)

@@ -12,12 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats, Integers
 
 from .beginnings import Beginnings, Instances, expand, roots
 from .graph import BatchGraph
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MOST_OPERATORS = 12
 """Larger graphs are left alone."""
@@ -31,12 +29,12 @@ BEAM, ROWS = 4, 512
 
 def search(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-    upper: FloatArray,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    upper: Floats,
     most: int = ROWS,
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Makespans (A,) of the best schedules found, at most `upper`, and whether they are optimal, (A,).
 
     `single`, `parallel` (O, A) seconds, inf where a mode is impossible; `upper` (A,): a makespan that is known.
@@ -53,7 +51,7 @@ def search(
     return best, complete
 
 
-def _run(instances: Instances, best: FloatArray, most: int, narrow: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _run(instances: Instances, best: Floats, most: int, narrow: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """One pass over all levels, which improves `best` in place; whether it saw all that could be better, (A,).
 
     Of `narrow` architectures the `most` promising rows of a level are kept; others with more rows are given up.

@@ -12,14 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats, Integers
 
 from . import lower_bounds, phases, upper_bounds
 from .graph import BatchGraph
 from .search import MOST_OPERATORS, search
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 BLOCK = 1024
 """Architectures per block: the arrays of 20 operators then stay in a core's second-level cache."""
@@ -36,22 +33,22 @@ FEW = 128
 class BatchBounds:
     """`lower_s` <= optimal makespan <= `upper_s`, (A,) each; a real schedule has the length `upper_s`."""
 
-    lower_s: FloatArray
-    upper_s: FloatArray
+    lower_s: Floats
+    upper_s: Floats
 
 
-def batch_critical_path(graph: BatchGraph, latency_s: FloatArray) -> FloatArray:
+def batch_critical_path(graph: BatchGraph, latency_s: Floats) -> Floats:
     """Longest path (A,) of latencies (A, O), s: the makespan without core limits."""
     tails = lower_bounds.sweep(graph, np.ascontiguousarray(latency_s.T), forward=False)
-    length: FloatArray = (latency_s.T + tails).max(axis=0, initial=0.0)
+    length: Floats = (latency_s.T + tails).max(axis=0, initial=0.0)
     return length
 
 
 def batch_bounds(
     graph: BatchGraph,
-    single_s: FloatArray,
-    parallel_s: FloatArray,
-    capacity: Mapping[str, IntArray],
+    single_s: Floats,
+    parallel_s: Floats,
+    capacity: Mapping[str, Integers],
     *,
     rough: bool = False,
     known: BatchBounds | None = None,
@@ -83,12 +80,12 @@ def batch_bounds(
 
 def _block(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
     steps: Sequence[_Step],
-    first: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray]:
+    first: tuple[Floats, Floats],
+) -> tuple[Floats, Floats]:
     """Bounds of one block; architectures leave it as soon as both meet, and equal ones share an answer."""
     lower, upper = first
     lower, open_rows = _met(lower, upper, np.flatnonzero(np.isfinite(lower)))
@@ -100,9 +97,7 @@ def _block(
     return lower, upper
 
 
-def _unscheduled(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _unscheduled(graph: BatchGraph, single: Floats, parallel: Floats) -> tuple[Floats, Floats]:
     """The longest path, and all operators one after the other, as a chain has them anyway."""
     shortest = np.minimum(single, parallel)
     lower = (shortest + lower_bounds.sweep(graph, shortest, forward=False)).max(axis=0)
@@ -110,7 +105,7 @@ def _unscheduled(
     return lower, upper
 
 
-def _bounds(chosen: _Rows, steps: Sequence[_Step], lower: FloatArray, upper: FloatArray) -> _Pair:
+def _bounds(chosen: _Rows, steps: Sequence[_Step], lower: Floats, upper: Floats) -> _Pair:
     """The bounds of some architectures, tighter than those given."""
     open_rows = np.arange(len(lower))
     for step in steps:
@@ -121,15 +116,15 @@ def _bounds(chosen: _Rows, steps: Sequence[_Step], lower: FloatArray, upper: Flo
     return lower, upper
 
 
-def _met(lower: FloatArray, upper: FloatArray, open_rows: IntArray) -> tuple[FloatArray, IntArray]:
+def _met(lower: Floats, upper: Floats, open_rows: Integers) -> tuple[Floats, Integers]:
     """Lower bounds, equal to the upper ones where they differ by rounding alone, and the rows still open."""
     met = lower >= upper * CLOSED
     return np.where(met, upper, lower), open_rows[~met[open_rows]]
 
 
 def _distinct(
-    single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray], rows: IntArray
-) -> tuple[IntArray, IntArray]:
+    single: Floats, parallel: Floats, cores: Mapping[str, Integers], rows: Integers
+) -> tuple[Integers, Integers]:
     """One position of every kind of architecture, equal in all durations and cores, and the kind of each."""
     counts = np.array([count[rows] for count in cores.values()], dtype=np.float64)
     described = np.ascontiguousarray(np.concatenate([single, parallel, counts]).T)
@@ -145,18 +140,18 @@ class _Rows:
     """The architectures that are still open."""
 
     graph: BatchGraph
-    single: FloatArray
-    parallel: FloatArray
-    cores: Mapping[str, IntArray]
+    single: Floats
+    parallel: Floats
+    cores: Mapping[str, Integers]
 
-    def take(self, at: IntArray) -> _Rows:
+    def take(self, at: Integers) -> _Rows:
         """Some of them."""
         cores = {unit: count[at] for unit, count in self.cores.items()}
         return _Rows(self.graph, self.single[:, at], self.parallel[:, at], cores)
 
 
-_Pair = tuple[FloatArray, FloatArray]
-_Step = Callable[[_Rows, FloatArray, FloatArray], _Pair]
+_Pair = tuple[Floats, Floats]
+_Step = Callable[[_Rows, Floats, Floats], _Pair]
 
 
 def _steps(graph: BatchGraph, *, rough: bool, begun: bool) -> Sequence[_Step]:
@@ -170,17 +165,17 @@ def _steps(graph: BatchGraph, *, rough: bool, begun: bool) -> Sequence[_Step]:
     return (*first, _searched) if graph.size <= MOST_OPERATORS else (*first, _in_phases, _other_rules)
 
 
-def _first_rule(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+def _first_rule(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
     """The list schedule that settles most architectures, and what its length implies."""
     return _by_rules(rows, upper_bounds.RULES[:1], lower, upper)
 
 
-def _other_rules(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+def _other_rules(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
     """The other list schedules; shorter ones imply more."""
     return _by_rules(rows, upper_bounds.RULES[1:], lower, upper)
 
 
-def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+def _in_phases(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
     """The shortest sequence of phases, where the graph is small enough."""
     space = phases.phase_space(rows.graph)
     if space is None:
@@ -189,15 +184,13 @@ def _in_phases(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
     return np.maximum(lower, low), np.minimum(upper, high)
 
 
-def _searched(rows: _Rows, lower: FloatArray, upper: FloatArray) -> _Pair:
+def _searched(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
     """The best schedule, where few beginnings are in question."""
     best, complete = search(rows.graph, rows.single, rows.parallel, rows.cores, upper, FEW)
     return np.where(complete, best, lower), best
 
 
-def _by_rules(
-    rows: _Rows, rules: tuple[upper_bounds.Rule, ...], lower: FloatArray, upper: FloatArray
-) -> _Pair:
+def _by_rules(rows: _Rows, rules: tuple[upper_bounds.Rule, ...], lower: Floats, upper: Floats) -> _Pair:
     shortest = upper.copy()
     for rule in rules:
         np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)

@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
+from phaze.solvers.arrays import Flags, Floats, Integers
 
 from .graph import BatchGraph
 from .lower_bounds import add_rows, sweep
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
 
 MOST_CORES = 8
 """Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay
 valid."""
 
-Rule = Callable[["BatchGraph", FloatArray, FloatArray, Mapping[str, IntArray]], FloatArray]
+Rule = Callable[["BatchGraph", Floats, Floats, Mapping[str, Integers]], Floats]
 """Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,)."""
 
 
 def dispatch(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-    sharing: FloatArray,
-) -> FloatArray:
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    sharing: Floats,
+) -> Floats:
     """Makespan (A,): always start the operator that can start first, of those the one least slack.
 
     Each runs in the mode that ends it first, except where `sharing` (O, A) is positive: while the cores
@@ -50,10 +46,10 @@ class _Dispatch:
     def __init__(
         self,
         graph: BatchGraph,
-        single: FloatArray,
-        parallel: FloatArray,
-        cores: Mapping[str, IntArray],
-        sharing: FloatArray,
+        single: Floats,
+        parallel: Floats,
+        cores: Mapping[str, Integers],
+        sharing: Floats,
     ) -> None:
         self.single, self.parallel, self.sharing, self.core = single, parallel, sharing, graph.core
         self.follows = graph.adjacency
@@ -67,7 +63,7 @@ class _Dispatch:
         self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
         self.free = {unit: _free_times(cores[unit], int(users.sum())) for unit, users in self.users.items()}
 
-    def step_in_phases(self, priority: FloatArray, phase: IntArray, whole: BoolArray) -> FloatArray:
+    def step_in_phases(self, priority: Floats, phase: Integers, whole: Flags) -> Floats:
         """Start one operator of the first phase not yet started, in its given mode; its end (A,)."""
         waiting = np.where(self.ready < np.inf, phase, np.iinfo(np.int64).max)
         start = np.maximum(self.ready, np.where(whole, self.cores_end, self._single_start()))
@@ -76,7 +72,7 @@ class _Dispatch:
         chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
         return self._run(chosen, whole[chosen, self.columns], now)
 
-    def step(self, priority: FloatArray) -> FloatArray:
+    def step(self, priority: Floats) -> Floats:
         """Start one operator per architecture; its end (A,)."""
         alone = np.maximum(self.ready, self._single_start())
         whole = np.maximum(self.ready, self.cores_end)
@@ -89,14 +85,14 @@ class _Dispatch:
         chosen = np.where(start <= now, priority, -1.0).argmax(axis=0)
         return self._run(chosen, faster[chosen, self.columns], now)
 
-    def _single_start(self) -> FloatArray:
+    def _single_start(self) -> Floats:
         """Earliest time (O, A) at which each operator finds one core of each of its units."""
         begin = np.where(self.core[:, None], self.blocked_until, 0.0)
         for unit, users in self.users.items():
             begin[users] = np.maximum(begin[users], self.free[unit].min(axis=0))
         return begin
 
-    def _run(self, chosen: IntArray, whole: BoolArray, now: FloatArray) -> FloatArray:
+    def _run(self, chosen: Integers, whole: Flags, now: Floats) -> Floats:
         at = (chosen, self.columns)
         end = now + np.where(whole, self.parallel[at], self.single[at])
         self.blocked_until = np.where(whole, end, self.blocked_until)
@@ -113,41 +109,37 @@ class _Dispatch:
         return end
 
 
-def _free_times(count: IntArray, users: int) -> FloatArray:
+def _free_times(count: Integers, users: int) -> Floats:
     """(C, A) times at which each core is next free: 0, or inf where the architecture lacks it."""
     width = min(int(count.max()), users, MOST_CORES)
     return np.where(np.arange(width)[:, None] < count, 0.0, np.inf)
 
 
-def _priority(graph: BatchGraph, duration: FloatArray) -> FloatArray:
+def _priority(graph: BatchGraph, duration: Floats) -> Floats:
     """Longest path from the start of every operator: least slack first."""
     return duration + sweep(graph, duration, forward=False)
 
 
-def eager(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
+def eager(graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]) -> Floats:
     """Every operator in the mode that ends it first."""
     return dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
 
 
-def shared(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
+def shared(graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]) -> Floats:
     """Operators that could start together share the chip where that is faster."""
     return dispatch(graph, single, parallel, cores, np.ones((1, 1)))
 
 
 def eager_backward(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
+    graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]
+) -> Floats:
     """As `eager` from the end: a schedule of the reversed graph, read backwards, is one of the graph."""
     return eager(graph.reverse, single, parallel, cores)
 
 
 def shared_backward(
-    graph: BatchGraph, single: FloatArray, parallel: FloatArray, cores: Mapping[str, IntArray]
-) -> FloatArray:
+    graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]
+) -> Floats:
     """From the end, only operators longer than the average share the chip."""
     long = np.where(single >= add_rows(single) / graph.size, 1.0, 0.0)
     return dispatch(graph.reverse, single, parallel, cores, long)
@@ -155,12 +147,12 @@ def shared_backward(
 
 def in_phases(
     graph: BatchGraph,
-    single: FloatArray,
-    parallel: FloatArray,
-    cores: Mapping[str, IntArray],
-    phase: IntArray,
-    whole: BoolArray,
-) -> FloatArray:
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    phase: Integers,
+    whole: Flags,
+) -> Floats:
     """Makespan (A,) where operators start phase after phase, in given modes (`whole`: core-parallel).
 
     `phase` (O, A) never falls along an edge. Phases of operators off the cores may overlap others.

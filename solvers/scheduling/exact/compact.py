@@ -7,6 +7,7 @@ from time import monotonic
 
 import numpy as np
 
+from ...arrays import Floats
 from ..bounds import Bounds
 from ..indexed import IndexedProblem
 from ..plan import Plan, assign_cores, replay
@@ -36,7 +37,6 @@ from .kernel_arrays import (
     STACK,
     STEPS,
     UPPER,
-    Floats,
     Memory,
     problem_arrays,
     search_memory,

@@ -7,14 +7,11 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from phaze.solvers.arrays import Floats, Integers
 
 from ..indexed import IndexedProblem
 from .states import NEVER, TICKS, StateSpace
 from .symmetry import interchangeable, outermost
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MODE_BITS, CODE_BITS, WORD = 4, 14, 62
 """Bits of a mode, of an operator with its mode, and of a word of a mask (sign and overflow stay out of it)."""
@@ -50,20 +47,20 @@ MOST_OPERATORS, MOST_MODES = 1 << CODE_BITS - MODE_BITS, ALL_MODES
 class Arrays(NamedTuple):
     """A problem of O operators, M modes and R resources in ticks, with its bounds and symmetries; read only."""
 
-    op: Ints
+    op: Integers
     """(O, 9): tails and other bounds, flags, family, and the range of its predecessors in `pred`."""
-    pred: Ints
-    mode: Ints
+    pred: Integers
+    mode: Integers
     """(O, M, 1 + R): duration (NEVER where struck out or absent), then demands."""
-    capacity: Ints
+    capacity: Integers
     """(R,)"""
-    work: Ints
+    work: Integers
     """(rows, O): least work in ticks; a row is a weighting under which nothing works faster than the clock."""
     share: Floats
     """(rows, O, M): work per tick of a running operator."""
-    classes: Ints
+    classes: Integers
     """(C, 3): of interchangeable branches the first entry in `twins`, the number, the length of each."""
-    twins: Ints
+    twins: Integers
     """Operators of the branches, one after the other, such that equal places correspond."""
     most: int
     """K: most operators that run at once."""
@@ -72,22 +69,22 @@ class Arrays(NamedTuple):
 class Memory(NamedTuple):
     """What the search writes."""
 
-    pool: Ints
+    pool: Integers
     """(N, width): one record per state."""
-    heads: Ints
+    heads: Integers
     """(power of two,): last record of every slot of the hash table, -1 for none."""
-    heap: Ints
+    heap: Integers
     """(N, 2): key and record."""
-    level: Ints
+    level: Integers
     """(O + 1,): last record with so many ended operators, -1 for none."""
-    tally: Ints
-    mine: Ints
+    tally: Integers
+    mine: Integers
     """(9, O): one expansion's view of the operators."""
-    runs: Ints
+    runs: Integers
     """(4, K): ends and codes of the running, in the order of their ends."""
-    free: Ints
+    free: Integers
     """(2, R): free resources in the state and in its child."""
-    left: Ints
+    left: Integers
     """(2, rows): work not yet started in the state and in its child."""
 
 
@@ -145,7 +142,7 @@ def _urgent_first(ix: IndexedProblem, space: StateSpace) -> list[int]:
     return order
 
 
-def _modes(ix: IndexedProblem, space: StateSpace, order: list[int]) -> Ints:
+def _modes(ix: IndexedProblem, space: StateSpace, order: list[int]) -> Integers:
     mode = np.zeros((ix.size, max(map(len, ix.modes)), 1 + len(ix.capacity)), dtype=np.int64)
     mode[:, :, 0] = NEVER
     for k, i in enumerate(order):
@@ -162,8 +159,8 @@ def _most_running(ix: IndexedProblem) -> int:
 
 
 def _weightings(
-    ix: IndexedProblem, space: StateSpace, rows: Floats | None, order: list[int], ticks: Ints
-) -> tuple[Ints, Floats]:
+    ix: IndexedProblem, space: StateSpace, rows: Floats | None, order: list[int], ticks: Integers
+) -> tuple[Integers, Floats]:
     """Work and share of the space's weightings and of further ones."""
     share = np.zeros((len(space.share), *ticks.shape))
     for r, row in enumerate(space.share):

@@ -9,6 +9,7 @@ operators sort by progress, and among the waiting the more restricted come first
 
 from __future__ import annotations
 
+from ...arrays import Integers
 from .kernel_arrays import (
     ALL_MODES,
     BLOCKS,
@@ -40,7 +41,6 @@ from .kernel_arrays import (
     WAITING,
     WORD,
     Arrays,
-    Ints,
     Memory,
 )
 from .states import NEVER
@@ -87,7 +87,7 @@ def pop(m: Memory) -> int:
     return top
 
 
-def released(p: Arrays, val: Ints, i: int) -> bool:
+def released(p: Arrays, val: Integers, i: int) -> bool:
     """Whether every predecessor has ended."""
     for e in range(p.op[i, FIRST_PRED], p.op[i, LAST_PRED]):
         if val[p.pred[e]] != 0:

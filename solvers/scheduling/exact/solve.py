@@ -6,7 +6,8 @@ from dataclasses import replace
 from math import inf
 from time import monotonic
 
-from ..bounds import Matrix, critical_path_s
+from ...arrays import Floats
+from ..bounds import critical_path_s
 from ..critical_path import incumbent
 from ..improve.guide import polish, suggest
 from ..indexed import IndexedProblem
@@ -109,7 +110,7 @@ def _stage(
     outcome: Outcome,
     limits: Limits,
     *,
-    rows: Matrix | None = None,
+    rows: Floats | None = None,
     width: int = 0,
     states: float = inf,
 ) -> None:

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from phaze.solvers.arrays import Floats, Integers
 
 NOW, TRIAL, BEST = range(3)
 """Rows of orders and modes: the accepted ones, the ones tried, the best."""
@@ -30,24 +26,24 @@ class Graph(NamedTuple):
     those of operator i are `near[first[i] : first[i + 1]]`, predecessors (row 0) or successors (row 1)."""
 
     latency: Floats
-    demand: Ints
-    modes: Ints
-    capacity: Ints
-    first: Ints
-    near: Ints
+    demand: Integers
+    modes: Integers
+    capacity: Integers
+    first: Integers
+    near: Integers
 
 
 class Work(NamedTuple):
     """Orders, modes and starts (3, O), lengths (3,), the profile (moments, and what is used from each on), and the
     random state."""
 
-    order: Ints
-    mode: Ints
+    order: Integers
+    mode: Integers
     start: Floats
     length: Floats
     moment: Floats
-    used: Ints
-    random: Ints
+    used: Integers
+    random: Integers
 
 
 def draw(w: Work, below: int) -> int:
@@ -156,7 +152,7 @@ def evaluate(g: Graph, w: Work) -> float:
     return again
 
 
-def change_mode(g: Graph, w: Work, choice: Ints) -> None:
+def change_mode(g: Graph, w: Work, choice: Integers) -> None:
     """Run an operator of the choice in another mode."""
     i = choice[draw(w, choice.shape[0])]
     w.mode[TRIAL, i] = (w.mode[TRIAL, i] + 1 + draw(w, g.modes[i] - 1)) % g.modes[i]
@@ -207,7 +203,7 @@ def judge(g: Graph, w: Work, slack: float) -> None:
             w.start[KEPT, k] = w.start[FORWARD, k]
 
 
-def anneal(g: Graph, w: Work, choice: Ints, tries: int, heat: float) -> None:
+def anneal(g: Graph, w: Work, choice: Integers, tries: int, heat: float) -> None:
     """Random moves from the accepted order and modes; may accept what is worse by up to `heat` times the best."""
     for _ in range(tries):
         copy(w, NOW, TRIAL)

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bounds import Bounds, Matrix
+from ...arrays import Floats
+from ..bounds import Bounds
 from ..indexed import IndexedProblem
 from .rows import FIRST, MAKESPAN, ModeRows, Row
 
@@ -44,7 +45,7 @@ class Relaxation:
 class Mixed(Relaxation):
     """With mixtures of modes. `share` (O, M) is the weighting that proves the bound."""
 
-    share: Matrix
+    share: Floats
 
 
 class ModeProgram:

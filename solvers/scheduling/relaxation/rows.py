@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bounds import Bounds, Matrix, demands, relation
+from ...arrays import Floats
+from ..bounds import Bounds, demands, relation
 from ..indexed import IndexedProblem
 
 MAKESPAN, SHARED_END, FIRST = 0, 1, 2
@@ -61,7 +62,7 @@ class ModeRows:
         self._walled = bool(self._open) and bool((self._demand[:, self._open] > 0.0).any())
         self._relate(relation(ix.descendants))
 
-    def _relate(self, below: Matrix) -> None:
+    def _relate(self, below: Floats) -> None:
         """Who precedes whom, with a source and a sink around all operators."""
         size = len(below)
         self._below = np.zeros((size + 2, size + 2))
@@ -128,7 +129,7 @@ class ModeRows:
     def _per_operator(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.bincount(self.owner, values, self.shape[0]).astype(np.float64)
 
-    def weighting(self, rows: list[Row], prices: NDArray[np.float64]) -> Matrix:
+    def weighting(self, rows: list[Row], prices: NDArray[np.float64]) -> Floats:
         """What the priced sum of rows says of the makespan: at least the (O, M) weights times the durations.
 
         Holds for any prices: where they leave a moment over, it is at most the makespan, and the weights shrink.

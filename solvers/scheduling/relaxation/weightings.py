@@ -7,7 +7,8 @@ from math import inf
 
 import numpy as np
 
-from ..bounds import Bounds, Matrix
+from ...arrays import Floats
+from ..bounds import Bounds
 from ..indexed import IndexedProblem
 from .program import ModeProgram
 
@@ -15,7 +16,7 @@ LATER = (1.0, 0.8, 0.6, 0.4, 0.2)
 """Shares of the operators, those nearest to the end, that one weighting each is made for."""
 
 
-def weightings(ix: IndexedProblem, bounds: Bounds) -> Matrix:
+def weightings(ix: IndexedProblem, bounds: Bounds) -> Floats:
     """Weights of every operator and mode (rows, O, M): one row for the problem, more for its later parts.
 
     What runs at one moment never weighs more than 1, so the least weight times duration of what is left, summed
@@ -27,7 +28,7 @@ def weightings(ix: IndexedProblem, bounds: Bounds) -> Matrix:
 
 def _weighting(
     ix: IndexedProblem, bounds: Bounds, counted: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Matrix:
+) -> Floats:
     """The best weighting for some operators, as if all others took no time."""
     latency = tuple(
         row if counts else tuple(value if value == inf else 0.0 for value in row)

@@ -10,7 +10,7 @@ import pytest
 from random_plans import costs, plans
 
 from phaze.errors import InputError
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_capacity_bytes
 from phaze.hardware.network import load_network
@@ -137,7 +137,7 @@ def test_what_devices_cannot_do_is_told():
 
 def test_pieces_of_passes_are_those_of_the_device(told):
     mixed, strategy, right, _ = told
-    played = PlayedPlan.of(mixed, strategy, right)
+    played = ReplayedPlan.of(mixed, strategy, right)
     pieces = pieces_of_devices(played)
     assert pieces[0] is pieces[1]
     assert pieces[1] is not pieces[2]

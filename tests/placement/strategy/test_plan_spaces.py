@@ -9,8 +9,8 @@ import pytest
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.planning.plan import plan
-from phaze.explore.request import Task
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster, Recompute
@@ -205,10 +205,10 @@ def test_a_device_keeps_some_memory_for_what_plans_do_not_count(name):
 def test_infeasible_plans_are_told_what_can_be_used():
     task = Task(small_gpt(8), 1, load_network("default"), global_batch=8)
     full = load_architecture("a100")
-    needed = plan(task, full).best.memory_bytes
+    needed = find_best_plan(task, full).best.memory_bytes
     chip = full.replace("small", hbm_capacity_bytes=needed * 0.2)
     with pytest.raises(InfeasibleError) as told:
-        plan(task, chip)
+        find_best_plan(task, chip)
     (short,) = told.value.shortfalls
     assert short.what == "memory of one device (96% of it can be used)"
     assert short.limit == pytest.approx(needed * 0.2)

@@ -10,7 +10,7 @@ import pytest
 from phaze.solvers.scheduling import check_schedule
 from random_plans import plans
 
-from phaze.explore.planning.again import PlayedPlan
+from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.strategy.breakdown import busiest
 from phaze.report.figures.timeline import plan_windows
@@ -28,7 +28,7 @@ EACH = 5
 
 
 def played(costs, strategy):
-    return PlayedPlan.of(costs, strategy, costs.iteration(strategy))
+    return ReplayedPlan.of(costs, strategy, costs.iteration(strategy))
 
 
 def some(seed, chips=("a100", "tpuv4")):

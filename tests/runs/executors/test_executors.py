@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # spawned workers are given this
 from errands import Fragile, Powers
 
 from phaze.errors import InfeasibleError, InputError, WorkerLostError
-from phaze.runs.executors.opened import opened_executor
+from phaze.runs.executors.open_executor import open_executor
 
 NUMBERS = list(range(20))
 
@@ -21,7 +21,7 @@ def executor(request):
     """Every kind of executor."""
     options = {"here": (1, None), "processes": (2, None)}.get(request.param)
     address = None if options else request.getfixturevalue("cluster").address
-    with opened_executor(*(options or (1, address))) as opened:
+    with open_executor(*(options or (1, address))) as opened:
         yield opened
 
 
@@ -56,7 +56,7 @@ def test_results_nobody_waits_for_do_no_harm(executor):
 
 
 def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
-    with opened_executor(2) as executor:
+    with open_executor(2) as executor:
         work = Fragile(7, str(tmp_path / "seen"))
         assert list(executor.map(work, NUMBERS)) == [2 * n for n in NUMBERS]
         with pytest.raises(WorkerLostError, match=r"died \(exit code -9\), as did the one before"):
@@ -66,7 +66,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
 
 @pytest.mark.soak
 def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(doomed_cluster, tmp_path):
-    with opened_executor(1, doomed_cluster.address) as executor:
+    with open_executor(1, doomed_cluster.address) as executor:
         list(executor.map(Powers(2), NUMBERS))
         work = Fragile(7, str(tmp_path / "seen"))
         assert list(executor.map(work, NUMBERS)) == [2 * n for n in NUMBERS]
@@ -77,9 +77,9 @@ def test_a_killed_worker_of_a_cluster_costs_nothing_but_time(doomed_cluster, tmp
 
 
 def test_workers_of_another_version_are_refused_in_one_sentence(cluster, monkeypatch):
-    with opened_executor(1, cluster.address) as executor:
+    with open_executor(1, cluster.address) as executor:
         ours = {"phaze-dse": "0.0.1", "python": "2.7"}
-        monkeypatch.setattr("phaze.runs.executors.cluster.versions", lambda: ours)
+        monkeypatch.setattr("phaze.runs.executors.dask_cluster.code_versions", lambda: ours)
         with pytest.raises(
             InputError, match=r"phaze-dse is \S+ there, 0.0.1 here; python is \S+ there, 2.7 here"
         ):
@@ -97,18 +97,18 @@ def test_workers_of_another_version_are_refused_in_one_sentence(cluster, monkeyp
     ],
 )
 def test_options_that_make_no_executor(options, sentence):
-    with pytest.raises(InputError, match=sentence), opened_executor(*options):
+    with pytest.raises(InputError, match=sentence), open_executor(*options):
         pass
 
 
 def test_a_scheduler_that_does_not_answer(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("phaze.runs.executors.cluster.CONNECT_S", 0.5)
+    monkeypatch.setattr("phaze.runs.executors.dask_cluster.CONNECT_S", 0.5)
     with pytest.raises(InputError, match=r"no Dask scheduler answers at dask://127\.0\.0\.1:9"):
-        opened_executor(1, "dask://127.0.0.1:9").__enter__()
+        open_executor(1, "dask://127.0.0.1:9").__enter__()
 
 
 def test_a_missing_dask_is_told_with_the_extra_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"pip install 'phaze-dse\[dask\]'"):
-        opened_executor(1, "dask://127.0.0.1:8786").__enter__()
+        open_executor(1, "dask://127.0.0.1:8786").__enter__()

@@ -50,7 +50,7 @@ def test_a_sweep_is_the_same_from_processes_and_from_a_cluster(dse, asked, tmp_p
 def test_a_search_is_the_same_from_a_cluster(dse, asked, tmp_path, cluster, monkeypatch):
     none = [(name, lambda *_: []) for name in ("chips_beside", "plan_beside")]
     for name, nothing in (("NEXT_BEST", 0), *none):
-        monkeypatch.setattr(f"phaze.explore.exploration.{name}", nothing)
+        monkeypatch.setattr(f"phaze.explore.answers.exploration.{name}", nothing)
     more = ("--strategy", "random", "--evaluations", "8")
     alone = answer(dse, "run", asked, tmp_path / "alone", *more)
     assert answer(dse, "run", asked, tmp_path / "dask", *more, "--executor", cluster.address) == alone
@@ -58,7 +58,7 @@ def test_a_search_is_the_same_from_a_cluster(dse, asked, tmp_path, cluster, monk
 
 def test_a_scheduler_that_is_not_there_is_one_sentence(dse, asked, monkeypatch, tmp_path):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("phaze.runs.executors.cluster.CONNECT_S", 0.5)
+    monkeypatch.setattr("phaze.runs.executors.dask_cluster.CONNECT_S", 0.5)
     code, out, err = dse("run", *asked, "--out", tmp_path / "out", "--executor", "dask://127.0.0.1:9")
     assert (code, out) == (2, "")
     assert err.strip() == "dse: no Dask scheduler answers at dask://127.0.0.1:9"

@@ -13,8 +13,8 @@ from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers, Rows
 from phaze.placement.strategy.search.columns import Columns
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.search.outline import Outline, Tier, tiers_of
@@ -24,9 +24,6 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.scheduling.passes import NEVER_S
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-Counts = NDArray[np.int64]
 _AT_ONCE = 2048  # architectures that are bounded together
 
 
@@ -55,7 +52,7 @@ class Across:
 
     # -- the search ------------------------------------------------------------------------------------------
 
-    def best(self, times: Times, give_up_s: Floats) -> tuple[Floats, Counts]:
+    def best(self, times: Times, give_up_s: Floats) -> tuple[Floats, Integers]:
         """Least seconds of an iteration (A,), and the strategy that takes them by its place in `found`.
 
         Infinite, with -1, where nothing fits or `give_up_s` (A,) is not beaten. Of strategies that take equally long
@@ -82,7 +79,7 @@ class Across:
             np.minimum(found, bound, out=found)
         return found
 
-    def value(self, times: Times, choice: Counts) -> Floats:
+    def value(self, times: Times, choice: Integers) -> Floats:
         """Seconds of an iteration of a given strategy on each architecture, (A,); infinite where there is none."""
         seconds = np.full(len(times), inf)
         for number in np.unique(choice[choice >= 0]).tolist():
@@ -115,14 +112,14 @@ class Across:
 
     # -- steps -----------------------------------------------------------------------------------------------
 
-    def _improve(self, tier: int, times: Times, at: Rows, best: Floats, choice: Counts) -> None:
+    def _improve(self, tier: int, times: Times, at: Rows, best: Floats, choice: Integers) -> None:
         """The strategies of a tier on the architectures at some rows; what is better takes its place."""
         queue = _Queue(self.columns(tier).bounds_s(times.terms[:, at]), best[at])
         while (wanted := queue.wanted(best[at])) is not None:
             column, rows = wanted
             self._try(self._fitted(tier, column), times, at[rows], best, choice)
 
-    def _try(self, one: Fitted, times: Times, at: Rows, best: Floats, choice: Counts) -> None:
+    def _try(self, one: Fitted, times: Times, at: Rows, best: Floats, choice: Integers) -> None:
         """One strategy on the architectures at some rows; where it is better than the best it takes its place."""
         self.tally.simulated += len(at)
         seconds = one.iteration_s(times.take(at))

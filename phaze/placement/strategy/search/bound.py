@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.passes import ChunkPasses
-
-Floats = NDArray[np.float64]
 
 
 def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatches: ArrayLike) -> Floats:

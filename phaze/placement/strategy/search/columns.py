@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Rows
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.search import outline
 from phaze.placement.strategy.search.fit import spread, with_blocks
@@ -15,10 +15,6 @@ from phaze.placement.strategy.search.forms import Telling
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 from phaze.placement.strategy.strategy import Strategy, changed
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

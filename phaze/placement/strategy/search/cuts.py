@@ -14,8 +14,8 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.strategy.division import Division, Grain
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.search.space import PlanSpace
@@ -23,7 +23,6 @@ from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.solvers.placement.partition import balanced_cuts
 from phaze.workload.work import LayerChain
 
-Floats = NDArray[np.float64]
 MOST = 4  # blocks that an end gives up
 
 

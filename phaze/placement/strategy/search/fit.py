@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.needs import ChunkNeeds, recomputed
 from phaze.placement.strategy.strategy import Strategy, Zero
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +55,8 @@ class Room:
 
     strategy: Strategy
     zeros: tuple[Zero, ...]
-    own: Counts
-    blocks: Counts
+    own: Integers
+    blocks: Integers
     need_bytes: Floats
     host_bytes: Floats
 
@@ -88,7 +85,7 @@ class Room:
             return Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf)
         return Fit(self.at(replace(self.strategy, zero=self.zeros[z]), fitting.argmax(axis=0)), least)
 
-    def at(self, strategy: Strategy, levels: Counts) -> Strategy:
+    def at(self, strategy: Strategy, levels: Integers) -> Strategy:
         """A strategy that divides something of these where devices recompute so many blocks, (p,)."""
         return with_blocks(strategy, spread(levels, self.own, self.blocks), _frugal(self.strategy))
 
@@ -99,7 +96,7 @@ def _frugal(strategy: Strategy) -> bool:
 
 
 def _needs(
-    layouts: Layouts, strategy: Strategy, zeros: Sequence[Zero], choices: Counts | None
+    layouts: Layouts, strategy: Strategy, zeros: Sequence[Zero], choices: Integers | None
 ) -> tuple[Floats, Floats]:
     """Bytes on every device, and in its host (zeros, N, p), under N choices of blocks that recompute, (N, C).
 
@@ -117,7 +114,7 @@ def _needs(
     return fixed[:, None] + (kept + working), host
 
 
-def with_blocks(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
+def with_blocks(strategy: Strategy, counts: Integers, frugal: bool) -> Strategy:
     """The strategy that recomputes so many blocks of every chunk, (C,); as it is where it is not `frugal`."""
     if not frugal:
         return strategy
@@ -126,7 +123,7 @@ def with_blocks(strategy: Strategy, counts: Counts, frugal: bool) -> Strategy:
     return replace(strategy, recomputed=tuple(counts.tolist()))
 
 
-def spread(counts: Counts, own: Counts, blocks: Counts) -> Counts:
+def spread(counts: Integers, own: Integers, blocks: Integers) -> Integers:
     """Blocks of every chunk (..., C) from those of every device (..., p), its first chunks first.
 
     Of the copies of a chunk, the larger number.

@@ -19,13 +19,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Rows
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 
 
 class Longest(NamedTuple):

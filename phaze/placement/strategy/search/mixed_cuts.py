@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Integers
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.memory import ranks_of
 from phaze.placement.strategy.needs import ChunkNeeds
@@ -23,10 +23,6 @@ from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.solvers.placement.mixed import Goal, MixedChain, line_bounds, place_mixed
 from phaze.solvers.placement.mixed import Line as MixedLine
 from phaze.solvers.placement.stage_costs import interval_sums
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ class Cutting:
         every[which[np.array(self.options.division.body)]] = True
         return [self.options.again, every]
 
-    def _deepest(self, strategy: Strategy, again: Flags, capacities: Floats) -> Counts:
+    def _deepest(self, strategy: Strategy, again: Flags, capacities: Floats) -> Integers:
         """The largest index from the end at which runs of blocks i..j fit into each memory, (G, L, L).
 
         Under 1F1B, which holds as many microbatches as there are stages to the end; ranks divide what they may.

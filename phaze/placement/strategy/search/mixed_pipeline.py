@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Integers, Rows
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.layout import device_of
 from phaze.placement.pipelines.simulation import pipelines_s
@@ -18,10 +18,6 @@ from phaze.placement.strategy.search.pipeline import Fitted, Pipeline, Times
 from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.solvers.placement.mixed import Goal
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Rows = NDArray[np.intp]
 MOST = 256  # limits on what a device has to do that are tried
 
 
@@ -151,7 +147,7 @@ class MixedPipeline:
         return self.options.layouts.microbatches(self.strategy)
 
     @cached_property
-    def _levels(self) -> list[tuple[Counts, Flags]]:
+    def _levels(self) -> list[tuple[Integers, Flags]]:
         """Blocks of each device that recompute, and whether it then fits, (p,) both, for each memory and link."""
         need = self.room.need_bytes[self.zero]
         each = (need <= capacity for capacity, *_ in self.architectures.alike)
@@ -190,7 +186,7 @@ class MixedPipeline:
         found: Floats = runs * (chunks.forward_s + chunks.backward_s)[:, own].sum(axis=2) + tail_s + tie_s
         return found
 
-    def _on(self, levels: Counts, link: float) -> Fitted:
+    def _on(self, levels: Integers, link: float) -> Fitted:
         """The strategy where devices recompute so many blocks, (p,)."""
         strategy = self.room.at(self.strategy, levels)
         return Fitted(Pipeline.of(self.options, strategy, link), strategy)

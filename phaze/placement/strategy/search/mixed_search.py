@@ -16,8 +16,8 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.placement.strategy.search.mixed_cuts import Cutting, Line
 from phaze.placement.strategy.search.mixed_pipeline import Architectures, MixedPipeline, mixed_pipelines
 from phaze.placement.strategy.search.options import ROUNDING, ShapeOptions
@@ -26,9 +26,6 @@ from phaze.placement.strategy.search.sheet import Sheet
 from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.scheduling.passes import NEVER_S
 from phaze.solvers.placement.mixed import Goal
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Rows
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.search.sheet import Sheet
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 
 
 def least_bytes(sheet: Sheet) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.needs import recomputed
@@ -19,8 +20,6 @@ from phaze.placement.strategy.strategy import Strategy, changed
 from phaze.workload.degrees import Sharding
 from phaze.workload.work import LayerChain
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
 
 
@@ -64,7 +63,7 @@ class ShapeOptions:
         return self.layouts.division(self._alone)
 
     @cached_property
-    def kinds(self) -> tuple[list[tuple[int, int]], Counts]:
+    def kinds(self) -> tuple[list[tuple[int, int]], Integers]:
         """Positions (first, last) of the first of every kind of group, (K,), and the kind of each group, (G,)."""
         index, found = self.undivided.index, dict[tuple[int, ...], int]()
         which, first = [], []
@@ -77,7 +76,7 @@ class ShapeOptions:
         return first, np.array(which)
 
     @cached_property
-    def blocks(self) -> Counts:
+    def blocks(self) -> Integers:
         """First group of every block, and of what comes before the first, (B,)."""
         first = np.flatnonzero(self.division.body)
         first[0] = 0

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Rows
 from phaze.placement.strategy.search.options import ROUNDING
 from phaze.placement.strategy.search.sheet import Ragged, Sheet, product_of
 
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
 STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
 TIERS = (1.1, 1.3, 1.7)  # times the work of the strategy that takes least

@@ -7,8 +7,8 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers, Rows
 from phaze.placement.pipelines.chunks import Chunks
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.schedule import Schedule
@@ -22,10 +22,6 @@ from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.search.options import ShapeOptions
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tails, TailWork
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ class Pipeline:
         return self.options.layouts.microbatches(self.strategy)
 
     @cached_property
-    def own(self) -> Counts:
+    def own(self) -> Integers:
         """Chunks of every device, (p, slots)."""
         s = self.strategy
         return chunks_of(s.schedule, s.pipeline_parallel, s.chunks)

@@ -8,13 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.pipelines.held import held_peak
 from phaze.placement.pipelines.layout import device_of
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,8 @@ class Place:
     """
 
     division: Division
-    kinds: Counts
-    own: Counts
+    kinds: Integers
+    own: Integers
 
     def __len__(self) -> int:
         """Devices."""
@@ -45,9 +43,9 @@ class Place:
         return found
 
     @cached_property
-    def first(self) -> Counts:
+    def first(self) -> Integers:
         """The first chunk of every device in model order, (p,)."""
-        found: Counts = self.own.min(axis=1)
+        found: Integers = self.own.min(axis=1)
         return found
 
     @cached_property
@@ -57,7 +55,7 @@ class Place:
         return found
 
     @cached_property
-    def sorts(self) -> tuple[Floats, Counts]:
+    def sorts(self) -> tuple[Floats, Integers]:
         """Groups of every kind on every sort of device, and whether it is an end, (R, K + 1); which each is, (p,)."""
         ends = np.zeros((len(self.own), 1))
         ends[[0, -1]] = 1.0
@@ -66,7 +64,7 @@ class Place:
         return found, which.ravel()
 
     @cached_property
-    def telling(self) -> Counts:
+    def telling(self) -> Integers:
         """Devices that bounds are made of, (T,): of every sort the first and the last one, and the deepest."""
         at, (_, which) = np.arange(len(self)), self.sorts
         order = np.lexsort((at, self.first, which))
@@ -102,13 +100,13 @@ class Place:
     # -- recompute -------------------------------------------------------------------------------------------
 
     @cached_property
-    def levels(self) -> Counts:
+    def levels(self) -> Integers:
         """Levels of every device, (p,)."""
-        found: Counts = self.division.blocks[self.own].sum(axis=1) + 1
+        found: Integers = self.division.blocks[self.own].sum(axis=1) + 1
         return found
 
     @cached_property
-    def _at(self) -> Counts:
+    def _at(self) -> Integers:
         """The device of every level, (L,)."""
         return np.repeat(np.arange(len(self)), self.levels)
 
@@ -139,7 +137,7 @@ class Place:
         """The same of its first slot, (L, K)."""
         return np.ascontiguousarray(self.again[:, 0])
 
-    def held(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Counts]:
+    def held(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
         """Groups times microbatches that a device keeps at once, (H, 2 K): as they are, and those that run again.
 
         On every level one row for every combination of microbatches one of which weighs most; rows of each (L,).
@@ -153,9 +151,9 @@ class Place:
     # -- transfers -------------------------------------------------------------------------------------------
 
     @cached_property
-    def boundaries(self) -> Counts:
+    def boundaries(self) -> Integers:
         """The last layer of every chunk but the last one, by its position in the chain, (C - 1,)."""
-        found: Counts = self.division.first_layers[1:] - 1
+        found: Integers = self.division.first_layers[1:] - 1
         return found
 
     @cached_property

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.load import Wires, wires
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Held
 
-Floats = NDArray[np.float64]
 _LONG_S = 1e30  # computation that any exchange hides behind
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats, Integers
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.estimate import Estimator
@@ -18,9 +19,6 @@ from phaze.placement.strategy.search.bound import busy_bound_s
 from phaze.placement.strategy.search.cuts import block_flops, cuts_of
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ class _Alike:
                 for row, bound in zip(some.tolist(), bounds.tolist(), strict=True):
                     yield Open(bound, deeps[row], schedule, cut)
 
-    def _passes(self, places: Counts, first_groups: Counts) -> ChunkPasses:
+    def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
         """Of the shapes at some places, cut before some groups, (n, C)."""
         groups = GroupPasses(self._groups.rows[places])
         return groups.chunks(first_groups, self._again[places], self.estimator.framework)
@@ -101,7 +99,7 @@ class _Alike:
         return self.estimator.division(self.shapes[0])
 
     @cached_property
-    def _blocks(self) -> Counts:
+    def _blocks(self) -> Integers:
         """First group of every block, and of what comes before the first."""
         first = np.flatnonzero(self._division.body)
         first[0] = 0

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Flags, Floats, Integers, Rows
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.layout import chunks_of
 from phaze.placement.pipelines.schedule import Schedule
@@ -27,10 +28,6 @@ from phaze.placement.strategy.search.places import Place
 from phaze.placement.strategy.strategy import Order, Strategy, Zero, changed
 from phaze.placement.strategy.tail import Held, TailWork, window_of
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-Rows = NDArray[np.intp]
 _AT_ONCE = 200_000  # multiplications
 
 
@@ -72,7 +69,7 @@ class Sheet:
         return _first_of(self.strategies, lambda s: (s.pipeline_parallel, s.data_parallel))
 
     @cached_property
-    def _microbatches(self) -> Counts:
+    def _microbatches(self) -> Integers:
         """Of one pipeline, (Q,)."""
         return np.array([self.options.layouts.microbatches(s) for s in self.alike[0]])
 
@@ -376,7 +373,7 @@ class Sheet:
     # -- memory ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _held(self) -> list[tuple[Floats, Counts]]:
+    def _held(self) -> list[tuple[Floats, Integers]]:
         """As of `Place.held` of every strategy."""
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         found = []
@@ -511,7 +508,7 @@ class Ragged:
     owner: Rows
 
     @classmethod
-    def of(cls, counts: Counts) -> Ragged:
+    def of(cls, counts: Integers) -> Ragged:
         """So many of each owner, at least one."""
         return cls(np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts))
 

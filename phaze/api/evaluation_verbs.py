@@ -1,0 +1,326 @@
+"""Judge what is given: `phaze.evaluate`, `phaze.compare`, `phaze.plan`, and `phaze.validate` for the model itself;
+and what they come back with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.api.python_arguments import as_list, speaks_python, verb_options
+from phaze.api.result_tables import Table, columns_of, dataframe, design_rows, plan_row
+from phaze.api.self_display import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+    from phaze.explore.documents.plan_document import PlanCertificate, PlanDocument, PlanResult
+    from phaze.explore.documents.result_document import Design, ResultDocument, WorkloadResult
+    from phaze.hardware.architecture import Architecture
+    from phaze.hardware.network import Network
+    from phaze.inputs.task_inputs import Source
+    from phaze.placement.strategy.choices import Plans
+    from phaze.placement.strategy.framework import Framework
+    from phaze.runs.document_formats import Answer
+    from phaze.validation.document import Comparison, ValidationReport
+
+
+_SETS = ("name", "metric", "rung", "rows", "mape_pct", "median_ape_pct", "bias_pct", "threshold_pct")
+_PLANS = ("data_parallel", "tensor_parallel", "pipeline_parallel", "iteration_time_s", "memory_bytes")
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluated(Shown):
+    """One architecture under its placement; `document` is what `dse evaluate --json` prints."""
+
+    document: ResultDocument
+
+    @property
+    def design(self) -> Design:
+        """The architecture, its area and power, and what it does."""
+        return self.document.best
+
+    @property
+    def result(self) -> WorkloadResult:
+        """What the workload comes to: time, MFU, memory, energy, placement, where the time goes."""
+        (result,) = self.design.workloads.values()
+        return result
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row with all figures and hardware fields as a pandas data frame."""
+        return dataframe(columns_of(list(design_rows([(self.design.id, self.design)]))))
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.design import performance, placement
+
+        for name, result in self.design.workloads.items():
+            yield performance(name, result)
+            yield placement(name, result.placement)
+
+
+@dataclass(frozen=True, repr=False)
+class Compared(Shown):
+    """Architectures side by side, by name; those that cannot run the workload with the reason."""
+
+    rows: Mapping[str, Design | str]
+
+    @property
+    def designs(self) -> dict[str, Design]:
+        """Those that can, each under its own best placement."""
+        return {name: row for name, row in self.rows.items() if not isinstance(row, str)}
+
+    @property
+    def infeasible(self) -> dict[str, str]:
+        """Why the others cannot."""
+        return {name: row for name, row in self.rows.items() if isinstance(row, str)}
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row per architecture as a pandas data frame; the column `infeasible` says why one cannot."""
+        rows = list(design_rows(self.designs.items()))
+        rows += [{"architecture": name, "infeasible": why} for name, why in self.infeasible.items()]
+        return dataframe(columns_of(rows))
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.compare import comparison_blocks
+
+        return comparison_blocks(self.rows)
+
+
+@dataclass(frozen=True, repr=False)
+class Validated(Shown):
+    """The model against measurements; `report` is what `dse validate --json` prints."""
+
+    report: ValidationReport
+
+    @property
+    def passed(self) -> bool:
+        """Whether no error is above its threshold."""
+        return self.report.passed
+
+    @property
+    def sets(self) -> Table[Comparison]:
+        """The comparisons, one per data set and metric."""
+        rows = [one.model_dump(mode="json") for one in self.report.sets]
+        return Table("Errors, %", self.report.sets, columns_of(rows), _SETS)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The comparisons as a pandas data frame."""
+        return self.sets.to_dataframe()
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.validate import errors_table
+
+        yield errors_table(self.report)
+
+
+@dataclass(frozen=True, repr=False)
+class Planned(Shown):
+    """The best training plan and the next ones; `document` is what `dse plan --json` prints."""
+
+    document: PlanDocument
+
+    @property
+    def best(self) -> PlanResult:
+        """The best plan: strategy, time, MFU, energy, memory, where the time goes."""
+        return self.document.best
+
+    @property
+    def certificate(self) -> PlanCertificate:
+        """How many plans there are, and how each was dealt with."""
+        return self.document.certificate
+
+    @property
+    def plans(self) -> Table[PlanResult]:
+        """The best plan, then the next ones."""
+        plans = (self.document.best, *self.document.next_best)
+        return Table("Plans", plans, columns_of([plan_row(plan) for plan in plans]), _PLANS)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The plans as a pandas data frame."""
+        return self.plans.to_dataframe()
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.plan import plan_head, plan_proof, plan_table
+
+        yield plan_head(self.document)
+        yield plan_table(self.document.best, self.document.request)
+        yield plan_proof(self.document)
+
+
+@speaks_python
+def evaluate(
+    arch: str | Path | Architecture,
+    workload: Source,
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    microbatch: int | None = None,
+    recompute: str | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    network: str | Path | Network = "default",
+    rung: str = "analytic",
+    calibration: str | Path | None = None,
+    out: str | Path | None = None,
+) -> Evaluated:
+    """Evaluate one architecture under its best plan, or one that is given, as `dse evaluate` does.
+
+    The best plan of the space `plans` as a `framework` runs it; what is fixed stays fixed. `out`: keep the answer in
+    this folder, here as in `compare` and `plan`.
+
+    Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
+    """
+    asked = _task(locals())
+    from phaze.inputs.evaluate_inputs import evaluate_given
+    from phaze.inputs.input_files import record_question
+
+    with _kept(asked.pop("out")) as keep:
+        document = record_question(evaluate_given(asked["arch"], asked["workload"], asked), "evaluate", asked)
+        keep(document)
+    return Evaluated(document)
+
+
+@speaks_python
+def compare(
+    arch: Sequence[str | Path | Architecture],
+    workload: Source,
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    network: str | Path | Network = "default",
+    rung: str = "analytic",
+    out: str | Path | None = None,
+) -> Compared:
+    """Compare architectures, each under its own best placement, as `dse compare` does.
+
+    Raises InputError where an argument is no good, InfeasibleError where none of them can run the workload.
+    """
+    asked = _task(locals())
+    from phaze.inputs.evaluate_inputs import check_some_can, compare_given
+    from phaze.inputs.input_files import record_question
+
+    archs = as_list(asked.pop("arch"))
+    with _kept(asked.pop("out")) as keep:
+        found = compare_given(archs, asked["workload"], asked)
+        keep(record_question(found.document, "compare", {"arch": archs, **asked}))
+    check_some_can(found.rows, asked["workload"])
+    return Compared(found.rows)
+
+
+@speaks_python
+def plan(
+    arch: str | Path | Architecture,
+    workload: Source,
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    framework: str | Path | Framework = "ideal",
+    plans: str | Path | Plans = "full",
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    recipe: str | None = None,
+    attention: str | None = None,
+    fusion: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    network: str | Path | Network = "default",
+    rung: str = "analytic",
+    calibration: str | Path | None = None,
+    out: str | Path | None = None,
+) -> Planned:
+    """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
+
+    Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
+    """
+    asked = _task(locals())
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.plan_inputs import HELD, held_choices, plan_answer
+
+    with _kept(asked.pop("out")) as keep:
+        choices = held_choices(**{name: asked[name] for name in HELD})
+        rest = {name: value for name, value in asked.items() if name not in HELD}
+        document = record_question(plan_answer(choices=choices, **rest), "plan", asked)
+        keep(document)
+    return Planned(document)
+
+
+@speaks_python
+def validate(
+    data: str | Path | None = None,
+    *,
+    sets: str | Sequence[str] = (),
+    rung: str = "analytic",
+    progress: Callable[[str], None] | None = None,
+) -> Validated:
+    """Compare the model with measured hardware, as `dse validate` does.
+
+    `data`: the folder of measurements (CSV files), else DSE_DATA in the environment names it. `sets`: some of the
+    data sets only. `progress` is told which one is on. An error above its threshold is an answer, see `passed`.
+
+    Raises InputError where there is no such folder, set or rung.
+    """
+    from phaze.cost.rung import Rung
+    from phaze.inputs.input_files import measurements_folder
+    from phaze.inputs.named_choices import choose
+    from phaze.validation.validate import validate as judged
+
+    folder = measurements_folder(Path(data) if data is not None else None)
+    return Validated(judged(folder, as_list(sets), choose(Rung, rung, "--rung"), progress))
+
+
+def _kept(out: str | Path | None) -> AbstractContextManager[Callable[[Answer], None]]:
+    """A function that keeps an answer in the folder, if one is named."""
+    from phaze.runs.run_directory import kept_answer
+
+    return kept_answer(None if out is None else Path(out))
+
+
+def _task(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as options; the calibration file as a path."""
+    asked = verb_options(given)
+    if asked.get("calibration") is not None:
+        asked["calibration"] = Path(asked["calibration"])
+    return asked

@@ -1,0 +1,314 @@
+"""Look for architectures: `phaze.explore` with a proof, `phaze.sweep` by samples; and what the two come back with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.api.python_arguments import in_python, speaks_python, verb_options
+from phaze.api.result_tables import Records, Table, columns_of, design_rows, known_row
+from phaze.api.self_display import Shown
+from phaze.quantity import Quantity
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+    from phaze.explore.answers.exploration import Answer
+    from phaze.explore.documents.result_document import (
+        Certificate,
+        Comparison,
+        Design,
+        FrontierPoint,
+        ResultDocument,
+        ScorePoint,
+    )
+    from phaze.explore.request.search_progress import Progress
+    from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
+    from phaze.hardware.network import Network
+    from phaze.hardware.space import DesignSpace
+    from phaze.inputs.task_inputs import Source
+    from phaze.placement.strategy.choices import Plans
+    from phaze.placement.strategy.framework import Framework
+
+
+_KEYS = ("id", "score", "tdp_w", "area_mm2", "throughput_samples_per_s", "mfu", "energy_per_sample_j")
+_PLACED = ("architecture", "workload", "tdp_w", "area_mm2", "throughput_samples_per_s", "mfu")
+_KNOWN = ("name", "tdp_w", "area_mm2", "clock_hz", "throughput_samples_per_s", "mfu")
+
+
+@dataclass(frozen=True, repr=False)
+class Explored(Shown):
+    """The best architecture of a space, with its certificate, the frontier and everything that was evaluated.
+
+    `document` is what `dse run --json` prints; `folder`: the run directory, where one was asked for.
+    """
+
+    document: ResultDocument
+    answer: Answer
+    folder: Path | None = None
+
+    @property
+    def best(self) -> Design:
+        """The winner: architecture, area, power, and what it does for every workload."""
+        return self.document.best
+
+    @property
+    def certificate(self) -> Certificate:
+        """How far any other point of the space could be better."""
+        return self.document.certificate
+
+    @property
+    def frontier(self) -> Table[FrontierPoint | ScorePoint]:
+        """Designs that no other one beats; of several workloads in combined score and power."""
+        from phaze.runs.run_directory import flat_row
+
+        portfolio = self.document.portfolio
+        points: tuple[FrontierPoint | ScorePoint, ...]
+        points = tuple(portfolio.frontier) if portfolio else tuple(self.document.frontier)
+        return Table("Frontier", points, columns_of([flat_row(point) for point in points]), _KEYS)
+
+    @property
+    def designs(self) -> Table[dict[str, Any]]:
+        """Every evaluated design, a mapping of columns each."""
+        columns = self.answer.designs
+        return Table("Evaluated designs", Records(columns), columns, _KEYS)
+
+    @property
+    def next_best(self) -> Table[Design]:
+        """The best designs after the winner; of the columns a row for each workload."""
+        designs = tuple(self.document.next_best)
+        columns = columns_of(list(design_rows((design.id, design) for design in designs)))
+        return Table("Next best", designs, columns, _PLACED)
+
+    @property
+    def comparison(self) -> Table[Comparison]:
+        """Known chips beside the winner, under the same budgets."""
+        known = tuple(self.document.comparison)
+        return Table("Known chips", known, columns_of([known_row(chip) for chip in known]), _KNOWN)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The frontier as a pandas data frame."""
+        return self.frontier.to_dataframe()
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.questions import score_table
+        from phaze.report.tables import answer, frontier_of
+
+        yield in_python(answer(self.document))
+        if self.document.portfolio:
+            yield score_table(self.document.portfolio, self.best.id)
+        elif self.document.frontier:
+            yield frontier_of(self.document)
+
+
+@dataclass(frozen=True, repr=False)
+class Swept(Shown):
+    """What an Optuna study came to: `result` as rows, `plan` as it was asked."""
+
+    result: SweepResult
+    plan: SweepPlan
+    folder: Path | None = None
+
+    @property
+    def designs(self) -> Table[dict[str, Any]]:
+        """Every feasible design in the order found."""
+        return self._table("Feasible designs", self.result.designs)
+
+    @property
+    def frontier(self) -> Table[dict[str, Any]]:
+        """The designs that no other one beats on all objectives."""
+        return self._table("Frontier", self.result.frontier)
+
+    @property
+    def trials(self) -> int:
+        """How many trials the study has, infeasible ones included."""
+        return self.result.trials
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The feasible designs as a pandas data frame."""
+        return self.designs.to_dataframe()
+
+    def _table(self, title: str, rows: tuple[dict[str, Any], ...]) -> Table[dict[str, Any]]:
+        return Table(title, rows, columns_of(rows), _KEYS)
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.sweep import sweep_table
+
+        result = self.result
+        yield sweep_table(result.frontier, self.plan.objectives, result.trials, result.infeasible)
+
+
+@speaks_python
+def explore(
+    workload: Source | Sequence[Source],
+    *,
+    power: Quantity | None = None,
+    area: Quantity | None = None,
+    power_density: Quantity | None = None,
+    devices: int | None = None,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    objective: str = "throughput",
+    axes: str | Sequence[str] | None = None,
+    strategy: str = "certified",
+    evaluations: int | None = None,
+    designs: str | None = None,
+    top_k: int | None = None,
+    robust: bool = False,
+    combine: str = "geomean",
+    weight: Mapping[str, float] | Sequence[str] | None = None,
+    min_throughput: float | None = None,
+    max_latency: Quantity | None = None,
+    cluster_power: Quantity | None = None,
+    cluster_cost: float | None = None,
+    cluster_overhead: float = 1.0,
+    tokens: float | None = None,
+    samples: float | None = None,
+    electricity_price: float | None = None,
+    pue: float | None = None,
+    space: str | Path | DesignSpace = "default",
+    network: str | Path | Network = "default",
+    node: str | None = None,
+    clock: Quantity | None = None,
+    fix: Mapping[str, object] | Sequence[str] | None = None,
+    dvfs: bool = False,
+    tdp_margin: float = 1.0,
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    rung: str = "analytic",
+    time_limit: Quantity = "60s",
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int = 1,
+    executor: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Explored:
+    """Find the best architecture and placement of a design space, with a proof, as `dse run` does.
+
+    `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
+    such as `power` and `area` are texts with units or SI numbers (areas in mm2). `plans`: the space of plans that is
+    searched beside the chips, as a `framework` runs them. `out`: keep a run directory there; without it nothing is
+    written. `workers` processes, or the Dask cluster at `executor`
+    (dask://HOST:PORT), do the work; they change no answer. `progress` is told what is done.
+
+    Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
+    memory, OutOfTimeError where the time limit passes before anything is known.
+    """
+    asked = verb_options(locals())
+    from phaze.explore.answers.main_job import explore as searched
+    from phaze.explore.request.search_resources import SearchResources
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.run_inputs import make_request
+    from phaze.runs.executors.open_executor import open_executor
+    from phaze.runs.run_directory import write_run
+
+    request = make_request(asked)
+    with _place(out, progress, resume=resume) as (folder, log), open_executor(workers, executor) as team:
+        answer = searched(request, log, means=SearchResources(team))
+        document = record_question(answer.document, "run", asked)
+        if folder is not None:
+            write_run(folder, document, answer.designs)
+    return Explored(document, answer, folder)
+
+
+@speaks_python
+def sweep(
+    workload: Source,
+    *,
+    power: Quantity | None = None,
+    area: Quantity | None = None,
+    power_density: Quantity | None = None,
+    trials: int = 100,
+    sampler: str = "tpe",
+    objectives: str | Sequence[str] = ("throughput", "tdp"),
+    devices: int = 1024,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    space: str | Path | DesignSpace = "default",
+    network: str | Path | Network = "default",
+    node: str | None = None,
+    clock: Quantity | None = None,
+    fix: Mapping[str, object] | Sequence[str] | None = None,
+    dvfs: bool = False,
+    tdp_margin: float = 1.0,
+    mode: str = "training",
+    context: int | None = None,
+    kv_cache: str = "contiguous",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    rung: str = "analytic",
+    storage: str | None = None,
+    study: str = "sweep",
+    batch: int = 8,
+    join: bool = False,
+    seed: int = 0,
+    workers: int = 1,
+    executor: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Swept:
+    """Sample the design space with Optuna, as `dse sweep` does.
+
+    `plans` and `framework` as in `explore`. The study lasts where `out` names a run directory or `storage` a
+    database; otherwise it is kept in memory.
+    `workers` processes, or the Dask cluster at `executor`, evaluate; with `join` any number of hosts that ask the
+    same share the database and the work. None of it changes an answer.
+
+    Raises InputError where an argument is no good or the study cannot be opened, InfeasibleError where nothing
+    keeps the budgets or no trial was feasible.
+    """
+    asked = verb_options(locals())
+    from phaze.explore.documents.sweep_document import sweep_document
+    from phaze.explore.request.search_resources import SearchResources
+    from phaze.explore.sampling.optuna_sweep import Sweep
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.sweep_inputs import JOURNAL, make_plan
+    from phaze.runs.executors.open_executor import open_executor
+    from phaze.runs.run_directory import write_sweep
+
+    started = datetime.now(UTC)
+    plan = make_plan(asked, storage or (Path(out) / JOURNAL if out is not None else None))
+    with (
+        _place(out, progress, resume=resume or join) as (folder, log),
+        open_executor(workers, executor) as team,
+    ):
+        sampling = Sweep(plan, log, means=SearchResources(team))
+        result = sampling.run()
+        if folder is not None:
+            document = sweep_document(sampling, result, started)
+            write_sweep(folder, record_question(document, "sweep", asked), result)
+    return Swept(result, plan, folder)
+
+
+@contextmanager
+def _place(
+    out: str | Path | None, progress: Progress | None, *, resume: bool
+) -> Iterator[tuple[Path | None, Progress]]:
+    """The run directory with its log, where one was asked for, and who is told of the course of things."""
+    from phaze.explore.request.search_progress import SilentProgress
+    from phaze.runs.run_directory import run_directory
+    from phaze.runs.run_log import logged_progress
+
+    report = progress or SilentProgress()
+    if out is None:
+        yield None, report
+        return
+    with run_directory(Path(out), resume=resume) as folder, logged_progress(folder, report) as log:
+        yield folder, log

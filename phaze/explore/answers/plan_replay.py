@@ -1,0 +1,81 @@
+"""A plan of a document worked out again: when every pass runs, and what every device holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from phaze.errors import InputError
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.explore.evaluation.planned_iteration import estimator_of, strategy_of
+from phaze.explore.request.explore_request import Task
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.placement.pipelines.timeline import Timeline
+from phaze.placement.strategy.estimate import Estimator
+from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
+from phaze.placement.strategy.strategy import Strategy
+from phaze.workload.low_precision import Recipe
+
+_SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
+
+
+@dataclass(frozen=True)
+class ReplayedPlan:
+    """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of the largest device."""
+
+    costs: Estimator
+    strategy: Strategy
+    timeline: Timeline
+    iteration: Iteration
+    capacity_bytes: float
+
+    @classmethod
+    def of(cls, costs: Estimator, strategy: Strategy, iteration: Iteration) -> ReplayedPlan:
+        """A strategy that comes to an iteration, played."""
+        capacity_bytes = float(hbm_capacity_bytes(costs.table).max())
+        return cls(costs, strategy, costs.timeline(strategy), iteration, capacity_bytes)
+
+
+def replay_plan(document: PlanDocument, task: Task, architecture: Architecture) -> ReplayedPlan:
+    """The best plan of a document, played. Raises InputError where it comes to another time than the document says."""
+    return replay_record(task, architecture, document.best.strategy, document.best.iteration_time_s)
+
+
+def replay_record(
+    task: Task,
+    architecture: Architecture,
+    record: StrategyRecord,
+    told_s: float,
+    recipe: Recipe | None = None,
+) -> ReplayedPlan:
+    """A plan on an architecture, played. Raises InputError where it comes to another time than `told_s`."""
+    costs = estimator_of(task, to_table([architecture]), recipe)
+    return _played(costs, record, told_s, f"{task.workload.name} on {architecture.name}")
+
+
+def replay_mixed(
+    task: Task,
+    architectures: Sequence[Architecture],
+    record: StrategyRecord,
+    told_s: float,
+    recipe: Recipe | None = None,
+) -> ReplayedPlan:
+    """A plan whose devices are of an architecture each, replayed. Raises InputError as `replay_record`."""
+    distinct = list({one.name: one for one in architectures}.values())
+    rows = [[one.name for one in distinct].index(one.name) for one in architectures]
+    costs = MixedEstimator.of(estimator_of(task, to_table(distinct), recipe), rows)
+    return _played(costs, record, told_s, f"{task.workload.name} on {len(distinct)} designs")
+
+
+def _played(costs: Estimator, record: StrategyRecord, told_s: float, what: str) -> ReplayedPlan:
+    strategy = strategy_of(record)
+    iteration = costs.iteration(strategy)
+    if abs(iteration.iteration_s / told_s - 1.0) > _SAME:
+        raise InputError(
+            f"{what} comes to {iteration.iteration_s:.6g} s with this plan, "
+            f"not to {told_s:.6g} s: the model, the workload or the chip is another one than in the document"
+        )
+    return ReplayedPlan.of(costs, strategy, iteration)

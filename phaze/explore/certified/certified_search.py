@@ -1,0 +1,264 @@
+"""The certified search over the candidates of a space, block by block, after a few points that are worth evaluating
+first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Floats, Rows
+from phaze.explore.certified.block_screening import Screen, Screened
+from phaze.explore.certified.bound_refinement import Refinement
+from phaze.explore.certified.search_pieces import BlockPiece, SearchContext
+from phaze.explore.certified.search_state import (
+    BoundStage,
+    Outcome,
+    PointPool,
+    Relevance,
+    Undecided,
+    best_per_candidate,
+)
+from phaze.explore.evaluation.design_candidates import Block, Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.frontier.pareto_archive import Archive, Staircase
+from phaze.explore.request.explore_request import Task
+from phaze.explore.request.search_progress import Clock, Progress
+from phaze.explore.request.search_resources import ALONE, SearchResources
+
+CLASSES, SAMPLE, SEEDS = 32, 48, 3  # classes of the first column, candidates tried and points taken in each
+
+
+def seed_candidates(others: Floats, roof: Floats) -> list[Rows]:
+    """Candidates to try: of every class of the first column (of power, as a rule) those with the highest roofline.
+
+    The class of the least values is divided further, by twos: nothing is known below the least value that is
+    evaluated. others (A, k), roof (A,); positions, an array per class.
+    """
+    order = np.argsort(others[:, 0] if others.shape[1] else -roof, kind="stable")
+    least, *classes = np.array_split(order, min(CLASSES, len(order)))
+    ends = [1 << i for i in range(len(least).bit_length()) if 1 << i < len(least)]
+    classes = [*np.split(least, ends), *classes]
+    return [c[np.argsort(-roof[c], kind="stable")[:SAMPLE]] for c in classes]
+
+
+def seed_points(block: Block, others: Floats, bound: Floats, classes: list[Rows]) -> PointPool:
+    """The points of the highest bound (settings, A) of every class of rows of a block."""
+    picked = list(_best(bound, classes))
+    rows, settings = (np.array([p[i] for p in picked], dtype=np.intp) for i in (0, 1))
+    return PointPool(
+        block.numbers[rows],
+        settings.astype(np.int16),
+        others[rows],
+        block.area_mm2[rows],
+        bound[settings, rows],
+        np.full(len(rows), BoundStage.PATH, dtype=np.int8),
+    )
+
+
+def _best(bound: Floats, classes: list[Rows]) -> Iterator[tuple[int, int]]:
+    """Rows and settings, class by class."""
+    for rows in classes:
+        part = bound[:, rows]
+        for flat in np.argsort(-part, axis=None, kind="stable")[:SEEDS]:
+            k, column = divmod(int(flat), len(rows))
+            if part[k, column] > 0:
+                yield int(rows[column]), k
+
+
+BLOCK = 1 << 15  # candidates bounded at once
+SMALLER = 8  # of those where bounds are dear, so that the first ones teach what rules out the others
+WAVE = 16  # blocks between two looks at the pool: they may run side by side
+CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
+
+
+def tdp_column(block: Block) -> Floats:
+    """The default of what is minimised beside the throughput: TDP in W, (A, 1)."""
+    return block.tdp_w[:, None]
+
+
+def merged_numbers(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Numbers of several blocks in ascending order, `SMALLER` blocks at a time."""
+    return [np.sort(np.concatenate(wave[i : i + SMALLER])) for i in range(0, len(wave), SMALLER)]
+
+
+class CertifiedSearch:
+    """Finds the complete frontier of throughput against other columns, and proves it.
+
+    `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
+    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. `evaluator`: of the
+    task, on hardware of the whole space. Whatever it knows, and whatever `threads` and `means`, the answer is the same.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        task: Task,
+        clock: Clock,
+        progress: Progress,
+        *,
+        gap: float = 0.0,
+        min_throughput: float = 0.0,
+        others: Callable[[Block], Floats] = tdp_column,
+        archive: Callable[[], Archive] = Staircase,
+        means: SearchResources = ALONE,
+        evaluator: Evaluator | None = None,
+        threads: int = 2,
+        block: int = BLOCK,
+        cap: int = CAP,
+    ) -> None:
+        """Nothing is evaluated yet."""
+        self._candidates = candidates
+        self._clock = clock
+        self._progress = progress
+        self._others = others
+        self._means = means
+        self._archive = archive
+        self._threads = threads
+        self._cap = cap
+        self._blocks = -(-candidates.size // -(-block // SMALLER))
+        self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
+        self._undecided = Undecided(archive())
+        self._ground = SearchContext(candidates, task, others, means.recall)
+        if evaluator is not None:
+            self._ground.evaluator = evaluator
+        self.evaluator = self._ground.evaluator
+        self._screen = Screen(self.evaluator, self._relevance, self._clock)
+        self._taken = PointPool.empty()
+        self._fallen: Counter[str] = Counter()
+        self._done = 0
+        self._in_budget = 0
+
+    def run(self) -> Outcome:
+        """Search until nothing can be better or time is over.
+
+        Raises InfeasibleError, with the smallest budgets that would do, where no candidate keeps them.
+        """
+        with ThreadPoolExecutor(self._threads) as threads:
+            self._refinement = Refinement(
+                self._ground,
+                self._relevance,
+                self._undecided,
+                self._clock,
+                self._progress,
+                self._means,
+            )
+            for wave in self._waves():
+                self._take(wave, threads)
+            if not self._in_budget:
+                raise self._candidates.none_left()
+            self._refinement.holds_all = True
+            self._refinement.tighten()
+            self._refinement.evaluate()
+        return self._outcome()
+
+    # -- blocks -------------------------------------------------------------------------------------------
+
+    def _waves(self) -> Iterator[list[NDArray[np.int64]]]:
+        """Numbers of the blocks, a wave at a time; every block is spread evenly over the space.
+
+        Each wave is thrice as large as all before, and what it leaves is looked at first.
+        """
+        size, done = self._candidates.size, 0
+        blocks = (np.arange(i, size, self._blocks, dtype=np.int64) for i in range(self._blocks))
+        while wave := list(islice(blocks, min(max(3 * done, 1), WAVE * SMALLER))):
+            yield wave
+            done += len(wave)
+
+    def _take(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> None:
+        """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
+        done = self._done
+        self._progress.update("bounding", done, self._blocks, self._refinement.told)
+        if self._in_budget and self._means.executor.workers > 1:
+            screened = self._screened_by_workers(wave)
+        else:
+            screened = self._screened(wave, threads)
+        self._refinement.take_in([self._in_order([self._counted(found) for found in screened])])
+        self._done += len(wave)
+        if self._done < self._blocks:
+            self._make_room()
+
+    def _screened_by_workers(self, wave: list[NDArray[np.int64]]) -> list[Screened]:
+        found = list(self._means.executor.map(self._ground, [self._piece(numbers) for numbers in wave]))
+        self._in_budget += sum(count for count, _ in found)
+        return [screened for _, screened in found]
+
+    def _screened(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> list[Screened]:
+        """What is left of the blocks; the first ones in budget are also where promising points are looked for.
+
+        Once there are some, nothing is learnt within a wave: then many blocks are bounded in a few calls.
+        """
+        parts = merged_numbers(wave) if self._in_budget else wave
+        blocks = [b for b in threads.map(self._candidates.within, parts) if len(b)]
+        if blocks and not self._in_budget:
+            self._seed(blocks)
+        self._in_budget += sum(map(len, blocks))
+        return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._ground), blocks))
+
+    def _piece(self, numbers: NDArray[np.int64]) -> BlockPiece:
+        return BlockPiece(numbers, self._relevance, self._taken, self._clock)
+
+    def _seed(self, blocks: list[Block]) -> None:
+        """Tighten a few promising points, so that bounds have something to meet."""
+        others = np.concatenate([self._others(b) for b in blocks])
+        roof = np.concatenate([self._screen.roof(b.table) for b in blocks])
+        numbers = np.concatenate([b.numbers for b in blocks])
+        classes = [some[: len(some) // SMALLER + 1] for some in seed_candidates(others, roof)]
+        tried = self._candidates.within(numbers[np.concatenate(classes)])
+        classes = np.split(np.arange(len(tried)), np.cumsum([len(c) for c in classes])[:-1])
+        bound = self._screen.promising(tried.table)
+        self._taken = seed_points(tried, self._others(tried), bound, classes)
+        self._refinement.take_in([self._taken])
+        self._refinement.tighten()
+
+    def _counted(self, screened: Screened) -> PointPool:
+        self._fallen += screened.fallen
+        for others, throughput in screened.spared:
+            self._undecided.add(others, throughput)
+        return screened.pool
+
+    def _in_order(self, pools: list[PointPool]) -> PointPool:
+        """Points in the order of the blocks of their candidates, whatever was joined: ties are broken by it."""
+        pool = PointPool.join([p for p in pools if len(p)])
+        return pool.take(np.argsort(pool.number % self._blocks, kind="stable"))
+
+    def _make_room(self) -> None:
+        """Strengthen what is known; leave at most half of the cap in a pool that is over it."""
+        self._refinement.tighten()
+        if len(self._refinement.pool) > self._cap:
+            self._refinement.tighten(self._cap // 2)
+            self._refinement.evaluate(self._cap // 2)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _outcome(self) -> Outcome:
+        """What was found, where points fell, and what is left open as a bound."""
+        refinement, pool = self._refinement, self._refinement.pool
+        fallen, evaluated = self._fallen + refinement.fallen, refinement.evaluated
+        fallen["open"] += len(pool)
+        self._undecided.add(pool.others, pool.bound)
+        # Stopped early: what is reached counts, though it may not be the best of its point.
+        if fallen["open"] or self._relevance.slack > 1.0:
+            waiting = set(zip(pool.number.tolist(), pool.setting.tolist(), strict=True))
+            for point in refinement.reached.keys() - evaluated.keys():
+                fallen["open" if point in waiting else "placement"] -= 1
+            evaluated = {**refinement.reached, **evaluated}
+        frontier = self._archive()
+        for number, (throughput, _) in best_per_candidate(evaluated).items():
+            others, area = refinement.columns[number]
+            if throughput >= self._relevance.floor:
+                frontier.add(others, throughput, (area, number))
+        settings = self.evaluator.settings
+        return Outcome(
+            settings=len(settings),
+            in_budget=self._in_budget,
+            pruned_by={name: count for name, count in sorted(fallen.items()) if count},
+            evaluated={(number, settings[k]): value for (number, k), value in evaluated.items()},
+            frontier=frontier,
+            undecided=self._undecided.beyond(frontier),
+        )

@@ -1,0 +1,182 @@
+"""What a certified search knows: points that no bound has ruled out, what they must promise to matter, and in the
+end the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Flags, Floats
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.frontier.pareto_archive import Archive
+
+
+class BoundStage(IntEnum):
+    """How far a point got."""
+
+    PATH = 0
+    PLACEMENT = 1
+    SEARCHED = 2  # schedules searched for a while
+    EXHAUSTED = 3  # searched until time was over
+
+
+@dataclass(frozen=True, slots=True)
+class PointPool:
+    """N points, one value each: candidate number, number of the setting, the columns that are minimised (N, k),
+    area in mm2, optimistic throughput, and stage.
+    """
+
+    number: NDArray[np.int64]
+    setting: NDArray[np.int16]
+    others: Floats
+    area_mm2: Floats
+    bound: Floats
+    stage: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.number)
+
+    def take(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> PointPool:
+        """Some of the points."""
+        return PointPool(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    @staticmethod
+    def empty(k: int = 0) -> PointPool:
+        """No points, with k columns that are minimised."""
+        none = np.zeros(0)
+        return PointPool(
+            none.astype(np.int64), none.astype(np.int16), np.zeros((0, k)), none, none, none.astype(np.int8)
+        )
+
+    @staticmethod
+    def join(parts: Iterable[PointPool]) -> PointPool:
+        """Several pools as one."""
+        if not (pools := list(parts)):
+            return PointPool.empty()
+        return PointPool(*(np.concatenate([getattr(p, f.name) for p in pools]) for f in fields(PointPool)))
+
+
+# Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
+ROUNDING = 1e-11
+_AT_ONCE = 256
+
+
+@dataclass
+class Relevance:
+    """What a point must promise to be of interest.
+
+    `known`: throughput that some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter.
+    `floor`: least throughput of interest.
+    """
+
+    known: Archive
+    slack: float = 1.0
+    floor: float = 0.0
+
+    def least(self, others: Floats) -> Floats:
+        """Optimistic throughput below which a point of those other columns (A, k) cannot matter, (A,)."""
+        return np.maximum(self.known.threshold(others) * self.slack, self.floor)
+
+    def matters(self, others: Floats, throughput: Floats) -> Flags:
+        """Whether points of that optimistic throughput can matter, (A,); infeasible ones (0) never do."""
+        reaches = (throughput > 0) & (throughput >= self.floor)
+        return reaches & ~self.known.dominates(others, throughput / self.slack)
+
+    def near(self, others: Floats, throughput: Floats) -> Flags:
+        """Whether points of that optimistic throughput cannot matter for the slack alone, (A,)."""
+        if self.slack == 1.0:
+            return np.zeros(len(throughput), dtype=bool)
+        open_ = (throughput > 0) & (throughput >= self.floor) & ~self.known.dominates(others, throughput)
+        return open_ & ~self.matters(others, throughput)
+
+
+class Undecided:
+    """Optimistic values of points that nothing has ruled out; of them only those that no other one dominates."""
+
+    def __init__(self, archive: Archive) -> None:
+        """`archive` is empty."""
+        self._archive = archive
+        self._others: list[list[float]] = []
+        self._throughput: list[float] = []
+
+    def add(self, others: Floats, throughput: Floats) -> None:
+        """Add points of those other columns (A, k) and that optimistic throughput (A,)."""
+        if not len(throughput):
+            return
+        order = np.argsort(-throughput, kind="stable")
+        while len(order := order[~self._archive.dominates(others[order], throughput[order])]):
+            for i in order[:_AT_ONCE]:
+                row, value = others[i].tolist(), float(throughput[i])
+                if self._archive.add(row, value, (0.0, len(self._throughput))):
+                    self._others.append(row)
+                    self._throughput.append(value)
+            order = order[_AT_ONCE:]
+
+    def beyond(self, known: Archive) -> tuple[Floats, Floats]:
+        """Other columns (N, k) and optimistic throughput (N,) of what the points of an archive do not dominate."""
+        throughput, others = np.array(self._throughput), np.array(self._others)
+        if not len(throughput):
+            return others.reshape(0, 0), throughput
+        left = ~self._archive.dominates(others, throughput) & ~known.dominates(others, throughput)
+        return others[left], throughput[left]
+
+
+def urgency(others: Floats, bound: Floats) -> Floats:
+    """How close points come to the frontier of their optimistic values, (A,): 1 on it.
+
+    Those on it have to be looked at whatever the others turn out to be; the others may yet be ruled out by them.
+    Told for one other column, (A, 1); with more, all are as urgent.
+    """
+    if others.shape[1] != 1:
+        return np.ones(len(bound))
+    order = np.lexsort((-bound, others[:, 0]))
+    hoped = np.empty(len(bound))
+    hoped[order] = np.maximum.accumulate(bound[order])
+    return bound / hoped
+
+
+Point = tuple[int, TrainingConfig]
+S = TypeVar("S")
+
+
+@dataclass
+class Outcome:
+    """Everything a search found out; points are candidate numbers with settings, throughput in samples per second.
+
+    `settings`: points per candidate. `in_budget`: candidates that keep the budgets. `pruned_by`: how many of their
+    points fell at which stage.
+    `frontier`: what no evaluated point beats, down to the floor. `undecided`: other columns (N, k) and optimistic
+    throughput (N,) of points that may lie beyond it; none after a finished search.
+    """
+
+    settings: int
+    in_budget: int
+    pruned_by: dict[str, int]
+    evaluated: dict[Point, float]
+    frontier: Archive
+    undecided: tuple[Floats, Floats]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the frontier is that of the whole space."""
+        return not len(self.undecided[1])
+
+    def best_per_candidate(self) -> dict[int, tuple[float, TrainingConfig]]:
+        """Throughput and setting of the best evaluated point of every candidate looked at."""
+        return best_per_candidate(self.evaluated)
+
+
+def best_per_candidate(evaluated: dict[tuple[int, S], float]) -> dict[int, tuple[float, S]]:
+    """The best of the points of every candidate, with its setting; the first of equal ones."""
+    best: dict[int, tuple[float, S]] = {}
+    for (number, setting), throughput in evaluated.items():
+        if number not in best or throughput > best[number][0]:
+            best[number] = throughput, setting
+    return best

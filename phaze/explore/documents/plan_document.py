@@ -1,0 +1,99 @@
+"""The plan document, which `dse plan` and `dse evaluate` of a fixed plan print with `--json`, and that of one thing
+varied, the best plan for every value of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import Field
+
+from phaze.errors import InfeasibleError
+from phaze.explore.documents.document_record import Record
+from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
+from phaze.explore.documents.result_document import Manifest
+from phaze.explore.documents.result_manifest import manifest
+
+PLAN_SCHEMA = "dse-plan/3"
+
+
+class PlanResult(Record):
+    """A plan and what it comes to."""
+
+    strategy: StrategyRecord
+    iteration_time_s: float
+    throughput_samples_per_s: float
+    throughput_tokens_per_s: float | None
+    mfu: float = Field(
+        description="model FLOPs over (iteration time x all devices x peak), with a recipe its format's peak"
+    )
+    devices_used: int
+    energy_per_iteration_j: float = Field(description="all devices")
+    memory_bytes: float = Field(description="largest peak on one device")
+    host_memory_bytes: float = Field(
+        default=0.0, description="largest need of one device in the memory of its host"
+    )
+    memory: PlanMemory
+    breakdown: PlanBreakdown
+    kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
+
+
+class PlanCertificate(Record):
+    """No plan of the space that fits is faster: every one was evaluated, bounded away or does not fit."""
+
+    optimal: bool
+    space_size: int = Field(description="plans = out_of_memory + pruned + evaluated")
+    out_of_memory: int
+    pruned: int
+    evaluated: int
+    scope: list[str]
+
+
+class PlanDocument(Record):
+    """The best plan, the next ones, and the proof."""
+
+    schema_: str = Field(default=PLAN_SCHEMA, alias="schema")
+    request: dict[str, Any]
+    best: PlanResult
+    next_best: list[PlanResult]
+    certificate: PlanCertificate
+    manifest: Manifest
+
+
+WHATIF_SCHEMA = "dse-whatif/3"
+
+
+class WhatIfPoint(Record):
+    """The best plan for one value, or why there is none."""
+
+    value: str
+    plan: PlanDocument | None
+    reason: str | None = Field(default=None, description="why no plan fits")
+
+
+class WhatIfDocument(Record):
+    """The best plans for all values of one thing, everything else as asked."""
+
+    schema_: str = Field(default=WHATIF_SCHEMA, alias="schema")
+    varied: str
+    points: list[WhatIfPoint]
+    manifest: Manifest | None = Field(default=None, description="none in dse-whatif/1")
+
+
+def vary(name: str, values: Iterable[str], planned: Callable[[str], PlanDocument]) -> WhatIfDocument:
+    """`planned` gives the best plan for a value; where none fits, the point says why. Other errors pass through."""
+    started = datetime.now(UTC)
+    points = [_point(value, planned) for value in values]
+    wall_time_s = (datetime.now(UTC) - started).total_seconds()
+    return WhatIfDocument(varied=name, points=points, manifest=manifest(started, wall_time_s, seed=0))
+
+
+def _point(value: str, planned: Callable[[str], PlanDocument]) -> WhatIfPoint:
+    found: dict[str, Any] = {}
+    try:
+        found["plan"] = planned(value)
+    except InfeasibleError as error:
+        found = {"plan": None, "reason": str(error)}
+    return WhatIfPoint(value=value, **found)

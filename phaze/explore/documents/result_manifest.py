@@ -1,0 +1,154 @@
+"""What a result says about itself: versions, the task, and what its certificate speaks of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from dataclasses import asdict
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from phaze.explore.documents.result_document import Machine, Manifest
+from phaze.explore.request.explore_request import ExploreRequest, Task, spelled_choices
+from phaze.placement.pipelines.schedule import MOST_PASSES
+from phaze.placement.strategy.division import Grain
+from phaze.placement.strategy.strategy import Offload
+from phaze.workload.fusion_rules import describe_fusion
+
+_LIBRARIES = ("phaze-dse", "numpy", "numba", "pyomo", "highspy", "optuna", "onnx")
+"""Whose version can change a result."""
+
+
+def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
+    """Versions, machine and time; what was asked and the hashes of its inputs are known to the caller only."""
+    return Manifest(
+        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        command=[],
+        seed=seed,
+        inputs_sha256={},
+        machine=machine(),
+        started_utc=started.isoformat(timespec="seconds"),
+        wall_time_s=wall_time_s,
+    )
+
+
+def question_sha256(told: Manifest) -> str:
+    """SHA-256 of what a manifest says was asked, of which files."""
+    names = {"asked", "seed", "inputs_sha256"}
+    content = json.dumps(told.model_dump(mode="json", include=names), sort_keys=True)
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def machine() -> Machine:
+    """This machine, without its name and that of its user."""
+    return Machine(
+        platform=f"{platform.system()} {platform.machine()}", cores=_cores(), memory_bytes=_memory_bytes()
+    )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # Linux: what a container or a job scheduler leaves to this process
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # no POSIX, or no such figure
+        return None
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """The task with every default spelled out, and what is held of its plans."""
+    return {
+        "workloads": [task.workload.name],
+        "mode": task.workload.mode.value,
+        "context": task.workload.context,
+        "fusion": describe_fusion(task.workload.fusion),
+        "devices": task.devices,
+        "global_batch": task.cluster.global_batch,
+        "network": task.network.name,
+        "rung": task.rung.value,
+        "calibration": dict(task.own),
+        **({"recipe": task.recipe.value} if task.recipe else {}),
+        "framework": task.framework.name,
+        "plans": task.plans.name,
+        "held": spelled_choices(task.held),
+    }
+
+
+def describe_request(request: ExploreRequest) -> dict[str, Any]:
+    """What was asked about one workload, every default spelled out."""
+    budgets = request.budgets
+    return {
+        **describe_task(request.task),
+        "power_w": budgets.power_w,
+        "area_mm2": budgets.area_mm2,
+        "power_density_w_per_mm2": budgets.power_density_w_per_mm2,
+        "tdp_margin": budgets.tdp_margin,
+        "dvfs": budgets.dvfs,
+        "space": request.space.name,
+        "objective": request.objective.value,
+        "time_limit_s": request.time_limit_s,
+        "min_throughput_samples_per_s": request.min_throughput,
+        "max_latency_s": request.max_latency_s,
+        "gap": request.gap,
+        "seed": request.seed,
+        "strategy": asdict(request.strategy) if request.strategy else None,
+        "robust": request.robust,
+    }
+
+
+def precision_scope(task: Task) -> list[str]:
+    """What a certificate says of formats: which, and that whether a model still learns in few bits is not modelled."""
+    if task.recipe is None:
+        return ["precision bf16"]
+    return [
+        f"precision bf16, linear layers also by recipe {task.recipe.value} where arrays are faster at it",
+        "as many samples in few bits as in bf16: a loss of accuracy is not modelled",
+    ]
+
+
+def scope(task: Task) -> list[str]:
+    """The model choices a certificate speaks about."""
+    return [
+        f"rung {task.rung.value}",
+        f"fusion {describe_fusion(task.workload.fusion)}",
+        *precision_scope(task),
+        f"network {task.network.name}",
+        *plans_scope(task),
+        "operators on one core or on all cores",
+        "layer schedules minimise time",
+    ]
+
+
+def plans_scope(task: Task) -> list[str]:
+    """What a certificate says of the plans that it speaks about."""
+    space, framework = task.plan_space, task.framework
+    activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
+    long = task.cluster.global_batch * len(task.workload.chain(1, 1).index) > MOST_PASSES
+    return [
+        f"framework {framework.name}",
+        f"plans {task.plans.name}",
+        f"{framework.usable_memory:.0%} of a device's memory",
+        f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
+        _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
+        _EQUAL if space.equal else _LAYERS if Grain.LAYER in space.grains else _WHOLE,
+        *([_FRUGAL] if space.frugal else []),
+        *(["with activations at the host, recompute of all blocks or none"] if activations else []),
+        *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
+    ]
+
+
+_RAGGED = "ragged degrees, too: replicas may have unequal numbers of microbatches"
+_EQUAL = "stages of equally many blocks"
+_WHOLE = "stages of whole blocks, as equal in number as can be or with fewer beside embedding and head"
+_LAYERS = (
+    "stages of whole blocks, or cut between any two layers (where a block is cut in two, halves of all blocks "
+    "recompute and are gathered apart): as equal in number or FLOPs as can be, or with fewer beside embedding and head"
+)
+_FRUGAL = "full recompute of the first blocks of each device, as few as memory asks for"

@@ -1,0 +1,121 @@
+"""The serving document: what `dse plan serving` prints with `--json`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from phaze.explore.documents.document_record import Record
+from phaze.explore.documents.result_document import Manifest
+from phaze.explore.documents.result_manifest import manifest
+from phaze.explore.request.search_progress import Clock
+from phaze.placement.serving import ServingPlan, ServingSpace, best_of
+from phaze.placement.serving.trial import Trial, trial
+
+SERVING_SCHEMA = "dse-serving/2"
+
+
+class _Figures(Record):
+    """Figures read from an object of the model."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class PoolFigures(_Figures):
+    """Equal replicas; figures of one, memory of its fullest device."""
+
+    role: str
+    replicas: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    devices: int = Field(description="of all replicas")
+    batch: float = Field(description="sequences of a decode pass, or prompts of a prefill pass, on average")
+    sequences: float = Field(description="that a replica works on at once")
+    weight_bytes: float
+    cache_bytes: float
+    working_bytes: float = Field(description="activations")
+    memory_bytes: float
+
+
+class ServingFigures(_Figures):
+    """How the model is served, and what that gives; rates are those of all devices."""
+
+    policy: str = Field(description="prefill first, chunked prefill or disaggregated")
+    pools: list[PoolFigures]
+    chunk_tokens: int = Field(description="prompt tokens of one pass")
+    ttft_s: float = Field(description="time to first token, mean")
+    waiting_s: float = Field(description="the part of it before the prefill begins")
+    tpot_s: float = Field(description="time per output token after the first, mean")
+    longest_gap_s: float = Field(description="between two tokens")
+    transfer_s: float = Field(description="cache of a prompt from pool to pool, a part of tpot_s")
+    requests_per_s: float
+    tokens_per_s: float = Field(description="output tokens")
+    tokens_per_s_per_device: float = Field(description="of the devices in use")
+    energy_per_token_j: float = Field(description="all devices in use, per output token")
+    prefill_mfu: float = Field(description="model FLOPs of a prompt over the peak during its prefill")
+    devices: int = Field(description="in use")
+    devices_given: int
+    binding: str = Field(description="what keeps the plan from serving more")
+
+
+class PercentileFigures(_Figures):
+    """Mean and percentiles over simulated requests."""
+
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+
+class TrialFigures(_Figures):
+    """Simulated latencies."""
+
+    requests: int
+    ttft: PercentileFigures
+    tpot: PercentileFigures
+
+
+class ServingDocument(Record):
+    """What was asked, the best plan, and its simulation where one was asked for."""
+
+    schema_: str = Field(default=SERVING_SCHEMA, alias="schema")
+    request: dict[str, Any]
+    best: ServingFigures
+    simulation: TrialFigures | None
+    manifest: Manifest
+
+
+def serve(
+    space: ServingSpace, simulate: int | None = None, seed: int = 0
+) -> tuple[ServingPlan, Trial | None, ServingDocument]:
+    """The best plan of a space, `simulate` requests through it, and both as a document.
+
+    Raises as `best_serving_plan`; InputError for a simulation without an arrival rate.
+    """
+    started, clock = datetime.now(UTC), Clock(math.inf)
+    plan = best_of(space)
+    tried = None if simulate is None else trial(plan, space, simulate, seed)
+    document = ServingDocument(
+        request=_request(space),
+        best=ServingFigures.model_validate(plan),
+        simulation=None if tried is None else TrialFigures.model_validate(tried),
+        manifest=manifest(started, clock.elapsed_s, seed),
+    )
+    return plan, tried, document
+
+
+def _request(space: ServingSpace) -> dict[str, Any]:
+    targets = {f"max_{name}": value for name, value in asdict(space.targets).items()}
+    return {
+        "workload": space.workload,
+        "architecture": space.architecture.name,
+        "devices": space.devices,
+        "network": space.network.name,
+        **asdict(space.traffic),
+        **{name: value if math.isfinite(value) else None for name, value in targets.items()},
+        **asdict(space.options),
+    }

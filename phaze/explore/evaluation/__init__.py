@@ -1,0 +1,3 @@
+"""From points of a design space to bounds, exact values and whole designs: candidates, training configurations,
+costs.
+"""

@@ -1,0 +1,330 @@
+"""One evaluator for every search: bounds and exact values of points, for a table of architectures at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Floats, Rows
+from phaze.digest import digest
+from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
+from phaze.explore.evaluation.task_costs import CostedTask
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.placement.strategy.search.across import Across
+from phaze.placement.strategy.search.needed import amounts_between, least_bytes
+from phaze.placement.strategy.search.outline import Tier, least_flops
+from phaze.placement.strategy.strategy import Strategy
+from phaze.scheduling.layers import LayerTimes
+from phaze.scheduling.passes import NEVER_S, Effort
+
+
+@dataclass(frozen=True, slots=True)
+class PointBounds:
+    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
+
+    lower_s: NDArray[np.float64]
+    upper_s: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, count: int) -> PointBounds:
+        """Of architectures on which nothing fits."""
+        return cls(np.full(count, np.inf), np.full(count, np.inf))
+
+    def put(self, at: NDArray[np.intp], others: PointBounds) -> None:
+        """Take over what is known of the architectures at some positions."""
+        self.lower_s[at], self.upper_s[at] = others.lower_s, others.upper_s
+
+
+PROBED = 128  # architectures whose times are looked at
+QUANTILES = np.array([0, 1, 3, 6, 12, 25, 50, 100])  # those of them that are taken
+RECHECK = 64
+
+
+@dataclass(frozen=True)
+class FoundPlan:
+    """A strategy of one architecture and the seconds of its iteration."""
+
+    strategy: Strategy
+    iteration_s: float
+
+
+class Evaluator(CostedTask):
+    """Evaluates points of one task on one table of architectures."""
+
+    @property
+    def plans_each(self) -> int:
+        """Plans that every architecture has, over all settings."""
+        return sum(self.options(setting).size for setting in self.settings)
+
+    def across(self, setting: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> Across:
+        """The plans of a setting on architectures of one memory and one link."""
+        key = "across", setting, capacity_bytes, link_bytes_per_s
+        if key not in self.shared:
+            options, probes = self.options(setting), partial(self._probes, setting)
+            self.shared[key] = Across(options, capacity_bytes, link_bytes_per_s, probes)
+        found: Across = self.shared[key]
+        return found
+
+    def _probes(self, setting: TrainingConfig) -> Floats:
+        """Terms of some architectures from fast to slow, (3 K + 2, P): bounds of strategies are made for such.
+
+        They are those of the evaluator whose costs are shared, so that bounds do not depend on what is asked together.
+        """
+        key = "probes", setting
+        if key not in self.shared:
+            known = self._base
+            rows = np.unique(np.linspace(0, len(known.table) - 1, PROBED).astype(np.intp))
+            terms = np.minimum(known.least_times(setting, rows).terms, NEVER_S)
+            order = np.argsort(terms[:-2].sum(axis=0), kind="stable")
+            self.shared[key] = terms[:, order[(len(order) - 1) * QUANTILES // 100]]
+        found: Floats = self.shared[key]
+        return found
+
+    def _classes(self, setting: TrainingConfig, rows: Rows) -> list[tuple[Across, Rows]]:
+        """Positions within `rows` by memory and link, with their plans."""
+        links = self.link_bytes_per_s[rows]
+        found = []
+        for capacity, at in self.capacities(rows):
+            for link in np.unique(links[at]).tolist():
+                found.append((self.across(setting, capacity, link), at[links[at] == link]))
+        return found
+
+    def roofline_s(self, setting: TrainingConfig) -> Floats:
+        """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is costed.
+
+        Of the devices that end last, in the strategy where they do so first.
+        """
+        key = "least FLOPs", setting
+        if key not in self.shared:
+            self.shared[key] = least_flops(self._tiers(setting))
+        flops: float = self.shared[key]
+        return np.asarray(
+            flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, setting.recipe)
+        )
+
+    def _tiers(self, setting: TrainingConfig) -> tuple[Tier, ...]:
+        """All plans of a setting, whatever the memory; links are those of the first architecture."""
+        link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
+        return self.across(setting, np.inf, link).tiers
+
+    def least_bytes(self, setting: TrainingConfig) -> float:
+        """What the fullest device of every plan of a setting needs at least; infinite where there are none."""
+        key = "least bytes", setting
+        if key not in self.shared:
+            each = (least_bytes(tier.sheet) for tier in self._tiers(setting))
+            self.shared[key] = min(each, default=np.inf)
+        found: float = self.shared[key]
+        return found
+
+    def amounts_between(self, above: float, below: float) -> Floats:
+        """Numbers of bytes between two, each once, ascending: all that plans may need of a device are among them."""
+        sheets = (tier.sheet for setting in self.settings for tier in self._tiers(setting))
+        return np.unique(np.concatenate([np.zeros(0), *(amounts_between(s, above, below) for s in sheets)]))
+
+    def work_s(self, setting: TrainingConfig) -> tuple[Floats, Floats]:
+        """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
+        return self.timed(setting).work(np.arange(len(self.table)))
+
+    def work_bound(self, setting: TrainingConfig, work_s: tuple[Floats, Floats]) -> Floats:
+        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
+
+        Memory does not count, but where plans are held to less of it than architectures have.
+        """
+        share = self.options(setting).least_share
+        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
+        return np.where(self.takes(setting) & self._holds(setting), seconds, np.inf)
+
+    def _holds(self, setting: TrainingConfig) -> NDArray[np.bool_]:
+        """Whether some plan may fit, (A,): looked at where plans are held to less memory than architectures have."""
+        if self.task.memory_bytes is None:
+            return np.ones(len(self.table), dtype=np.bool_)
+        return self.capacity_bytes >= self.least_bytes(setting)
+
+    def quick_bound(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats | None = None) -> Floats:
+        """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
+
+        It does not count memory where the point does not get below `give_up_s` (A,) without it.
+        """
+        limit_s, found = (
+            np.full(len(rows), np.inf) if give_up_s is None else give_up_s,
+            np.full(len(rows), np.inf),
+        )
+        if not self._holds(setting)[rows].any():
+            return found
+        times = self.least_times(setting, rows)
+        for across, at in self._classes(setting, rows):
+            found[at] = across.bound_s(times.take(at), limit_s[at])
+        return np.where(self.takes(setting)[rows], found, np.inf)
+
+    def path_bound(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
+        """A lower bound on the iteration time, (A,) seconds, from the work of devices alone.
+
+        Neither memory nor exchanges count, so that no strategy has to be fitted. Where memory is what plans are held to
+        they do, for points that get below `give_up_s` (A,) without them.
+        """
+        held = self.task.memory_bytes is not None
+        return self.quick_bound(setting, rows, give_up_s if held else np.zeros(len(rows)))
+
+    def bounds(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> PointBounds:
+        """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
+
+        Infinite where the point cannot get below `give_up_s` (A,).
+        """
+        bounds = PointBounds.none(len(rows))
+        at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
+        if len(at):
+            times = self.timed(setting).bands(rows[at])
+            bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
+        return bounds
+
+    def _hopeful(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
+        hopeful = self.quick_bound(setting, rows, give_up_s) < give_up_s
+        at = np.flatnonzero(hopeful)
+        if len(at):
+            hopeful[at] = (
+                self._bound_s(setting, rows[at], self.timed(setting).rough(rows[at])) < give_up_s[at]
+            )
+        return hopeful
+
+    def exact(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats, effort: Effort) -> PointBounds:
+        """The same from exact schedules; the bounds are equal unless the effort ran out.
+
+        The most uncertain passes are scheduled first; architectures that then cannot get below their
+        `give_up_s` any more are let go without scheduling the rest.
+        """
+        timed = self.timed(setting)
+        times = timed.bands(rows)
+        alive, solved = np.arange(len(rows)), 0
+        for which in timed.open_passes(*times):
+            solved += timed.narrow(which, rows, times, alive, effort)
+            if solved >= RECHECK:
+                hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
+                alive, solved = alive[np.isfinite(hopeful)], 0
+        left = times[0].take(alive), times[1].take(alive)
+        bounds = PointBounds.none(len(rows))
+        bounds.put(alive, self._place(setting, rows[alive], left, give_up_s[alive]))
+        return bounds
+
+    def _iteration_s(
+        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
+    ) -> Floats:
+        """The least iteration time for these layer times, (A,)."""
+        given, shape = (times, give_up_s), (len(rows),)
+        return self._recalled(
+            "iteration", setting, rows, given, shape, lambda: self._least_s(setting, rows, *given)
+        )
+
+    def _least_s(self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats) -> Floats:
+        return self._search(setting, rows, times, give_up_s)[0]
+
+    def _search(
+        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        best, choice = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+        every = self.times(setting, rows, times)
+        for across, at in self._classes(setting, rows):
+            if len(at):
+                best[at], choice[at] = across.best(every.take(at), give_up_s[at])
+        return best, choice
+
+    def _place(
+        self, setting: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+    ) -> PointBounds:
+        """Bounds on the iteration time from (lower, upper) layer times."""
+        given, shape = (times, give_up_s), (2, len(rows))
+        low, high = self._recalled(
+            "place", setting, rows, given, shape, lambda: self._placed(setting, rows, *given)
+        )
+        return PointBounds(low, high)
+
+    def _recalled(
+        self,
+        what: str,
+        setting: TrainingConfig,
+        rows: Rows,
+        given: object,
+        shape: tuple[int, ...],
+        work_out: Callable[[], Floats],
+    ) -> Floats:
+        """Figures of placements that depend on `given`, the setting and the architectures alone."""
+        if self.recall is None:
+            return work_out()
+        chain, hardware = (
+            self.timed(setting).content,
+            (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
+        )
+        key = digest(what, chain, self._rules, (setting.recompute, setting.grain), hardware, given)
+        return self.recall.array(key, shape, work_out)
+
+    @cached_property
+    def content(self) -> str:
+        """Digest of everything but the architectures that values of points depend on."""
+        return digest(self._rules, [(setting, self.timed(setting).content) for setting in self.settings])
+
+    def _placed(
+        self, setting: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+    ) -> Floats:
+        lower, upper = times
+        low, choice = self._search(setting, rows, lower, give_up_s)
+        high, open_ = low.copy(), np.flatnonzero(lower.differs(upper) & (choice >= 0))
+        if len(open_):
+            high[open_] = self._value(setting, rows[open_], upper.take(open_), choice[open_])
+            if self.framework.hides_reduction or self.framework.hides_gathers:
+                # Exchanges may hide behind what computation takes longer than it is known to.
+                low[open_] = np.minimum(low[open_], self._bound_s(setting, rows[open_], lower.take(open_)))
+        return np.stack([low, high])
+
+    def _bound_s(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> Floats:
+        """At most the iteration time where layers take these times or longer, (A,)."""
+        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
+        for across, at in self._classes(setting, rows):
+            found[at] = across.bound_s(every.take(at), np.full(len(at), np.inf))
+        return found
+
+    def _value(
+        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
+    ) -> Floats:
+        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
+        for across, at in self._classes(setting, rows):
+            found[at] = across.value(every.take(at), choice[at])
+        return found
+
+    @cached_property
+    def _rules(self) -> str:
+        """Digest of what plans depend on beside the chain and the architectures."""
+        return digest(self.task.workload.numerics, self.task.cluster, self.task.plan_space, self.framework)
+
+    def plans(
+        self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: Effort
+    ) -> list[FoundPlan | None]:
+        """The best plan of each architecture in one setting; None where nothing fits.
+
+        `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
+        """
+        _, times = self.timed(setting).exact(rows, effort)
+        every = self.times(setting, rows, times)
+        found: list[FoundPlan | None] = [None] * len(rows)
+        for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
+            left = np.flatnonzero([one is None for one in found])
+            for across, at in self._classes(setting, rows[left]) if len(left) else []:
+                best, choice = across.best(every.take(left[at]), limit_s[left[at]])
+                for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
+                    found[i] = FoundPlan(across.found[number].strategy, seconds) if number >= 0 else None
+        return found
+
+    def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
+        """Positions within `rows` grouped by memory capacity."""
+        values, group = self._capacity_groups
+        if len(values) == 1:
+            return [(float(values[0]), np.arange(len(rows)))] if len(rows) else []
+        of = group[rows]
+        found = ((float(v), np.flatnonzero(of == g)) for g, v in enumerate(values))
+        return [(value, at) for value, at in found if len(at)]
+
+    @cached_property
+    def _capacity_groups(self) -> tuple[Floats, Rows]:
+        return np.unique(self.capacity_bytes, return_inverse=True)

@@ -1,0 +1,253 @@
+"""Training plans on one architecture, worked out and checked, and the records that tell them in documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import fsum, inf, isclose
+from typing import Any
+
+import numpy as np
+
+from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
+from phaze.explore.documents.result_document import Breakdown, Placement, Stage
+from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
+from phaze.explore.evaluation.task_costs import measured_links
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.request.explore_request import Task
+from phaze.hardware.derived import hbm_capacity_bytes
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.cluster import Recompute
+from phaze.placement.pipelines.schedule import Schedule
+from phaze.placement.strategy.checker import PlanError, check_plan
+from phaze.placement.strategy.division import Grain
+from phaze.placement.strategy.estimate import STATES, Estimator
+from phaze.placement.strategy.iteration import Iteration
+from phaze.placement.strategy.kinds import KindTime, kind_times
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
+from phaze.scheduling.passes import Effort
+from phaze.workload.degrees import Shardable, Sharding
+from phaze.workload.low_precision import Recipe
+
+NEAR = (
+    0.01  # relative; a search that is out of time knows longer schedules than it takes to describe its plans
+)
+
+
+def estimator_of(
+    task: Task,
+    table: ArchitectureTable,
+    recipe: Recipe | None = None,
+    laid_out: Layouts | None = None,
+    left_s: Callable[[], float] = lambda: inf,
+) -> Estimator:
+    """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`.
+
+    `left_s`: seconds after which it raises OutOfTimeError.
+    """
+    task = measured_links(task, table)
+    workload, said = task.workload_in(recipe), task.framework
+    effort = Effort(left_s, STATES)
+    return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
+
+
+def worked_out(
+    evaluator: Evaluator, setting: TrainingConfig, plans: Mapping[int, FoundPlan]
+) -> Iterator[PlannedIteration]:
+    """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
+
+    Raises PlanError as `PlannedIteration.found` does.
+    """
+    each = estimators(evaluator, setting, list(plans))
+    return map(PlannedIteration.found, each, plans.values())
+
+
+def estimators(evaluator: Evaluator, setting: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
+    """Plans of a setting on the architectures at some rows of the evaluator's table, their layers all at once."""
+    table = evaluator.table.take(np.array(rows, dtype=np.intp))
+    return estimator_of(evaluator.task, table, setting.recipe, evaluator.layouts(setting)).each()
+
+
+@dataclass(frozen=True)
+class PlannedIteration:
+    """A plan on one architecture and what it comes to; `iteration` is that of `costs`."""
+
+    costs: Estimator
+    strategy: Strategy
+    iteration: Iteration
+
+    @classmethod
+    def of(cls, costs: Estimator, strategy: Strategy) -> PlannedIteration:
+        """A plan worked out. Raises InputError where the cluster or the model do not allow it."""
+        return cls(costs, strategy, costs.iteration(strategy))
+
+    @classmethod
+    def found(cls, costs: Estimator, found: FoundPlan) -> PlannedIteration:
+        """A plan that a search found. What is told is the time worked out here.
+
+        Raises PlanError where it is quite another one than the search says: a defect of one of the two.
+        """
+        planned = cls.of(costs, found.strategy)
+        seconds = planned.iteration.iteration_s
+        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+            raise PlanError(
+                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
+            )
+        return planned
+
+    def check(self, *, kinds: bool = True) -> None:
+        """Hold every figure, or all but those by kind of operator, against a second count of it.
+
+        Raises PlanError where they differ.
+        """
+        usable = self.costs.framework.usable_bytes(float(hbm_capacity_bytes(self.costs.table)[0]))
+        check_plan(self.costs, self.strategy, self.iteration, self.kind_times if kinds else (), usable)
+
+    @cached_property
+    def kind_times(self) -> tuple[KindTime, ...]:
+        """Computation by kind of operator."""
+        return kind_times(self.costs, self.strategy)
+
+    @cached_property
+    def energy_j(self) -> float:
+        """Joules of one iteration on all devices."""
+        return self.costs.energy_j(self.strategy, self.iteration)
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> StrategyRecord:
+        """All choices of the plan."""
+        return strategy_record(self.strategy, self.iteration.microbatches)
+
+    @property
+    def time(self) -> PlanBreakdown:
+        """Seconds by cause."""
+        return PlanBreakdown(**asdict(self.iteration.time))
+
+    @property
+    def memory(self) -> PlanMemory:
+        """Bytes on the fullest device."""
+        worst = max(self.iteration.memory, key=lambda part: part.total_bytes)
+        return PlanMemory(**asdict(worst), total_bytes=worst.total_bytes)
+
+    @property
+    def kinds(self) -> list[PlanKind]:
+        """Computation by kind of operator."""
+        return [PlanKind(**asdict(kind)) for kind in self.kind_times]
+
+    def figures(self, recipe: Recipe | None = None) -> dict[str, Any]:
+        """What a `WorkloadResult` tells of the plan itself, by its fields; `recipe`: as in `placement`."""
+        return {
+            "iteration_time_s": self.iteration.iteration_s,
+            "devices_used": self.strategy.devices,
+            "energy_per_iteration_j": self.energy_j,
+            "memory_bytes": self.iteration.memory_bytes,
+            "host_memory_bytes": self.iteration.host_bytes,
+            "placement": self.placement(recipe),
+            "breakdown": self.breakdown(),
+            "memory": self.memory,
+            "kinds": self.kinds,
+        }
+
+    def placement(self, recipe: Recipe | None = None) -> Placement:
+        """Degrees and stages; `recipe`: what the linear layers were put into by the search."""
+        s = self.strategy
+        return Placement(
+            data_parallel=s.data_parallel,
+            tensor_parallel=s.sharding.tensor,
+            pipeline_parallel=s.pipeline_parallel,
+            microbatch_size=s.microbatch,
+            recompute=s.recompute.value,
+            recipe=recipe,
+            stages=self._stages(),
+            plan=self.record,
+        )
+
+    def _stages(self) -> list[Stage]:
+        s, costs = self.strategy, self.costs
+        loads, division, names = costs.loads(s), costs.division(s), costs.chain(s).names
+        each = zip(costs.placed(s), self.iteration.memory, strict=True)
+        return [
+            Stage(
+                layers=[name for chunk in chunks for name in names[division.layers(chunk)]],
+                devices=s.sharding.tensor * s.sharding.context,
+                load_s=fsum((loads.forward.pass_s + loads.turned_s)[chunks]) / self._copies,
+                memory_bytes=memory.total_bytes,
+            )
+            for chunks, memory in each
+        ]
+
+    @property
+    def _copies(self) -> int:
+        """Pipelines that share a device: each runs its part of the microbatches there."""
+        return self.strategy.schedule.weight_copies
+
+    def breakdown(self) -> Breakdown:
+        """The five parts, and by cause."""
+        t = self.iteration.time
+        stall_s = min(fsum(kind.stall_s for kind in self.kind_times), t.product_s + t.vector_s)
+        exchanged_s = t.tensor_s + t.context_s + t.expert_s + t.transfer_s + t.gather_s + t.reduction_s
+        return Breakdown(
+            compute_s=t.product_s + t.vector_s + t.recompute_s - stall_s,
+            memory_s=stall_s,
+            collective_s=exchanged_s,
+            bubble_s=t.bubble_s,
+            optimizer_s=t.optimizer_s,
+            host_s=t.host_s + t.offload_s,
+            parts=self.time,
+        )
+
+
+def strategy_record(strategy: Strategy, microbatches: int) -> StrategyRecord:
+    """All choices of a strategy as documents spell them; `microbatches` of each pipeline."""
+    s = strategy
+    return StrategyRecord(
+        data_parallel=s.data_parallel,
+        tensor_parallel=s.sharding.tensor,
+        pipeline_parallel=s.pipeline_parallel,
+        context_parallel=s.sharding.context,
+        expert_parallel=s.sharding.expert,
+        sequence_parallel=s.sharding.sequence,
+        whole_layers=sorted(s.sharding.whole),
+        microbatch_size=s.microbatch,
+        microbatches=microbatches,
+        schedule=s.schedule.value,
+        chunks=s.chunks,
+        recompute=s.recompute.value,
+        recomputed_blocks=list(s.recomputed) if isinstance(s.recomputed, tuple) else None,
+        zero_stage=int(s.zero),
+        shard_group=s.shard_group,
+        order=s.order.value,
+        blocks=list(s.stages) or None,
+        grain=s.grain.value,
+        offload=[what.value for what in Offload if what in s.offload],
+    )
+
+
+def strategy_of(record: StrategyRecord) -> Strategy:
+    """The strategy that a record tells of."""
+    return Strategy(
+        microbatch=record.microbatch_size,
+        data_parallel=record.data_parallel,
+        pipeline_parallel=record.pipeline_parallel,
+        sharding=Sharding(
+            record.tensor_parallel,
+            record.sequence_parallel,
+            record.context_parallel,
+            record.expert_parallel,
+            whole=frozenset(map(Shardable, record.whole_layers)),
+        ),
+        schedule=Schedule(record.schedule),
+        chunks=record.chunks,
+        recompute=Recompute(record.recompute),
+        recomputed=None if record.recomputed_blocks is None else tuple(record.recomputed_blocks),
+        zero=Zero(record.zero_stage),
+        shard_group=record.shard_group,
+        order=Order(record.order),
+        stages=tuple(record.blocks or ()),
+        grain=Grain(record.grain),
+        offload=frozenset(map(Offload, record.offload)),
+    )

@@ -1,0 +1,337 @@
+"""What points of one task on a table of architectures are made of: layers with their costs, options of stages, and the
+measured constants of links on the calibrated rung."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Floats, Rows
+from phaze.cost.kernels.links import with_laws
+from phaze.cost.model import CostModel, PassCosts
+from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.cost.rung import Rung, check_rung
+from phaze.errors import InputError
+from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, takes_recipe
+from phaze.explore.evaluation.training_config import Chain, TrainingConfig
+from phaze.explore.request.explore_request import Task
+from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, under_load
+from phaze.hardware.fields import field_table
+from phaze.hardware.space import DesignSpace
+from phaze.hardware.table import ArchitectureTable
+from phaze.placement.strategy.figures import LayerFigures, figures_of, unlinked
+from phaze.placement.strategy.framework import Framework, TensorOverlap
+from phaze.placement.strategy.layouts import Layouts
+from phaze.placement.strategy.operators import Operators, measured, operators
+from phaze.placement.strategy.passes import passes_of
+from phaze.placement.strategy.search.options import ShapeOptions
+from phaze.placement.strategy.search.pipeline import Times
+from phaze.placement.strategy.strategy import Strategy
+from phaze.recall import Recall
+from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.passes import TimedPass
+from phaze.workload.degrees import Parallel
+from phaze.workload.work import Link, Pass
+
+
+def measured_links(task: Task, table: ArchitectureTable) -> Task:
+    """On the calibrated rung, the task on a network with the measured constants of the family of a table's chips."""
+    if task.rung is not Rung.CALIBRATED or not len(table):
+        return task
+    network = with_laws(task.network, str(field_table()["family"].decode(table["family"][0])))
+    return task if network == task.network else replace(task, network=network)
+
+
+def check_measured(task: Task, space: DesignSpace) -> None:
+    """Raises InputError where a task has a rung that the chips of a space do not have."""
+    if task.rung is Rung.ANALYTIC:
+        return
+    if any("family" in axis.fields for axis in space.axes):
+        raise InputError(
+            f"rung {task.rung} is that of one family of chips, and space {space.name} varies it: fix it "
+            "(--fix family=...)"
+        )
+    check_rung(task.rung, space.architecture(0).replace(f"space {space.name}"))
+
+
+@dataclass
+class CostedTask:
+    """One task on one table of architectures; caches what points share.
+
+    `shared` does not depend on the architectures: those of one task may share it. `base`: one whose costs this one
+    shares, at the positions of its own architectures, with the models derived from it. `recall`: what earlier
+    searches have found out.
+    """
+
+    task: Task
+    table: ArchitectureTable
+    _chains: dict[Chain, TimedChain] = field(default_factory=dict)
+    shared: dict[Any, Any] = field(default_factory=dict)
+    base: Self | None = None
+    recall: Recall | None = None
+    _whole: dict[Chain, TimedChain] = field(default_factory=dict)
+    _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
+    _timed_passes: dict[Pass, TimedPass] = field(default_factory=dict)
+    _exposed: dict[Chain, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """On the calibrated rung, links are those of the family of the table's chips."""
+        self.task = measured_links(self.task, self.table)
+
+    def on(self, table: ArchitectureTable) -> Self:
+        """The same task on other architectures; what does not depend on them is shared."""
+        base = self._base
+        other = type(self)(self.task, table, recall=self.recall, shared=self.shared)
+        model, ideal = base.model.on(under_load(table)), base.unlinked_model.on(other._unlinked_table)
+        if model is not None and ideal is not None:
+            other.base, other.model, other.unlinked_model = base, model, ideal
+        return other
+
+    def of(self, task: Task) -> Self:
+        """Another task with the same layers, network and framework on these architectures; what layers cost is shared.
+
+        So are plans where they are the same, which may fill less memory.
+        """
+        other = type(self)(task, self.table, self._chains, recall=self.recall)
+        other._whole, other._linked = self._whole, self._linked
+        other.model, other.unlinked_model = self.model, self.unlinked_model
+        if task.cluster == self.task.cluster:
+            other.shared = self.shared
+        return other
+
+    @property
+    def _base(self) -> Self:
+        """The one whose costs this one shares."""
+        return self.base or self
+
+    @property
+    def settings(self) -> tuple[TrainingConfig, ...]:
+        """The shapes of the plan space under every recipe, in a fixed order."""
+        if "settings" not in self.shared:
+            self.shared["settings"] = tuple(self._settings())
+        found: tuple[TrainingConfig, ...] = self.shared["settings"]
+        return found
+
+    def _settings(self) -> Iterator[TrainingConfig]:
+        shapes = tuple(self.task.plan_space.shapes(self.task.workload, self.task.cluster))
+        for recipe, shape in product(self.task.recipes, shapes):
+            yield TrainingConfig(
+                shape.microbatch,
+                shape.sharding.tensor,
+                shape.recompute,
+                recipe,
+                shape.sharding.sequence,
+                shape.sharding.context,
+                shape.sharding.expert,
+                shape.grain,
+            )
+
+    @cached_property
+    def capacity_bytes(self) -> Floats:
+        """What plans may fill of the memory of every architecture, (A,)."""
+        return self.task.usable_bytes(hbm_capacity_bytes(self.table))
+
+    @cached_property
+    def model(self) -> CostModel:
+        """Operator costs over the table at the clocks that training leaves."""
+        return CostModel(under_load(self.table), self.task.network, self.task.rung, self.task.own)
+
+    @cached_property
+    def unlinked_model(self) -> CostModel:
+        """The same where collectives take no time."""
+        return unlinked(self.model, under_load(self.table))[1]
+
+    @cached_property
+    def link_bytes_per_s(self) -> Floats:
+        """Bandwidth of the link of every architecture, (A,)."""
+        return np.asarray(self.table["link_bandwidth_bytes_per_s"], dtype=np.float64)
+
+    @cached_property
+    def optimizer_s(self) -> Floats:
+        """Seconds of an optimizer step per parameter on every architecture, (A,)."""
+        return optimizer_s_per_parameter(self.table, self.task.workload.numerics)
+
+    def peak_flops_per_s(self, setting: TrainingConfig) -> Floats:
+        """What MFU counts against, (A,)."""
+        return counted_flops_per_s(self.table, setting.recipe)
+
+    def takes(self, setting: TrainingConfig) -> NDArray[np.bool_]:
+        """Which architectures have the formats of a setting, (A,)."""
+        return takes_recipe(self.table, setting.recipe)
+
+    @cached_property
+    def model_flops(self) -> float:
+        """Model FLOPs of one iteration, all devices together."""
+        return self.task.workload.chain(1, 1).model_flops * self.task.cluster.global_batch
+
+    @cached_property
+    def _unlinked_table(self) -> ArchitectureTable:
+        loaded = under_load(self.table)
+        return loaded.replace(link_bandwidth_bytes_per_s=np.full(len(loaded), 1e18))
+
+    @property
+    def framework(self) -> Framework:
+        """What the software does."""
+        return self.task.framework
+
+    def layouts(self, setting: TrainingConfig) -> Layouts:
+        """Layers and chunks of the workload as a setting has it."""
+        key = "layouts", setting.recipe
+        if key not in self.shared:
+            workload = self.task.workload_in(setting.recipe)
+            self.shared[key] = Layouts(workload, self.task.cluster, self.framework.running(workload))
+        found: Layouts = self.shared[key]
+        return found
+
+    def shape(self, setting: TrainingConfig) -> Strategy:
+        """The strategy without a pipeline that a setting stands for."""
+        none = 0 if self.task.plan_space.frugal and setting.recomputes else None
+        return Strategy(
+            setting.microbatch,
+            sharding=setting.sharding,
+            recompute=setting.recompute,
+            recomputed=none,
+            grain=setting.grain,
+        )
+
+    def options(self, setting: TrainingConfig) -> ShapeOptions:
+        """The pipelines of a setting."""
+        key = "options", setting
+        if key not in self.shared:
+            self.shared[key] = ShapeOptions(self.layouts(setting), self.task.plan_space, self.shape(setting))
+        found: ShapeOptions = self.shared[key]
+        return found
+
+    def timed(self, setting: TrainingConfig) -> TimedChain:
+        """The layers on the cores, collectives aside."""
+        key = setting.chain
+        if key not in self._chains:
+            base = self.base
+            if base is not None:
+                found = base.timed(setting).on(self.unlinked_model, self._unlinked_table)
+            else:
+                chain = self.layouts(setting).chain(self.shape(setting))
+                found = TimedChain(
+                    chain,
+                    self.unlinked_model,
+                    self._unlinked_table,
+                    recall=self.recall,
+                    passes=self._timed_passes,
+                )
+            self._chains[key] = found
+        return self._chains[key]
+
+    def linked(self, setting: TrainingConfig) -> TimedChain:
+        """The layers with all their operators, collectives among them, on the architectures as they are."""
+        key = setting.chain
+        if key not in self._whole:
+            self._whole[key] = TimedChain(self.timed(setting).chain, self.model, self.table)
+        return self._whole[key]
+
+    def _passes(self, setting: TrainingConfig) -> list[tuple[PassCosts, PassCosts]]:
+        """Costs of the operators of every unique layer, forward and backward, collectives among them."""
+        key = setting.chain
+        if key not in self._linked:
+            if self.base is not None:
+                base = self._base._passes(setting)
+                self._linked[key] = [(f.on(self.model), b.on(self.model)) for f, b in base]
+            else:
+                none, said = Pass((), ()), self.framework
+                self._linked[key] = [
+                    (
+                        self.model.costs(measured(layer.forward, said)),
+                        self.model.costs(measured(layer.backward or none, said)),
+                    )
+                    for layer in self.timed(setting).chain.layers
+                ]
+        return self._linked[key]
+
+    def figures(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerFigures:
+        """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
+        chain, said = self.timed(setting).chain, self.framework
+        links = self.link_bytes_per_s[rows]
+        costed: list[list[Operators]] = []
+        for side in (0, 1):
+            each = zip(chain.layers, (both[side] for both in self._passes(setting)), strict=True)
+            found = []
+            for layer, costs in each:
+                latencies = costs.latencies(rows)
+                alone = np.fmin(latencies.single_s, latencies.parallel_s)
+                found.append(
+                    operators(
+                        costs.pass_,
+                        alone,
+                        said,
+                        (self.task.network, links),
+                        experts=layer.expert_parameters > 0,
+                    )
+                )
+            costed.append(found)
+        serial = self.model.factors.simt_of[rows] >= 0
+        lasting = None if serial.all() else times
+        chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
+        return figures_of(chain, costed[0], costed[1], lasting, chips, said)
+
+    def times(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> Times:
+        """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
+        kinds, _ = self.options(setting).kinds
+        found = passes_of(self.figures(setting, rows, times), kinds, self.framework)
+        return Times(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
+
+    def least_times(self, setting: TrainingConfig, rows: Rows) -> Times:
+        """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
+        least, options, chain = (
+            self.timed(setting).least(rows),
+            self.options(setting),
+            self.timed(setting).chain,
+        )
+        stretch, index = self.framework.stretch, np.array(chain.index)
+        found = np.zeros((len(rows), 7, len(options.kinds[0])))
+        exposed = self._exposed_s(setting)[:, self.model.factors.memory_of[rows]]
+        for row, seconds, link_s in ((0, least.forward_s, exposed[0]), (2, least.backward_s, exposed[1])):
+            every = seconds * stretch + link_s
+            for k, (first, last) in enumerate(options.kinds[0]):
+                found[:, row, k] = every[:, index[first : last + 1]].sum(axis=1)
+        if not (self.framework.prunes_recompute or self.framework.stops_early):
+            found[:, 1] = found[:, 0]
+        return Times(found, self.optimizer_s[rows])
+
+    def _exposed_s(self, setting: TrainingConfig) -> Floats:
+        """Seconds of collectives that nothing can hide in each unique layer, forward and backward, (2, M, U).
+
+        M are the distinct sides of memory and links, which are those of the base as well.
+        """
+        known, key = self._base._exposed, setting.chain
+        if key not in known:
+            layers, none = self.timed(setting).chain.layers, Pass((), ())
+            turns = [layer.forward for layer in layers], [layer.backward or none for layer in layers]
+            each = [[self._unhidden_s(p, turned=t > 0) for p in turn] for t, turn in enumerate(turns)]
+            known[key] = np.ascontiguousarray(np.moveaxis(np.array(each), 1, 2))
+        return known[key]
+
+    def _unhidden_s(self, pass_: Pass, *, turned: bool) -> Floats:
+        """The same of one pass, (M,); `turned`: in backward."""
+        links = [w.link for w in pass_.works if w.link]
+        shares = np.array([self._shown(link, turned=turned) for link in links])
+        if not shares.any():
+            return np.zeros(len(self.model.factors.memory.link_bytes_per_s))
+        return np.asarray((np.ascontiguousarray(self.model.links_s(links)) * shares).sum(axis=1))
+
+    def _shown(self, link: Link, *, turned: bool) -> float:
+        """Share of a collective that computation does not hide at least; `turned`: in backward."""
+        said, group = self.framework, link.group
+        hides = {Parallel.CONTEXT: said.hides_context, Parallel.EXPERT: said.hides_experts}
+        if said.merges_copies and link.copies > 1:
+            return 0.0
+        if group.parallel in hides or said.tensor_overlap is TensorOverlap.NONE:
+            return 1.0 - hides.get(group.parallel, 0.0)
+        pieces = said.tensor_overlap in (TensorOverlap.CHUNKED, TensorOverlap.EITHER)
+        beside = said.tensor_overlap in (TensorOverlap.WEIGHT_GRADIENT, TensorOverlap.EITHER)
+        # Gradients of weights are not made in forward; of pieces the last one hides behind nothing.
+        return 0.0 if beside and turned else 1 / group.size if pieces else 1.0

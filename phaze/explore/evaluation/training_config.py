@@ -1,0 +1,129 @@
+"""What distinguishes the points of one architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.placement.cluster import Recompute
+from phaze.placement.strategy.division import Grain
+from phaze.workload.degrees import Sharding
+from phaze.workload.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.result_document import Placement
+    from phaze.explore.request.explore_request import Task
+
+Chain = tuple[int, Sharding, bool, Recipe | None]
+"""Microbatch, sharding, whether attention recomputes, recipe: settings that share them share a chain of layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """What distinguishes the points of one architecture. `recipe`: of linear layers; None, as the workload has them."""
+
+    microbatch: int
+    tensor_parallel: int
+    recompute: Recompute
+    recipe: Recipe | None = None
+    sequence: bool = False
+    context: int = 1
+    expert: int = 1
+    grain: Grain = Grain.BLOCK
+
+    @property
+    def sharding(self) -> Sharding:
+        """How every layer is divided."""
+        return Sharding(self.tensor_parallel, self.sequence, self.context, self.expert)
+
+    @property
+    def choices(self) -> dict[str, tuple[Any, ...]]:
+        """What it says of a plan space, recompute aside unless it is selective, which is a kind of its own."""
+        selective = {"recomputes": (self.recompute,)} if self.recompute is Recompute.SELECTIVE else {}
+        return {
+            "microbatches": (self.microbatch,),
+            "tensor": (self.tensor_parallel,),
+            "sequence": (self.sequence,),
+            "context": (self.context,),
+            "expert": (self.expert,),
+            "grains": (self.grain,),
+            **selective,
+        }
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether blocks may run their forward pass again."""
+        return self.recompute is Recompute.FULL
+
+    @property
+    def chain(self) -> Chain:
+        """What the layers follow from."""
+        return self.microbatch, self.sharding, self.recompute is Recompute.SELECTIVE, self.recipe
+
+    @property
+    def order(self) -> tuple[int, int, str, str, bool, int, int, str]:
+        """By which settings can be sorted."""
+        degrees = self.sequence, self.context, self.expert, self.grain.value
+        return self.microbatch, self.tensor_parallel, self.recompute, self.recipe or "", *degrees
+
+
+def config_of_placement(task: Task, placement: Placement) -> TrainingConfig:
+    """The setting that a placement of a task is in."""
+    told, recompute = placement.plan, Recompute(placement.recompute)
+    if told is None:
+        return TrainingConfig(
+            placement.microbatch_size, placement.tensor_parallel, recompute, placement.recipe
+        )
+    if task.plan_space.frugal and recompute is Recompute.NONE:
+        recompute = Recompute.FULL  # of no block, where memory asks for none
+    return TrainingConfig(
+        placement.microbatch_size,
+        placement.tensor_parallel,
+        recompute,
+        placement.recipe,
+        told.sequence_parallel,
+        told.context_parallel,
+        told.expert_parallel,
+        Grain(told.grain),
+    )
+
+
+def config_row(task: Task, setting: TrainingConfig) -> dict[str, Any]:
+    """A setting as columns of a design table: what the points of a task may differ in."""
+    further = {
+        "sequence_parallel": setting.sequence,
+        "context_parallel": setting.context,
+        "expert_parallel": setting.expert,
+    }
+    return {
+        "microbatch_size": setting.microbatch,
+        "tensor_parallel": setting.tensor_parallel,
+        "recompute": setting.recompute.value,
+        **further,
+        **({"grain": setting.grain.value} if len(task.plan_space.grains) > 1 else {}),
+        **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
+    }
+
+
+def config_columns(task: Task, settings: Sequence[TrainingConfig]) -> dict[str, NDArray[Any]]:
+    """Settings as columns of a design table, at least one."""
+    rows = [config_row(task, setting) for setting in settings]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def config_of_row(row: Mapping[str, Any]) -> TrainingConfig:
+    """The setting behind a row of a design table."""
+    return TrainingConfig(
+        int(row["microbatch_size"]),
+        int(row["tensor_parallel"]),
+        Recompute(row["recompute"]),
+        recipe_of_word(row.get("recipe", NO_RECIPE)),
+        bool(row.get("sequence_parallel", False)),
+        int(row.get("context_parallel", 1)),
+        int(row.get("expert_parallel", 1)),
+        Grain(row.get("grain", Grain.BLOCK)),
+    )

@@ -1,0 +1,1 @@
+"""A run's claims worked out again, by other means than the search: `dse certify`."""

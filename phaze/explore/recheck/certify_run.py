@@ -1,0 +1,207 @@
+"""The re-check of one run, by what it was asked; most runs are over throughput and TDP, for one workload or for
+several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.errors import InfeasibleError
+from phaze.explore.answers.cluster_exploration import device_counts, with_devices
+from phaze.explore.answers.least_memory_exploration import within_winner
+from phaze.explore.answers.main_job import evaluate
+from phaze.explore.documents.certify_document import CertifyReport, Check, Sample
+from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.evaluation.best_points import best_points
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.recheck.architecture_sample import Population, pick_sample
+from phaze.explore.recheck.axes_recheck import AxesRecheck
+from phaze.explore.recheck.common_recheck import Recheck
+from phaze.explore.recheck.document_recheck import question_unchanged
+from phaze.explore.recheck.elementary_checks import (
+    CLOSE,
+    Leaves,
+    bound_agrees,
+    counts_agree,
+    path_text,
+    same_figure,
+    throughput_reached,
+)
+from phaze.explore.recheck.rechecked_points import MaximisedValue
+from phaze.explore.request.explore_request import ExploreRequest, Task
+from phaze.explore.request.search_progress import Progress, SilentProgress
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.area import area_mm2
+from phaze.hardware.power import tdp_w
+from phaze.hardware.table import ArchitectureTable
+from phaze.scheduling.passes import Effort
+
+BLIND = 2  # points of each sampled architecture that are taken without asking any bound
+STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
+
+
+class ThroughputPowerRecheck(Recheck):
+    """The re-check of a run over throughput and TDP."""
+
+    def checks(self) -> Iterator[Check]:
+        """Its claims, its winner, its counts, its points, and others."""
+        yield from self._claims()
+        yield from self._winner()
+        yield counts_agree(self._parts(), self.document.certificate)
+        yield from self._table()
+        yield from self._samples()
+
+    # -- what the figures mean ------------------------------------------------------------------------------
+
+    @cached_property
+    def _worth(self) -> MaximisedValue:
+        return MaximisedValue.of(self.request, self.document)
+
+    @cached_property
+    def _steps(self) -> list[tuple[float, float, dict[str, Any]]]:
+        """The frontier as (TDP in W, throughput or score, hardware fields)."""
+        if self.document.portfolio is not None:
+            return [(p.tdp_w, p.score, p.architecture) for p in self.document.portfolio.frontier]
+        return [(p.tdp_w, p.throughput_samples_per_s, p.architecture) for p in self.document.frontier]
+
+    # -- checks ---------------------------------------------------------------------------------------------
+
+    def _claims(self) -> Iterator[Check]:
+        """The certificate in itself."""
+        c, best = self.document.certificate, self.document.best
+        score = self._worth.score([r.throughput_samples_per_s for r in best.workloads.values()])
+        value = self._worth.value(score, best.tdp_w)
+        yield same_figure("objective value is the winner's", c.objective_value, value)
+        yield bound_agrees(c)
+        steps = [(tdp, score) for tdp, score, _ in self._steps]
+        rising = all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(steps))
+        yield Check(name="frontier rises", passed=rising, note=f"{len(steps)} steps")
+
+    def _winner(self) -> Iterator[Check]:
+        """The winner's plans built anew and checked, its size and power from its hardware fields."""
+        best = self.document.best
+        chip = Architecture(name=best.id, fields=best.architecture)
+        table, margin = to_table([chip]), self.request.budgets.tdp_margin
+        yield same_figure("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
+        yield same_figure("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
+        for task in self.part.tasks:
+            name = task.workload.name
+            claimed = best.workloads[name].throughput_samples_per_s
+            try:
+                again = evaluate(task, chip, tdp_margin=margin).workloads[name].throughput_samples_per_s
+            except InfeasibleError:
+                again = 0.0
+            optimal = self.document.certificate.optimal
+            yield throughput_reached(f"throughput of the winner on {name}", claimed, again, exactly=optimal)
+
+    def _parts(self) -> Iterator[ExploreRequest]:
+        """The request, or one for every number of devices of a cluster that some architecture is left for."""
+        if self.request.cluster is None or self.document.cluster is None:
+            yield self.request
+            return
+        for devices in device_counts(max(choice.devices for choice in self.document.cluster.choices)):
+            yield with_devices(self.request, self.request.cluster, devices)
+
+    def _table(self) -> Iterator[Check]:
+        """The design table against the certificate and the frontier."""
+        rows = [(float(r["tdp_w"]), self._worth.score(self._worth.throughputs(r))) for r in self.designs]
+        yield self._none_better(
+            "no evaluated design is better", rows, self.document.certificate.objective_value
+        )
+        yield self._none_missing("no evaluated design is missing from the frontier", rows)
+
+    def _samples(self) -> Iterator[Check]:
+        """Architectures that were not evaluated, evaluated."""
+        part = self.part
+        candidates = Candidates(part.space, part.budgets)
+        known = {candidates.number(a) for a in self._evaluated(candidates)}
+        population = Population(candidates, part.tasks)
+        strata = population.strata(self.document.best.architecture, [a for _, _, a in self._steps], self.seed)
+        chosen = pick_sample(strata, self.samples, known)
+        numbers = np.array(list(chosen), dtype=np.int64)
+        block = candidates.within(numbers)
+        rows = []
+        if len(numbers):
+            found = np.stack([self._reached(task, block.table, w) for w, task in enumerate(part.tasks)])
+            rows = [(float(t), self._worth.score(found[:, i])) for i, t in enumerate(block.tdp_w)]
+        for number, (tdp, score) in zip(block.numbers.tolist(), rows, strict=True):
+            value = self._worth.value(score, tdp) if score > 0 else 0.0
+            name = candidates.architecture(number).name
+            self._found.append(Sample(id=name, stratum=chosen[number], value=value, tdp_w=tdp))
+        yield self._none_better(
+            "no sampled design beats the bound", rows, self.document.certificate.upper_bound
+        )
+        yield self._none_missing("no sampled design is missing from the frontier", rows)
+
+    def _evaluated(self, candidates: Candidates) -> Iterator[dict[str, Any]]:
+        """Hardware fields of the rows of the design table."""
+        for row in self.designs:
+            yield candidates.space.completed({name: row[name] for name in candidates.varied})
+
+    def _reached(self, task: Task, table: ArchitectureTable, which: int) -> Floats:
+        """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
+        evaluator, rows = Evaluator(task, table), np.arange(len(table))
+        effort = Effort(lambda: np.inf, STATES)
+        self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
+        best = best_points(evaluator, rows, effort).upper_s
+        random = np.random.default_rng([self.seed, which])
+        for _ in range(BLIND):
+            blind = random.integers(len(evaluator.settings), size=len(table))
+            for k in np.unique(blind):
+                at = rows[blind == k]
+                nothing = np.full(len(at), np.inf)
+                found = evaluator.exact(evaluator.settings[int(k)], at, nothing, effort)
+                best[at] = np.minimum(best[at], found.upper_s)
+        return np.asarray(task.cluster.global_batch / best)
+
+    def _none_better(self, name: str, rows: Sequence[tuple[float, float]], limit: float) -> Check:
+        values = [self._worth.value(score, tdp) for tdp, score in rows if score > 0]
+        best = max(values, default=0.0)
+        return Check(
+            name=name,
+            passed=best <= limit * (1 + CLOSE),
+            note=f"best of {len(rows)}: {best:.9g}, at most {limit:.9g}",
+        )
+
+    def _none_missing(self, name: str, rows: Sequence[tuple[float, float]]) -> Check:
+        if not self.document.certificate.frontier_complete:
+            return Check(name=name, passed=True, note="the frontier is not said to be complete")
+        tdp = np.array([t for t, _, _ in self._steps])
+        score = np.array([s for _, s, _ in self._steps])
+        kept = [(t, s) for t, s in rows if s > 0 and self._worth.value(s, t) > 0]
+        missing = sum(not ((tdp <= t) & (score >= s * (1 - CLOSE))).any() for t, s in kept)
+        return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
+
+
+def question_changed(name: str, document: ResultDocument, seed: int) -> CertifyReport | None:
+    """The report on a run whose manifest asks another question than its hash says: nothing else can be judged."""
+    check = question_unchanged(document)
+    if check.passed:
+        return None
+    rest = sorted({path_text(path) for path in Leaves.of(document).claimed})
+    return CertifyReport(run=name, passed=False, checks=[check], samples=[], seed=seed, unchecked=rest)
+
+
+def certify(
+    name: str,
+    request: ExploreRequest,
+    document: ResultDocument,
+    designs: Sequence[Mapping[str, Any]],
+    samples: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> CertifyReport:
+    """All checks of the run called `name`, its answer `document` to `request` and its design table.
+
+    `samples`: architectures that are evaluated beyond those of the run, picked by `seed`.
+    """
+    kind = AxesRecheck if request.over_axes else ThroughputPowerRecheck
+    asked = within_winner(request, document)
+    return kind(name, asked, document, designs, samples, seed, progress or SilentProgress()).report()

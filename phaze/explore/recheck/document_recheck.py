@@ -1,0 +1,373 @@
+"""Every part of a result document that can be worked out again without a search, and the list of what cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.answers import exploration
+from phaze.explore.answers.axes_exploration import axes_of, axes_scope
+from phaze.explore.answers.chip_comparison import comparisons, left_out
+from phaze.explore.answers.cluster_exploration import devices_scope
+from phaze.explore.answers.evaluated_candidates import frontier_points
+from phaze.explore.answers.main_job import STAGES, resolve_strategy, training_run
+from phaze.explore.answers.portfolio_exploration import (
+    OBJECTIVES,
+    check_weights,
+    describe_several,
+    portfolio_scope,
+)
+from phaze.explore.certified.bound_refinement import FEW_STATES
+from phaze.explore.documents.certify_document import Check
+from phaze.explore.documents.result_document import (
+    RESULT_SCHEMA,
+    Design,
+    FrontierPoint,
+    Placement,
+    ResultDocument,
+)
+from phaze.explore.documents.result_manifest import describe_request, question_sha256, scope
+from phaze.explore.evaluation.design_builder import DesignBuilder
+from phaze.explore.evaluation.design_candidates import Block, Candidates
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.planned_iteration import worked_out
+from phaze.explore.evaluation.training_config import config_of_placement, config_of_row
+from phaze.explore.recheck.elementary_checks import CLOSE, Leaves, Path, path_text, same_value
+from phaze.explore.recheck.rechecked_points import MaximisedValue, by_setting
+from phaze.explore.request.explore_request import ExploreRequest, Task
+from phaze.explore.request.objective_floor import Goal, floor_throughput
+from phaze.hardware.architecture import Architecture, from_table, to_table
+from phaze.hardware.naming import architecture_id, architecture_ids
+from phaze.scheduling.passes import Effort
+
+Row = Mapping[str, Any]
+WHOLE = Effort(lambda: np.inf, FEW_STATES)
+"""As much as a run takes for what it tells, by states and not by time."""
+_RESULTS = frozenset({"workloads"})
+_MEASURED = frozenset({"throughput_samples_per_s", "energy_per_sample_j", "memory_bytes", "mfu"})
+_COUNTED = ("optimal", "objective_value", "upper_bound", "gap")
+_POINTS = ("space_size", "over_budget", "pruned", "evaluated", "pruned_by")
+
+
+def question_unchanged(document: ResultDocument) -> Check:
+    """What was asked, and of which files, is what the manifest's hash says it was."""
+    manifest = document.manifest
+    passed = manifest.question_sha256 in {None, question_sha256(manifest)}
+    return Check(
+        name="the question is the one that was asked",
+        passed=passed,
+        note="by its hash in the manifest"
+        if passed
+        else "the manifest was changed: its hash is of another question",
+    )
+
+
+@dataclass(frozen=True)
+class DocumentRecheck:
+    """A document, the request it answered, and its design table; `request`: at the winner's number of devices."""
+
+    request: ExploreRequest
+    document: ResultDocument
+    designs: Sequence[Row]
+    leaves: Leaves
+
+    def checks(self) -> Iterator[Check]:
+        """One check for each part, each of all values in it."""
+        yield from self._question()
+        yield from self._certificate()
+        yield from self._designs()
+        if not self.request.others:
+            yield from self._of_one_workload()
+        yield from self._absent()
+
+    def _absent(self) -> Iterator[Check]:
+        """What was not asked for is not told."""
+        request, cluster = self.request, self.document.cluster
+        absent = {
+            "cluster": cluster is None,
+            "portfolio": not request.others,
+            "robustness": not request.robust,
+            "strategy": request.strategy is None,
+            "wham": request.strategy is None or request.strategy.name != STAGES,
+        }
+        for name in (name for name, none in absent.items() if none):
+            yield self.leaves.compare(f"no {name}", (name,), None)
+        lists = ("frontier", "comparison") if request.others else ("next_best",)
+        for name in lists if request.others or request.over_axes else ():
+            yield self.leaves.compare(f"no {name}", (name,), [])
+        if request.others:
+            yield self.leaves.compare("no training run", ("training_run",), None)
+
+    def hardware(self) -> Check:
+        """Every design that is told is one of the space within its budgets; else nothing else can be judged."""
+        designs = [(path, design.architecture) for path, design in self._told]
+        designs += [(("frontier", i), point.architecture) for i, point in enumerate(self.document.frontier)]
+        wrong = [path_text(path) for path, fields in designs if not self._one_of_the_space(fields)]
+        return Check(
+            name="all designs are in the space and within budget",
+            passed=not wrong,
+            note=", ".join(wrong[:3]) or f"{len(designs)} designs",
+        )
+
+    def _one_of_the_space(self, fields: Mapping[str, Any]) -> bool:
+        chip = self._chip(fields)
+        return chip is not None and same_value(chip.fields, fields)
+
+    def _chip(self, fields: Mapping[str, Any]) -> Architecture | None:
+        """The architecture of the space with some hardware fields; None where there is none within budget."""
+        try:
+            block = self._candidates.within(np.array([self._candidates.number(fields)]))
+        except (InputError, ValueError, LookupError, TypeError):  # fields that no architecture has
+            return None
+        if not len(block):
+            return None
+        return from_table(block.table, 0, architecture_id(block.table, 0, self._candidates.varied))
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    def _question(self) -> Iterator[Check]:
+        manifest, request = self.document.manifest, self.request
+        yield question_unchanged(self.document)
+        if manifest.question_sha256 is not None:
+            names = ("asked", "seed", "inputs_sha256", "question_sha256")
+            self.leaves.hold(*[("manifest", name) for name in names])
+        yield self.leaves.compare("seed", ("manifest", "seed"), request.seed)
+        claimed = self.document.request
+        described = self._described(resolve_strategy(request))
+        again = {name: value for name, value in described.items() if name in claimed}
+        others = frozenset(claimed) - frozenset(again)
+        yield self.leaves.compare("the request as it is told", ("request",), again, others)
+        yield self.leaves.compare("schema", ("schema",), RESULT_SCHEMA)
+
+    @staticmethod
+    def _described(request: ExploreRequest) -> dict[str, Any]:
+        if request.others:
+            return describe_several(request, check_weights(request))
+        axes = {"axes": [axis.name for axis in axes_of(request)]} if request.over_axes else {}
+        return describe_request(request) | axes
+
+    def _certificate(self) -> Iterator[Check]:
+        c, at = self.document.certificate, "certificate"
+        self.leaves.hold(*[(at, name) for name in (*_COUNTED, *_POINTS)])  # checks of their own relate them
+        open_ = c.pruned_by.get("open", 0)
+        yield Check(
+            name="what is proven is complete",
+            passed=not (open_ and c.frontier_complete),
+            note=f"{open_:,} points undecided",
+        )
+        yield self.leaves.compare("objective", (at, "objective"), self._objective)
+        yield self.leaves.compare("scope", (at, "scope"), self._scope())
+        several = bool(self.request.others)
+        plans = None if several else Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
+        yield self.leaves.compare("plans of an architecture", (at, "plans_per_architecture"), plans)
+        if not (open_ and self.document.cluster):  # of other numbers of devices, maybe
+            complete = not open_ and not self.request.strategy
+            yield self.leaves.compare("frontier complete", (at, "frontier_complete"), complete)
+
+    @property
+    def _objective(self) -> str:
+        request = self.request
+        if request.others:
+            return OBJECTIVES[request.objective.value]
+        return axes_of(request)[0].name if request.over_axes else request.objective.value
+
+    def _scope(self) -> list[str]:
+        """What the certificate speaks of."""
+        request, told = self.request, self.document
+        if told.portfolio is not None and request.others:
+            rule = MaximisedValue.of(request, told).rule
+            own = [told.portfolio.workloads[task.workload.name].own for task in request.tasks]
+            return portfolio_scope(request, rule, own) if rule else []
+        if told.cluster is not None:
+            devices = [choice.devices for choice in told.cluster.choices]
+            return [*scope(request.task), devices_scope(devices)]
+        return axes_scope(request) if request.over_axes else scope(request.task)
+
+    def _designs(self) -> Iterator[Check]:
+        for path, design in self._told:
+            again = self._again(design)
+            skipped = frozenset() if self._finished else _RESULTS
+            yield self.leaves.compare(f"all of {'.'.join(map(str, path))}", path, again, skipped)
+
+    def _of_one_workload(self) -> Iterator[Check]:
+        request, document = self.request, self.document
+        if self._plain:
+            yield self._runners_up()
+        yield self._table()
+        yield from self._frontier()
+        builder = DesignBuilder(request.task, request.budgets.tdp_margin)
+        beside = comparisons(request, document.best, builder)
+        late = {one.name: one for one in left_out(request, document.best)}
+        said = {one.name: one.note for one in document.comparison}  # what was left out says so
+        beside = [late[one.name] if late[one.name].note == said.get(one.name) else one for one in beside]
+        yield self.leaves.compare("comparison", ("comparison",), [_json(one) for one in beside])
+        length = request.length
+        run = training_run(length, request.task, document.best) if length else None
+        yield self.leaves.compare("training run", ("training_run",), _json(run))
+
+    # -- designs --------------------------------------------------------------------------------------------
+
+    @property
+    def _told(self) -> list[tuple[Path, Design]]:
+        runners_up = [(("next_best", i), one) for i, one in enumerate(self.document.next_best)]
+        return [(("best",), self.document.best), *runners_up]
+
+    def _again(self, design: Design) -> dict[str, Any]:
+        """A design from its hardware fields and settings alone, in JSON; empty where there is none."""
+        chip, names = self._chip(design.architecture), {task.workload.name for task in self.request.tasks}
+        if chip is None or set(design.workloads) != names:
+            return {}
+        try:
+            found = [self._placed(task, chip, design) for task in self.request.tasks]
+        except (InfeasibleError, InputError, ValueError):
+            return {}
+        results = {name: result for one in found for name, result in one.workloads.items()}
+        again: dict[str, Any] = _json(found[0].model_copy(update={"workloads": results}))
+        return again
+
+    def _placed(self, task: Task, chip: Architecture, design: Design) -> Design:
+        claimed = design.workloads[task.workload.name].placement
+        return placed(task, chip, claimed, self.request.budgets.tdp_margin)
+
+    def _runners_up(self) -> Check:
+        """The next best designs are those of the design table, in its order by the objective."""
+        goal = Goal(self.request.objective, floor_throughput(self.request, self.request.task))
+        worth = [goal.value(row["throughput_samples_per_s"], row["tdp_w"]) for row in self.designs]
+        order = sorted(
+            (k for k, value in enumerate(worth) if value > 0),
+            key=lambda k: (-worth[k], self.designs[k]["tdp_w"], self.designs[k]["area_mm2"], k),
+        )
+        found = [self.designs[k]["id"] for k in order[: 1 + len(self.document.next_best)]]
+        ids = [design.id for _, design in self._told]
+        enough = len(ids) == min(len(order), 1 + exploration.NEXT_BEST)
+        return Check(
+            name="the best are those of the design table",
+            passed=found == ids and enough,
+            note=f"{len(ids)} of {len(order)}",
+        )
+
+    # -- the design table and the frontier ------------------------------------------------------------------
+
+    def _table(self) -> Check:
+        """Size, power and name of every row from its hardware, and its MFU from its throughput."""
+        rows, block = self.designs, self._block
+        wrong = np.ones(len(rows), dtype=bool)
+        if block is not None:
+            task, evaluator = self.request.task, Evaluator(self.request.task, block.table)
+            speed = np.array([row["throughput_samples_per_s"] for row in rows])
+            settings = [config_of_row(row) for row in rows]
+            known = np.array([setting in evaluator.settings for setting in settings], dtype=bool)
+            peaks = {s: evaluator.peak_flops_per_s(s) for s in {*settings} & {*evaluator.settings}}
+            peak = np.array([peaks[s][i] if s in peaks else np.nan for i, s in enumerate(settings)])
+            mfu = speed * evaluator.model_flops / task.cluster.global_batch / (task.devices * peak)
+            found = {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "mfu": mfu}
+            names = architecture_ids(block.table, self._candidates.varied)
+            wrong = ~known | np.array(
+                [row["id"] != name for row, name in zip(rows, names, strict=True)], dtype=bool
+            )
+            for name, values in found.items():
+                wrong |= ~np.isclose([row[name] for row in rows], values, rtol=CLOSE, atol=0.0)
+        note = f"{int(wrong.sum())} of {len(rows)} rows differ"
+        return Check(name="size, power and MFU of the design table", passed=not wrong.any(), note=note)
+
+    def _frontier(self) -> Iterator[Check]:
+        """Every point of the frontier from its hardware and its setting in the design table."""
+        rows = self._rows
+        again: list[FrontierPoint | None] = [None] * len(rows)
+        block = self._block
+        if block is not None and None not in rows:
+            again = self._points(block, [row for row in rows if row is not None])
+        skipped = frozenset() if self._finished else _MEASURED
+        for i, point in enumerate(again):
+            check = self.leaves.compare("frontier", ("frontier", i), _json(point), skipped)
+            if not check.passed:
+                yield check
+                self.leaves.hold(("frontier",))
+                return
+        yield Check(name="all of the frontier", passed=True, note=f"{len(again)} points")
+
+    def _points(self, block: Block, rows: Sequence[int]) -> list[FrontierPoint | None]:
+        """Some rows of the design table as points of a frontier; None where nothing fits."""
+        evaluator = Evaluator(self.request.task, block.table)
+        settings = [config_of_row(self.designs[row]) for row in rows]
+        found: list[FrontierPoint | None] = [None] * len(rows)
+        for setting, places in by_setting(settings):
+            if setting not in evaluator.settings:
+                continue
+            own = np.array([rows[k] for k in places])
+            plans = evaluator.plans(setting, own, np.full(len(own), np.inf), WHOLE)
+            placed = {
+                k: (row, plan)
+                for k, row, plan in zip(places.tolist(), own.tolist(), plans, strict=True)
+                if plan
+            }
+            own_plans = dict(placed.values())
+            points = frontier_points(
+                evaluator,
+                setting,
+                dict(zip(own_plans, worked_out(evaluator, setting, own_plans), strict=True)),
+                self._candidates.varied,
+                self.request.budgets.tdp_margin,
+            )
+            for k, point in zip(placed, points, strict=True):
+                found[k] = point
+        return found
+
+    # -- what all of them take ------------------------------------------------------------------------------
+
+    @cached_property
+    def _candidates(self) -> Candidates:
+        return Candidates(self.request.space, self.request.budgets)
+
+    @cached_property
+    def _block(self) -> Block | None:
+        """The rows of the design table as candidates, in its order; None where one is none."""
+        numbers = np.array([row["number"] for row in self.designs], dtype=np.int64)
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < self._candidates.size):
+            return None
+        block = self._candidates.within(numbers)
+        return block if len(block) == len(numbers) else None
+
+    @property
+    def _rows(self) -> list[int | None]:
+        """The row of every point of the frontier in the design table; over other axes that is the frontier itself."""
+        points = self.document.frontier
+        if self.request.over_axes:
+            return [i if i < len(self.designs) else None for i in range(len(points))]
+        at = {row["id"]: i for i, row in enumerate(self.designs)}
+        return [at.get(point.id) for point in points]
+
+    @property
+    def _finished(self) -> bool:
+        """Whether the search was not stopped early: then what it tells is the best of each architecture."""
+        return not self.document.certificate.pruned_by.get("open", 0)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the certified search of one workload made it, on a fixed number of devices."""
+        request = self.request
+        special = request.others or request.over_axes or request.strategy or self.document.cluster
+        return not special
+
+
+def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) -> Design:
+    """A chip under the best plan of the setting that is claimed.
+
+    Raises ValueError where there is no such setting, InfeasibleError where nothing fits.
+    """
+    builder = DesignBuilder(task, margin)
+    evaluator = Evaluator(task, to_table([chip]))
+    setting = config_of_placement(task, claimed)
+    if setting not in evaluator.settings:
+        raise ValueError("no such setting")
+    return builder.placed(chip, evaluator, 0, setting, np.inf, WHOLE)
+
+
+def _json(record: BaseModel | None) -> Any:  # noqa: ANN401 - any JSON
+    return None if record is None else record.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,90 @@
+"""How a search tells what it is doing, and how it is told to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives what a long computation has done so far."""
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """`done` of `total` units of `stage` are finished; `note` is a short remark."""
+
+
+class SilentProgress:
+    """Says nothing."""
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """Ignore."""
+
+
+@dataclass
+class Clock:
+    """The time a search may take, and the wish of somebody to end it early.
+
+    In another process it is a clock of the time that is left, which starts there.
+    """
+
+    limit_s: float
+    started: float = field(default_factory=monotonic)
+    interrupted: bool = False
+
+    def interrupt(self) -> None:
+        """Ask the search to end with what it knows."""
+        self.interrupted = True
+
+    def __reduce__(self) -> tuple[type[Clock], tuple[float]]:
+        """Nobody else's clock shows the same."""
+        return Clock, (self.left(),)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return monotonic() - self.started
+
+    def left(self) -> float:
+        """Seconds left, at least 0; none once interrupted."""
+        return 0.0 if self.interrupted else max(0.0, self.limit_s - self.elapsed_s)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to stop."""
+        return self.interrupted or self.elapsed_s >= self.limit_s
+
+
+@dataclass
+class ReportingClock:
+    """The time there is to tell what a search found: what its clock has left, and some seconds more.
+
+    Where somebody ends the search early it is these seconds from then on.
+    """
+
+    clock: Clock
+    more_s: float
+    _ended: float | None = None
+
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        if self.clock.interrupted and self._ended is None:
+            self._ended = self.clock.elapsed_s
+        ends = self.clock.limit_s if self._ended is None else min(self._ended, self.clock.limit_s)
+        return max(0.0, ends + self.more_s - self.clock.elapsed_s)
+
+
+@dataclass
+class ClockShare(Clock):
+    """Part of the time of another clock; it ends early where that one is interrupted."""
+
+    whole: Clock | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to stop."""
+        return super().over or (self.whole is not None and self.whole.interrupted)
+
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return 0.0 if self.over else super().left()

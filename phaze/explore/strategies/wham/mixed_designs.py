@@ -1,0 +1,115 @@
+"""A design for every device of a pipeline: strategies, cuts and designs chosen together, checked, and told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isclose
+
+import numpy as np
+
+from phaze.arrays import Rows
+from phaze.explore.evaluation.design_candidates import Block
+from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
+from phaze.explore.evaluation.planned_iteration import NEAR, PlannedIteration, estimator_of
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.strategies.wham.wham_target import WhamTarget
+from phaze.placement.strategy.checker import PlanError, check_plan
+from phaze.placement.strategy.mixed_estimate import MixedEstimator
+from phaze.placement.strategy.search.mixed_pipeline import Architectures
+from phaze.placement.strategy.search.mixed_search import MixedFound, MixedSearch
+from phaze.placement.strategy.search.options import ROUNDING
+from phaze.placement.strategy.search.pipeline import Times
+from phaze.scheduling.passes import Effort
+
+
+@dataclass(frozen=True)
+class MixedPlan:
+    """A plan whose devices have designs of their own: `numbers` as candidates and `tdp_w`, along the pipeline.
+
+    `value`: what the goal minimises. `designs`: how many there were to choose from. `options`: strategies of the
+    setting, with the cuts that were made for them; `options_solved`: those that the bounds did not rule out.
+    """
+
+    setting: TrainingConfig
+    planned: PlannedIteration
+    numbers: tuple[int, ...]
+    tdp_w: tuple[float, ...]
+    value: float
+    designs: int
+    options: int
+    options_solved: int
+
+    @property
+    def mean_tdp_w(self) -> float:
+        """Of the accelerators in use, which are equally many in every stage."""
+        return sum(self.tdp_w) / len(self.tdp_w)
+
+
+@dataclass(frozen=True)
+class MixedDesigns:
+    """Designs of a block (`evaluator` is of its table) that the devices of a pipeline choose among, in one setting."""
+
+    evaluator: Evaluator
+    block: Block
+    setting: TrainingConfig
+    effort: Effort
+
+    def best(self, target: WhamTarget, first: FoundPlan | None, below: float) -> MixedPlan | None:
+        """The best plan, checked; None where nothing fits in memory, keeps the floor or gets below a value.
+
+        `first`: one to begin with, so that none is worse. Raises PlanError where the plan does not stand the check, or
+        comes to quite another time than the search says: a defect of ours.
+        """
+        rows, timed = self._rows, self.evaluator.timed(self.setting)
+        if not len(rows):
+            return None
+        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).least() < below
+        if first is None and (not hopeful or self._over()):
+            return None
+        _, times = timed.exact(rows, self.effort)
+        search = self._search(target, self.evaluator.times(self.setting, rows, times))
+        found = search.best(None if first is None else first.strategy, below)
+        return None if found is None else self._worked_out(found, search)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """Designs that have the formats of the setting."""
+        return np.flatnonzero(self.evaluator.takes(self.setting))
+
+    def _over(self) -> bool:
+        return self.effort.left_s() <= 0
+
+    def _search(self, target: WhamTarget, times: Times) -> MixedSearch:
+        """Over designs that take these times."""
+        evaluator, rows = self.evaluator, self._rows
+        links = evaluator.link_bytes_per_s[rows]
+        chips = Architectures(times, evaluator.capacity_bytes[rows], links, self.block.tdp_w[rows])
+        across = evaluator.across(self.setting, np.inf, float(links.max()))
+        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + ROUNDING)
+        return MixedSearch(across.options, across.tiers, chips, target.goal, most_s, self._over)
+
+    def _worked_out(self, found: MixedFound, search: MixedSearch) -> MixedPlan:
+        """The plan with every figure worked out device by device, each on its own design."""
+        evaluator, rows = self.evaluator, self._rows[list(found.rows)]
+        distinct, which = np.unique(rows, return_inverse=True)
+        table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.setting)
+        several = estimator_of(evaluator.task, table, self.setting.recipe, layouts)
+        costs = MixedEstimator.of(several, which.tolist())
+        planned = PlannedIteration.of(costs, found.strategy)
+        seconds = planned.iteration.iteration_s
+        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+            raise PlanError(
+                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
+            )
+        check_plan(costs, found.strategy, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
+        return MixedPlan(
+            setting=self.setting,
+            planned=planned,
+            numbers=tuple(self.block.numbers[rows].tolist()),
+            tdp_w=tuple(self.block.tdp_w[rows].tolist()),
+            value=found.value,
+            designs=len(self.block),
+            options=search.tally.strategies,
+            options_solved=search.tally.looked_at,
+        )

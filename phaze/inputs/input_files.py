@@ -1,0 +1,141 @@
+"""The files behind what was asked, the folder of measurements, and the folder an answer goes to."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from phaze.errors import InputError
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.result_document import Manifest
+
+
+class Documented(Protocol):
+    """Every document that tells how it came about."""
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """How."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """The same with other values (pydantic)."""
+
+
+Document = TypeVar("Document", bound=Documented)
+
+
+def run_folder(out: Path | None, workloads: Sequence[str], *, each_host: bool = False) -> Path:
+    """The folder asked for, or the default one of this moment; `each_host`: and of this process on this host."""
+    from phaze.runs.run_directory import default_directory
+
+    name = "+".join(Path(name).stem for name in workloads)
+    if each_host:
+        name += f"-{socket.gethostname()}-{os.getpid()}"
+    return out or default_directory(name, datetime.now(UTC))
+
+
+def input_files(options: Mapping[str, Any]) -> dict[str, Path]:
+    """The files that the options of a verb name, and those that such files build on; built-in ones included.
+
+    By what they are: `workload`, `space`, `arch h100`. What is no file has none. The weights beside an ONNX file are
+    not among them: only their shapes count, which stand in the file.
+    """
+    return {name: path for name, path in _files(options) if path.is_file()}
+
+
+def record_question(
+    document: Document, verb: str, options: Mapping[str, Any], command: Sequence[str] = ()
+) -> Document:
+    """The document with what was asked in its manifest, and the hashes of the files that were read for it.
+
+    `command`: as typed, empty in Python.
+    """
+    from phaze.explore.documents.result_manifest import question_sha256
+    from phaze.inputs.recorded_options import recorded_options
+    from phaze.runs.atomic_files import file_hashes
+
+    told = {
+        "command": list(command),
+        "asked": recorded_options(verb, options),
+        "inputs_sha256": file_hashes(input_files(options)),
+    }
+    if (before := document.manifest) is None:
+        return document
+    manifest = before.model_copy(update=told)
+    hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
+    return document.model_copy(update={"manifest": hashed})
+
+
+def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    from phaze.hardware.catalogue import Catalogue, find
+    from phaze.workload.load import source_file
+
+    yield from _several("workload", options.get("workload"), source_file)
+    for what, catalogue in (
+        ("network", Catalogue.NETWORK),
+        ("space", Catalogue.SPACE),
+        ("framework", Catalogue.FRAMEWORK),
+        ("plans", Catalogue.PLAN_SPACE),
+    ):
+        if isinstance(named := options.get(what), str | Path):
+            path = find(catalogue, named)
+            yield what, path
+            if what == "space":
+                yield from _bases(what, path)
+    for what, path in _several("arch", options.get("arch"), _architecture):
+        yield what, path
+        yield from _bases(what, path)
+    if isinstance(own := options.get("calibration"), str | Path):
+        yield "calibration", Path(own)
+
+
+def _several(what: str, named: object, find: Any) -> Iterator[tuple[str, Path]]:  # noqa: ANN401 - text to a path
+    """One or more files of a kind; each by its own name where there are several."""
+    names = named if isinstance(named, list | tuple) else [named]
+    for name in names:
+        if isinstance(name, str | Path):
+            yield what if len(names) == 1 else f"{what} {Path(name).stem}", find(str(name))
+
+
+def _architecture(named: str) -> Path:
+    from phaze.inputs.architecture_names import architecture_file
+
+    return architecture_file(named)
+
+
+def _bases(what: str, path: Path) -> Iterator[tuple[str, Path]]:
+    """The architectures that a YAML file of a space or of an architecture builds on, one on the other."""
+    from phaze.hardware.architecture import architecture_path
+    from phaze.yaml_file import read_yaml
+
+    content = read_yaml(path) if path.is_file() else None
+    base = content.get("base") if isinstance(content, dict) else None
+    if isinstance(base, str):
+        found = architecture_path(base)
+        yield f"{what} base {base}", found
+        yield from _bases(f"{what} base {base}", found)
+
+
+DATA = "DSE_DATA"
+"""Environment variable that names the folder of measurements, or the folder that holds it."""
+
+
+def measurements_folder(data: Path | None) -> Path:
+    """The folder of measurements: the one given, its subfolder `validation`, or the environment's.
+
+    Raises InputError where there is none.
+    """
+    if data is None:
+        named = os.environ.get(DATA)
+        if not named:
+            raise InputError(f"give the folder of measurements: --data DIR, or {DATA} in the environment")
+        data = Path(named)
+    if not data.is_dir():
+        raise InputError(f"{data}: no such folder")
+    inner = data / "validation"
+    return inner if inner.is_dir() else data

@@ -1,0 +1,141 @@
+"""The best training plan, or one that is fixed, from what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.plan_document import PlanDocument
+    from phaze.hardware.architecture import Architecture
+    from phaze.inputs.task_inputs import Source
+    from phaze.placement.strategy.choices import Plans
+    from phaze.placement.strategy.framework import Framework
+    from phaze.placement.strategy.strategy import Offload
+    from phaze.workload.degrees import Shardable
+
+
+def held_choices(
+    *,
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+) -> dict[str, tuple[Any, ...]]:
+    """The choices of a plan space that options fix. Raises InputError for words that are not known."""
+    from phaze.inputs.named_choices import choose
+    from phaze.placement.cluster import Recompute
+    from phaze.placement.pipelines.schedule import Schedule
+    from phaze.placement.strategy.strategy import Order, Zero
+
+    stage = _count("--zero", zero, 0, max(Zero))
+    found = {
+        "data": _count("--data-parallel", data_parallel),
+        "tensor": _count("--tensor-parallel", tensor_parallel),
+        "pipeline": _count("--pipeline-parallel", pipeline_parallel),
+        "context": _count("--context-parallel", context_parallel),
+        "expert": _count("--expert-parallel", expert_parallel),
+        "sequence": sequence_parallel,
+        "microbatches": _count("--microbatch", microbatch),
+        "schedules": choose(Schedule, schedule, "--schedule") if schedule else None,
+        "chunks": _count("--chunks", chunks),
+        "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
+        "zeros": None if stage is None else Zero(stage),
+        "orders": choose(Order, order, "--order") if order else None,
+    }
+    fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
+    fixed |= {"whole": _whole(whole)} if whole else {}
+    return fixed if offload is None else fixed | {"offloads": offloads(offload)}
+
+
+def _count(option: str, number: int | None, least: int = 1, most: int | None = None) -> int | None:
+    """A number as it is. Raises InputError where it is out of range."""
+    from phaze.errors import InputError
+
+    if number is not None and (number < least or (most is not None and number > most)):
+        allowed = f"at least {least}" if most is None else f"{least} to {most}"
+        raise InputError(f"{option} {number} must be {allowed}")
+    return number
+
+
+def offloads(text: str) -> tuple[frozenset[Offload], ...]:
+    """Choices of what hosts keep: `none`, some of it (`weights+optimizer`), or with `any` every choice.
+
+    Raises InputError for words that are not known.
+    """
+    from phaze.errors import InputError
+    from phaze.inputs.named_choices import nearest
+    from phaze.placement.strategy.strategy import Offload
+
+    if text == "any":
+        return tuple(frozenset(some) for n in range(len(Offload) + 1) for some in combinations(Offload, n))
+    if text == "none":
+        return (frozenset(),)
+    words, known = [word.strip() for word in text.replace(",", "+").split("+")], [*Offload]
+    for word in words:
+        if word not in known:
+            close = nearest(word, ["none", "any", *known])
+            raise InputError(
+                f"--offload {text!r}: {word!r} is not known{close}; choose none, any, or of {', '.join(known)} "
+                "joined by +"
+            )
+    return (frozenset(map(Offload, words)),)
+
+
+def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
+    """Sets of layers that may stay whole: `any`, `none`, or some of them joined by `+`. Raises InputError."""
+    from phaze.inputs.named_choices import choose
+    from phaze.workload.degrees import Shardable
+
+    if text == "any":
+        sizes = range(len(Shardable) + 1)
+        return tuple(frozenset(some) for size in sizes for some in combinations(Shardable, size))
+    names = () if text == "none" else text.split("+")
+    return (frozenset(choose(Shardable, name.strip(), "--whole") for name in names),)
+
+
+HELD = tuple(signature(held_choices).parameters)
+"""What `held_choices` takes."""
+
+
+def plan_answer(
+    arch: str | Path | Architecture,
+    workload: Sequence[Source],
+    framework: str | Path | Framework,
+    choices: dict[str, tuple[Any, ...]],
+    plans: str | Path | Plans = "full",
+    **task: Any,  # noqa: ANN401 - the arguments of make_task
+) -> PlanDocument:
+    """Find the best plan within the choices; the framework says how the workload is built unless options do."""
+    from dataclasses import replace
+
+    from phaze.explore.answers.plan_search import find_best_plan
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.recipe_inputs import task_in_recipe
+    from phaze.inputs.task_inputs import make_task, one_workload
+    from phaze.placement.strategy.choices import Plans, load_plans
+    from phaze.placement.strategy.framework import Framework, load_framework
+    from phaze.workload.fusion_rules import describe_fusion
+
+    software = framework if isinstance(framework, Framework) else load_framework(framework)
+    loading = {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
+    if isinstance(one_workload(workload), str | Path):
+        task |= {name: task.get(name) or value for name, value in loading.items()}
+    asked = {name: value for name, value in task.items() if name not in loading or value is not None}
+    chip, recipe = find_architecture(arch), asked.pop("recipe", None)
+    space = plans if isinstance(plans, Plans) else load_plans(plans)
+    planned_for = task_in_recipe(make_task(workload, **asked), recipe, chip)
+    return find_best_plan(replace(planned_for, framework=software, plans=space, held=choices), chip)

@@ -1,0 +1,77 @@
+"""In which few bits linear layers may run, from what was asked and what the arrays at hand take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from phaze.errors import InputError
+from phaze.inputs.named_choices import choose
+
+if TYPE_CHECKING:
+    from phaze.explore.request.explore_request import Task
+    from phaze.hardware.architecture import Architecture
+    from phaze.hardware.axis import Option
+    from phaze.hardware.fields import FieldValue
+    from phaze.hardware.space import DesignSpace
+    from phaze.hardware.table import ArchitectureTable
+
+_FORMATS = ("precision", "fp8_rate", "fp4_rate")
+"""Fields that say what arrays are faster at."""
+
+
+def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task:
+    """The task with the recipe that was asked for, or without one (`none`).
+
+    Nothing asked: fp8 where some of the chips are made for it (`precision: bf16+fp8`). Raises InputError for a word
+    that is no recipe, and one that is faster on none of the chips.
+    """
+    from phaze.hardware.derived import narrow_speed
+    from phaze.hardware.fields import code
+    from phaze.workload.low_precision import NO_RECIPE, Recipe
+
+    if asked is None:
+        made_for_it = (chips["precision"] == code("precision", "bf16+fp8")).any()
+        return replace(task, recipe=Recipe.FP8) if made_for_it else task
+    if asked == NO_RECIPE:
+        return task
+    recipe = choose(Recipe, asked, "--recipe")
+    if not (narrow_speed(chips, recipe.operands) > 1).any():
+        raise InputError(
+            f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
+            "dse run --space precision and --fix precision=bf16+fp8 have such"
+        )
+    return replace(task, recipe=recipe)
+
+
+def task_in_recipe(task: Task, asked: str | None, chip: Architecture) -> Task:
+    """The task with a workload that runs as asked on a chip, as `with_recipe` reads it, whether faster so or not.
+
+    Raises InputError.
+    """
+    from phaze.hardware.architecture import to_table
+
+    found = with_recipe(task, asked, to_table([chip]))
+    return replace(found, workload=found.workload_in(found.recipe))
+
+
+def arrays_of(space: DesignSpace) -> ArchitectureTable:
+    """One architecture for every choice of formats that a space has."""
+    from phaze.hardware.architecture import to_table
+
+    chips = [space.base]
+    for axis in space.axes:
+        options = dict.fromkeys(tuple(_formats(axis.fields, option).items()) for option in axis.every_option)
+        chips = [chip.replace(chip.name, **dict(option)) for chip in chips for option in options]
+    table = to_table(chips)
+    for pin in space.pins:
+        if pin.field in _FORMATS:
+            table = table.take(pin.holds(table.columns).nonzero()[0])
+    return table
+
+
+def _formats(fields: tuple[str, ...], option: Option) -> Mapping[str, FieldValue]:
+    """What one option of an axis says of formats."""
+    said = zip(fields, option, strict=True)
+    return {name: value for name, value in said if name in _FORMATS and value is not None}

@@ -1,0 +1,135 @@
+"""Old documents become new ones: a format with its versions, and the pure step from each version to the next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from phaze import __version__
+from phaze.errors import InputError
+
+Document = Mapping[str, Any]
+Step = Callable[[Document], Document]
+
+
+def same_but_for_the_manifest(schema: str) -> Step:
+    """To `schema`, whose manifest also tells what was asked and of what machine; nobody knows it of old runs."""
+
+    def step(document: Document) -> Document:
+        return {**document, "schema": schema, "manifest": {**document["manifest"], **_UNKNOWN}}
+
+    return step
+
+
+def as_is(schema: str) -> Step:
+    """To `schema`, which says more; what nobody could ask for before is at its default."""
+
+    def step(document: Document) -> Document:
+        return {**document, "schema": schema}
+
+    return step
+
+
+def whatif_2(document: Document) -> Document:
+    """Points hold plans of version 2; when and by what they were made stands there only."""
+    points = _with_plans(document, same_but_for_the_manifest("dse-plan/2"))
+    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+
+
+def whatif_3(document: Document) -> Document:
+    """Points hold plans of version 3."""
+    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, as_is("dse-plan/3"))}
+
+
+def _with_plans(document: Document, step: Step) -> list[dict[str, Any]]:
+    """Points, each plan a version later."""
+    return [
+        {**point, "plan": None if point["plan"] is None else step(point["plan"])}
+        for point in document["points"]
+    ]
+
+
+def never_kept(document: Document) -> Document:
+    """No step: what was printed and not kept lacks its manifest. Raises InputError."""
+    raise InputError(f"{document['schema']} was printed only and says too little to be read back; ask again")
+
+
+_UNKNOWN = {"asked": None, "machine": None}
+
+
+Model_co = TypeVar("Model_co", bound=BaseModel, covariant=True)
+
+
+@dataclass(frozen=True)
+class Format(Generic[Model_co]):
+    """Documents of one name. `steps[k]` leads from version k + 1 to k + 2, the last one to the present version."""
+
+    name: str
+    model: type[Model_co]
+    steps: Sequence[Step] = ()
+
+    @property
+    def version(self) -> int:
+        """The version that is written."""
+        return len(self.steps) + 1
+
+    @property
+    def schema(self) -> str:
+        """What a document of today says of itself: name and version."""
+        return f"{self.name}/{self.version}"
+
+    def read(self, content: object, where: str) -> Model_co:
+        """A document of any version as one of today; `where` names it in errors.
+
+        Raises InputError where it is none of these, newer than this program, or not valid.
+        """
+        document: Document = content if isinstance(content, dict) else {}
+        version = version_of(document, self.name)
+        if version is None or version < 1:
+            raise InputError(
+                f"{where} has schema {document.get('schema')!r}; this version reads {self.schema!r}"
+            )
+        if version > self.version:
+            raise InputError(f"{where} has schema {self.name}/{version}, {_newer(document, self.schema)}")
+        try:
+            new = reduce(lambda old, step: step(old), self.steps[version - 1 :], document)
+            return self.model.model_validate(new)
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:  # a step met something that is no such document
+            raise InputError(f"{where} is not a valid {self.name}/{version}") from error
+        except ValidationError as error:
+            raise InputError(
+                f"{where} is not a valid {self.name}/{version}: {_first_problem(error)}"
+            ) from error
+
+
+def version_of(document: Document, name: str) -> int | None:
+    """The version of a document of a format; none where it is of another one."""
+    found = re.fullmatch(rf"{re.escape(name)}/(\d{{1,9}})", str(document.get("schema")))
+    return int(found[1]) if found else None
+
+
+def _newer(document: Document, ours: str) -> str:
+    """Whose document it is, and what reads it."""
+    manifest = document.get("manifest")
+    versions = manifest.get("versions") if isinstance(manifest, Mapping) else None
+    writer = versions.get("phaze-dse") if isinstance(versions, Mapping) else None
+    by = f"phaze-dse {writer}" if writer else "a later phaze-dse"
+    needed = f"phaze-dse {writer} or later" if writer else "a later phaze-dse"
+    return (
+        f"written by {by}; this is phaze-dse {__version__}, which reads up to {ours}: read it with {needed}"
+    )
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem: Any = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return f"{where}: {problem['msg']}"
