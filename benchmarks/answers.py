@@ -11,7 +11,7 @@ from pathlib import Path
 
 from peers.process import Peer, PeerError, ask
 from phaze.solvers.scheduling import Method, read_instance, schedule
-from phaze.solvers.scheduling.exact.workshop import workshop
+from phaze.solvers.scheduling.exact.compact_search import kernel_builder
 from schedule_instances import Family, instance
 
 
@@ -122,5 +122,5 @@ def warm_up() -> None:
         schedule(smallest, method)
     hard = read_instance(instance(Family.INCEPTION_TRAINING, 100, (4, 4), 5))
     schedule(hard, Method.EXACT, 5.0)
-    workshop().wait()
+    kernel_builder().wait()
     schedule(hard, Method.EXACT, 20.0)

@@ -7,15 +7,15 @@ from functools import cache
 
 import numpy as np
 from phaze.solvers.placement import read_problem
-from phaze.solvers.placement.chain.batch import PlacementBatch
-from phaze.solvers.placement.chain.place import place_batch
+from phaze.solvers.placement.chain.chain_batch import PlacementBatch
+from phaze.solvers.placement.chain.chain_search import place_batch
 from phaze.solvers.placement.partition import PartitionProblem, bottlenecks, stage_limits
 from placement_instances import transformer_chain
 
 from phaze.cost.model import CostModel
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 LAYERS = 96
 STAGES = tuple(range(1, 17))

@@ -27,7 +27,7 @@ from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategies
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 CHIPS = ("tpuv4", "tpuv2", "phaze-reference")
 POWER_W = 400.0

@@ -25,7 +25,7 @@ from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
 from phaze.explore.sampling.study_record import StudyPlace
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 EVALUATION_S = 1.0
 TRIALS, BATCH = 96, 32

@@ -15,7 +15,7 @@ from phaze.hardware.network import load_network
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.many import iterations
 from phaze.placement.strategy.search.screen import screened
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 CHIP = "h100"
 

@@ -25,7 +25,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.framework import load_framework
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 DEVICES = 1024
 _NETWORK = Path(__file__).parent / "tpu-v4-fat-tree.yaml"

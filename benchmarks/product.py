@@ -11,7 +11,7 @@ from phaze.explore.answers.main_job import explore
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 
 def report() -> Report:

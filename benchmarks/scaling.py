@@ -27,7 +27,7 @@ from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.runs.executors.dask_cluster import Dask
 from phaze.runs.executors.worker_processes import Processes
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 PIECES, EMPTY, TRIALS = 48, 256, 32
 MANY = 1000  # workers of the estimate

@@ -87,7 +87,7 @@ def measure(tell: Callable[[str], None], cases: Sequence[Case] = CASES) -> list[
 def _measure(case: Case, source: str) -> Measured:
     """One case: what it imports is imported before."""
     import phaze.workload.onnx  # noqa: F401
-    from phaze.workload.load import load_workload
+    from phaze.workload.workload_loader import load_workload
 
     before = _peak_bytes()
     chain, took = seconds(lambda: load_workload(source).chain(MICROBATCH, case.tensor_parallel))

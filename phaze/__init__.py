@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         sweep,
         validate,
     )
-    from phaze.workload.exported.trace import from_torch
+    from phaze.workload.torch_export.torch_tracing import from_torch
 
 __all__ = [
     "Compared",
@@ -51,7 +51,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_ELSEWHERE = {"from_torch": "phaze.workload.exported.trace"}
+_ELSEWHERE = {"from_torch": "phaze.workload.torch_export.torch_tracing"}
 
 
 def __getattr__(name: str) -> object:

@@ -8,8 +8,8 @@ import numpy as np
 
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 FEW_ARRAYS = """
 schema_version: 1

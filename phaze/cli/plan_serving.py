@@ -103,7 +103,7 @@ def _space(asked: Mapping[str, Any]) -> ServingSpace:
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import one_workload
     from phaze.placement.serving import ServingOptions, ServingSpace, Targets, Traffic
-    from phaze.workload.rules_cache import KvCache
+    from phaze.workload.operators.kv_cache import KvCache
 
     dispatch = asked["dispatch"]
     return ServingSpace(

@@ -12,7 +12,7 @@ from phaze.cli.noun import Row, noun_app, write_new
 
 
 def _rows() -> list[Row]:
-    from phaze.workload.library import list_workloads
+    from phaze.workload.workload_library import list_workloads
 
     return [
         {
@@ -54,7 +54,7 @@ def show(
     from phaze.cli.output import console, print_json
     from phaze.inputs.task_inputs import open_workload
     from phaze.report.overview import overview_document, overview_tables
-    from phaze.workload.overview import overview
+    from phaze.workload.workload_overview import overview
 
     if yaml:
         typer.echo(_file(workload), nl=False)
@@ -87,8 +87,8 @@ def new(
     See also: dse workloads show.
     """
     from phaze.inputs.named_choices import choose
-    from phaze.workload.families.registry import Family
-    from phaze.workload.new_file import new_workload_text
+    from phaze.workload.families.family_registry import Family
+    from phaze.workload.workload_file_guide import new_workload_text
 
     kind = choose(Family, family, "--family")
     path = write_new(name, lambda stem: new_workload_text(stem, kind, like))
@@ -98,8 +98,8 @@ def new(
 def _file(name: str) -> str:
     """Text of a workload file. InputError for a model that is no YAML file."""
     from phaze.errors import InputError
-    from phaze.workload.library import find_workload
     from phaze.workload.workload_file import parse_spec
+    from phaze.workload.workload_library import find_workload
     from phaze.yaml_file import yaml_text
 
     if name.endswith(".onnx"):

@@ -73,7 +73,7 @@ def record_question(
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.workload.load import source_file
+    from phaze.workload.workload_loader import source_file
 
     yield from _several("workload", options.get("workload"), source_file)
     for what, catalogue in (

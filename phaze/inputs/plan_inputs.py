@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from phaze.placement.strategy.choices import Plans
     from phaze.placement.strategy.framework import Framework
     from phaze.placement.strategy.strategy import Offload
-    from phaze.workload.degrees import Shardable
+    from phaze.workload.sharding.parallel_degrees import Shardable
 
 
 def held_choices(
@@ -98,7 +98,7 @@ def offloads(text: str) -> tuple[frozenset[Offload], ...]:
 def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
     """Sets of layers that may stay whole: `any`, `none`, or some of them joined by `+`. Raises InputError."""
     from phaze.inputs.named_choices import choose
-    from phaze.workload.degrees import Shardable
+    from phaze.workload.sharding.parallel_degrees import Shardable
 
     if text == "any":
         sizes = range(len(Shardable) + 1)

@@ -29,7 +29,7 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     """
     from phaze.hardware.derived import narrow_speed
     from phaze.hardware.fields import code
-    from phaze.workload.low_precision import NO_RECIPE, Recipe
+    from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
 
     if asked is None:
         made_for_it = (chips["precision"] == code("precision", "bf16+fp8")).any()

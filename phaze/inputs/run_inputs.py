@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         TrainingLength,
     )
     from phaze.inputs.task_inputs import Source
-    from phaze.workload.low_precision import Recipe
+    from phaze.workload.operators.low_precision import Recipe
 
 DEVICES = 1024
 CERTIFIED = "certified"

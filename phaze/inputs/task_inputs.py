@@ -79,9 +79,9 @@ def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -
     Raises InputError where such an option is given for a workload that is loaded already.
     """
     from phaze.workload.fusion_rules import parse_fusion
-    from phaze.workload.load import load_workload
-    from phaze.workload.rules_cache import KvCache
+    from phaze.workload.operators.kv_cache import KvCache
     from phaze.workload.workload import Attention, Mode
+    from phaze.workload.workload_loader import load_workload
 
     asked = {**_AS_USUAL, **loading}
     if not isinstance(source, str | Path):
@@ -114,8 +114,8 @@ def _check_as_usual(workload: Workload, asked: dict[str, Any]) -> None:
 
 def open_workload(name: str, *, mode: str, attention: str, bind: Sequence[str] = ()) -> Workload:
     """A workload to look at."""
-    from phaze.workload.load import load_workload
     from phaze.workload.workload import Attention, Mode
+    from phaze.workload.workload_loader import load_workload
 
     kind = choose(Attention, attention, "--attention")
     return load_workload(name, choose(Mode, mode, "--mode"), kind, bind=bindings(bind))

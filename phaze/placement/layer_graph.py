@@ -10,7 +10,7 @@ import numpy as np
 from phaze.cost.collective import tier
 from phaze.placement.cluster import Cluster
 from phaze.scheduling.layers import LayerTimes
-from phaze.workload.layer_graph import LayerGraph
+from phaze.workload.layers.branching_layers import LayerGraph
 from phaze.workload.workload import Numerics
 
 _SCALE_UP = 0  # the innermost tier

@@ -9,8 +9,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from phaze.errors import InputError
-from phaze.workload.overview import Totals, totals_of
 from phaze.workload.work import Layer, LayerChain, Pass
+from phaze.workload.workload_overview import Totals, totals_of
 
 
 class Side(StrEnum):

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
-from phaze.workload.overview import Overview, Totals
 from phaze.workload.workload import Workload
+from phaze.workload.workload_overview import Overview, Totals
 
 _COLUMNS = ("parameters", "FLOPs", "bytes", "FLOP/byte", "vector cycles")
 

@@ -20,7 +20,7 @@ from phaze.explore.documents.strategy_report import (
 from phaze.report import format as fmt
 from phaze.report.design import plain_table
 from phaze.report.plan_words import summary
-from phaze.workload.low_precision import recipe_word
+from phaze.workload.operators.low_precision import recipe_word
 
 
 def wham_blocks(report: WhamReport, objective: Callable[[float], str]) -> Iterator[RenderableType]:

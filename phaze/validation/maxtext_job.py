@@ -15,7 +15,7 @@ from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.validation.models import decoder
 from phaze.validation.slices import slice_network
 from phaze.validation.training import Run
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 FRAMEWORK = "maxtext-2024"

@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Any
 
 from phaze.workload.fusion_rules import Fusion
-from phaze.workload.load import workload_of
-from phaze.workload.low_precision import Recipe
-from phaze.workload.options import LoadOptions
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload_loader import LoadOptions, workload_of
 
 
 @lru_cache(maxsize=256)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from phaze.workload.degrees import Group, Parallel
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.rules import RULES
-from phaze.workload.steps import Context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.operators.rule_table import RULES
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Link, Role, Unit, Work
 
 Pair = tuple[int, int]
@@ -143,7 +143,7 @@ def _backward(builder: GraphBuilder) -> tuple[Work, ...]:
     """Work of the gradients of the only operator of a graph with respect to everything it reads."""
     graph = builder.build(("y",))
     op, parameters = graph.operators[0], {t.name for t in graph.parameters()}
-    ctx = Context(graph.tensors, parameters, frozenset(op.inputs), training=True)
+    ctx = OperatorContext(graph.tensors, parameters, frozenset(op.inputs), training=True)
     steps = RULES[op.kind].backward(op, ctx, {"y": "d.y"})
     return tuple(step.work for step in steps if step.work is not None)
 
@@ -152,7 +152,7 @@ def _only(builder: GraphBuilder) -> Work:
     """Work of the only operator of a graph, forward."""
     graph = builder.build(("y",))
     parameters = {t.name for t in graph.parameters()}
-    ctx = Context(graph.tensors, parameters, frozenset(), training=False)
+    ctx = OperatorContext(graph.tensors, parameters, frozenset(), training=False)
     op = graph.operators[0]
     work = RULES[op.kind].forward(op, ctx).work
     if work is None:

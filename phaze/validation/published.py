@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from phaze.workload.library import builtin_spec
+from phaze.workload.workload_library import builtin_spec
 
 _SAME: Mapping[str, Any] = MappingProxyType({})
 # Published configuration Qwen3-235B-A22B.

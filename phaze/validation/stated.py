@@ -13,7 +13,7 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.validation.columns import Columns
 from phaze.validation.models import gpt
 from phaze.validation.systems import network_of
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 MEGATRON: Mapping[str, str] = {

@@ -10,23 +10,21 @@ from types import MappingProxyType
 from typing import Protocol
 
 from phaze.errors import InputError
-from phaze.workload.between import between
-from phaze.workload.cut import Segment, cut, distinct_names, whole_context
-from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.ir import OperatorGraph, OpKind
-from phaze.workload.isomorphism import Signatures
-from phaze.workload.layers import build_layer, tied_parameters
-from phaze.workload.loss import with_loss
-from phaze.workload.low_precision import Recipe, with_recipe
-from phaze.workload.numerics import Optimizer, Precision, in_precision, numerics
-from phaze.workload.parallel.divide import Whole
-from phaze.workload.parallel.expert import expert_tensors
-from phaze.workload.shardable import mixed, sorted_out
-from phaze.workload.sharding import among_experts
-from phaze.workload.shortened import Repeats
-from phaze.workload.steps import Context, word
-from phaze.workload.training import trained_parameters
+from phaze.workload.layers.layer_builder import build_layer, tied_parameters
+from phaze.workload.layers.layer_cutting import Segment, cut, distinct_names, whole_context
+from phaze.workload.layers.layer_reuse import Repeats, Signatures, interpolate_layers
+from phaze.workload.operators.low_precision import Recipe, with_recipe
+from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
+from phaze.workload.operators.operator_steps import OperatorContext, word
+from phaze.workload.sharding.expert_parallelism import expert_tensors
+from phaze.workload.sharding.layer_division import UndividedModel
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.sharding.shard_roles import among_experts
+from phaze.workload.sharding.shardable_layers import classify_segments, mix_chains
+from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.training_loss import with_loss
+from phaze.workload.training.training_numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.work import Format, Layer, LayerChain
 from phaze.workload.workload import Mode, Numerics
 
@@ -63,7 +61,7 @@ class ForwardModel(Protocol):
 class _Divided:
     """The undivided model at one microbatch size, cut into layers; `tied`: parameters that several layers read."""
 
-    whole: Whole
+    whole: UndividedModel
     unique: tuple[Segment, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
@@ -222,7 +220,7 @@ class GraphWorkload:
             raise InputError(msg)
         return with_recipe(in_precision(graph, self._precision), self._recipe)
 
-    def rules_context(self, graph: OperatorGraph) -> Context:
+    def rules_context(self, graph: OperatorGraph) -> OperatorContext:
         """What rules may know of the undivided graph."""
         training = self._mode is Mode.TRAINING
         return whole_context(graph, training=training, operands=self.operands)
@@ -255,7 +253,7 @@ class GraphWorkload:
         if len(known) < _LINE or not min(known) < microbatch < max(known):
             return None
         inner = next(size for size in known if min(known) < size < max(known))
-        return between([known[min(known)], known[inner], known[max(known)]], microbatch)
+        return interpolate_layers([known[min(known)], known[inner], known[max(known)]], microbatch)
 
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
@@ -263,7 +261,7 @@ class GraphWorkload:
         if sharding.whole:
             rest = {"selective": selective, "keeps_products": keeps_products}
             divided = self.chain(microbatch, sharding.divided, **rest)
-            return mixed(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)
+            return mix_chains(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)
         parts = self._cut(microbatch)
         parts.whole.check(sharding)
         layers = tuple(
@@ -305,7 +303,7 @@ class GraphWorkload:
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)
         ctx = self.rules_context(graph)
-        segments = sorted_out(cut(graph, ctx, fusion=self._fusion), graph)
+        segments = classify_segments(cut(graph, ctx, fusion=self._fusion), graph)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
@@ -316,7 +314,7 @@ class GraphWorkload:
                 unique.append(segment)
             index.append(numbers[key])
         names, tied = distinct_names(segments), tied_parameters(segments, ctx)
-        return _Divided(Whole(graph, ctx), tuple(unique), tuple(index), names, tied)
+        return _Divided(UndividedModel(graph, ctx), tuple(unique), tuple(index), names, tied)
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from phaze.workload.degrees import Group, Shardable, Sharding
 from phaze.workload.fusion_rules import Fused
+from phaze.workload.sharding.parallel_degrees import Group, Shardable, Sharding
 
 
 class Unit(StrEnum):
@@ -44,7 +44,7 @@ class Format(StrEnum):
 
 
 NARROW = (Format.FP8, Format.FP4)
-"""Formats of linear layers in few bits (`phaze.workload.low_precision`), which some chips are faster on."""
+"""Formats of linear layers in few bits (`phaze.workload.operators.low_precision`), which some chips are faster on."""
 
 
 class Collective(StrEnum):

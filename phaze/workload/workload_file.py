@@ -9,9 +9,9 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import ConfigDict, Field, model_validator
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Count, FamilyDimensions, Strict
-from phaze.workload.families.registry import FAMILIES, Family
-from phaze.workload.numerics import Optimizer, Precision
+from phaze.workload.families.family_registry import FAMILIES, Family
+from phaze.workload.families.model_family import Count, FamilyDimensions, Strict
+from phaze.workload.training.training_numerics import Optimizer, Precision
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 D = TypeVar("D", bound=FamilyDimensions)

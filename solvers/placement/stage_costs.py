@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from phaze.solvers.arrays import Floats
-from phaze.solvers.placement.chain.instance import Edge
+from phaze.solvers.placement.chain.chain_problem import Edge
 
 # Indices of stages.
 DepthArray = NDArray[np.int16]

@@ -2,15 +2,20 @@
 
 from .batch.graph import BatchGraph
 from .batch.solve import BatchBounds, batch_bounds, batch_critical_path
-from .checker import ScheduleError, check_schedule
-from .critical_path import CriticalPath, critical_path
-from .instance import read_instance
-from .instance_fields import InstanceError
-from .moldable import moldable_modes
-from .operators import Mode, Operator
-from .problem import ProblemError, ScheduleProblem
-from .result import Method, ScheduleResult, Status
-from .solve import schedule
+from .list_scheduling import CriticalPath, critical_path
+from .schedule_checker import ScheduleError, check_schedule
+from .schedule_instance import InstanceError, read_instance
+from .schedule_problem import (
+    Method,
+    Mode,
+    Operator,
+    ProblemError,
+    ScheduleProblem,
+    ScheduleResult,
+    Status,
+    moldable_modes,
+)
+from .schedule_solver import schedule
 
 __all__ = [
     "BatchBounds",

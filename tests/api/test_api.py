@@ -17,7 +17,7 @@ from phaze.hardware.architecture import load_architecture
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
 from phaze.runs.run_directory import load_run
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 NO_ARGUMENT = {
     "explore": {"json", "quiet", "no_cache"},

@@ -31,9 +31,9 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.framework import list_frameworks
 from phaze.placement.strategy.strategy import Order
 from phaze.report.recipes.export import Target
-from phaze.workload.library import list_workloads
-from phaze.workload.rules_cache import KvCache
+from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_library import list_workloads
 
 ROOT = typer.main.get_command(app)
 FOLDER = Path(sys.executable).parent

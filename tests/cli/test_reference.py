@@ -18,7 +18,7 @@ from phaze.explore.documents.document_record import meanings
 from phaze.hardware.architecture import list_architectures
 from phaze.placement.strategy.framework import list_frameworks
 from phaze.runs.document_schemas import Kind, schema
-from phaze.workload.library import list_workloads
+from phaze.workload.workload_library import list_workloads
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 

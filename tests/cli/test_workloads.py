@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from phaze.cli.main import app
 from phaze.errors import InputError
-from phaze.workload.families.registry import FAMILIES, Family
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import load_workload
-from phaze.workload.new_file import new_workload_text
+from phaze.workload.families.family_registry import FAMILIES, Family
 from phaze.workload.workload_file import parse_spec
+from phaze.workload.workload_file_guide import new_workload_text
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import load_workload
 
 
 @pytest.fixture

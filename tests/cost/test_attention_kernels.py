@@ -18,9 +18,9 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
 from phaze.hardware.network import load_network
 from phaze.validation.operators import attention, product
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.rules import RULES
-from phaze.workload.steps import Context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.operators.rule_table import RULES
 from phaze.workload.work import Format, Pass
 
 CHIPS = {name: to_table([load_architecture(name)]) for name in ("a100-80gb", "h200", "b200", "l40s", "mi210")}
@@ -48,7 +48,7 @@ def operator(queries, keys, window=0, *, causal=True):
     sizes = {"heads": 4, "kv_heads": 4, "head_size": 64}
     g.add("y", OpKind.ATTENTION, (q, k, v), (2, queries, 256), causal=causal, **sizes, **seen)
     graph = g.build(("y",))
-    return graph.operators[0], Context(graph.tensors, set(), {"q", "k", "v", "y"}, training=True)
+    return graph.operators[0], OperatorContext(graph.tensors, set(), {"q", "k", "v", "y"}, training=True)
 
 
 def forward(*sizes, **mask):

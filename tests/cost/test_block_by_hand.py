@@ -12,8 +12,8 @@ from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.network import load_network
-from phaze.workload.load import load_workload
 from phaze.workload.work import Collective, Unit
+from phaze.workload.workload_loader import load_workload
 
 S, H, HEADS, D, T = 2048, 12288, 96, 128, 8
 LOCAL = H // T  # columns of one device in attention

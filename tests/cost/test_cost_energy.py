@@ -11,7 +11,7 @@ from phaze.cost.model import CostModel
 from phaze.cost.optimizer import optimizer_s_per_parameter
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
 from phaze.hardware.power import power_parts_w
-from phaze.workload.degrees import Group, Parallel
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Pass
 from phaze.workload.workload import Numerics
 

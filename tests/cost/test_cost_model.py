@@ -18,7 +18,7 @@ from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_mm2
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.workload.degrees import Group, Parallel
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Pass, Unit
 
 MIXED = {

@@ -14,7 +14,7 @@ from phaze.cost.exchange import algorithms_s, fastest_s
 from phaze.cost.kernels.links import with_laws
 from phaze.hardware.network import Network, list_networks, load_network, two_tiers
 from phaze.hardware.tiers import Algorithm, LinkLaw, Tier, Topology
-from phaze.workload.degrees import Group, Parallel
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Link
 
 NAMES = list_networks()

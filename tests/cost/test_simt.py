@@ -15,7 +15,7 @@ from phaze.cost.rung import Rung, check_rung
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.scheduling.passes import Effort, TimedPass
-from phaze.workload.degrees import Group, Parallel
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Pass
 
 WORKS = (

@@ -14,8 +14,8 @@ from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
 from phaze.validation.operators import elementwise, norm, product, softmax
-from phaze.workload.load import load_workload
 from phaze.workload.work import Unit, Work
+from phaze.workload.workload_loader import load_workload
 
 TABLE = to_table([load_architecture("a100-80gb")])
 A100 = stream_chip(TABLE)

@@ -24,7 +24,7 @@ from phaze.hardware.tiers import Algorithm
 from phaze.placement.pipelines.closed_form import closed_form_period_s, closed_form_s
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.serving.memory import crowd
-from phaze.workload.numerics import Optimizer, Precision, numerics
+from phaze.workload.training.training_numerics import Optimizer, Precision, numerics
 from phaze.workload.work import Collective, Gemm
 from phaze.workload.workload import Mode
 

@@ -16,7 +16,7 @@ from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.space_file import load_space, parse_space
 from phaze.placement.strategy.framework import load_framework
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 GPUS = """
 schema_version: 1

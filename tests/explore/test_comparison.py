@@ -22,7 +22,7 @@ from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.figures import layer_figures
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 WHOLE_ANSWERS = True
 OVER = Effort(lambda: 0.0)

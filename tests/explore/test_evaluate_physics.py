@@ -17,8 +17,8 @@ from phaze.hardware.architecture import Architecture, load_architecture, to_tabl
 from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
 from phaze.hardware.fields import default_values
 from phaze.hardware.network import load_network
-from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 NETWORKS = ("bvlc_alexnet", "resnet50", "squeezenet", "vgg19", "zfnet512")

@@ -27,7 +27,7 @@ from phaze.explore.sampling.database_board import DatabaseBoard
 from phaze.explore.sampling.study_record import StudyPlace, StudyRecord
 from phaze.explore.sampling.study_storage import StorageLostError, open_storage
 from phaze.runs.executors.packed_work import packed
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 LEASE_S = 1.0
 TRIALS, BATCH = 16, 4  # TPE samples at random until there are ten

@@ -18,7 +18,7 @@ from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.fit import Room
 from phaze.placement.strategy.search.pipeline import Fitted, Pipeline
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
 EFFORT = Effort(lambda: inf, states=1e5)

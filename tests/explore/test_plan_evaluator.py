@@ -24,7 +24,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 EFFORT = Effort(lambda: inf, states=1e5)
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)

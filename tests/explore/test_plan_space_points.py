@@ -17,7 +17,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.space_file import load_space
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 SPACE = """
 schema_version: 1

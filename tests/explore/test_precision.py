@@ -21,7 +21,7 @@ from phaze.hardware.space_file import load_space, parse_space
 from phaze.hardware.space_fix import fix
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
 from phaze.scheduling.passes import Effort
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 SPACE = """
 schema_version: 1

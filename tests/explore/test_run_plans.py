@@ -37,7 +37,7 @@ from phaze.placement.strategy.load import loads
 from phaze.placement.strategy.search.search import best_plans
 from phaze.report.replay.document import per_stage_plan
 from phaze.scheduling.passes import Effort
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 SPACE = """
 schema_version: 1

@@ -25,7 +25,7 @@ from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategies, strategy
 from phaze.hardware.network import load_network
 from phaze.hardware.space_file import load_space
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 BUDGETS = Budgets(power_w=300.0)
 FEW_SETTINGS = {"microbatches": (1,), "tensor": (2,)}

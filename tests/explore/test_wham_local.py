@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from phaze.solvers.scheduling import Method, Operator, ScheduleProblem, check_schedule
 from phaze.solvers.scheduling.batch.graph import BatchGraph
-from phaze.solvers.scheduling.result import ScheduleResult, Status
+from phaze.solvers.scheduling.schedule_problem import ScheduleResult, Status
 from small_cases import DECODER
 
 from phaze.explore.strategies.wham.core_growth import GrowthEnd, grow_cores
@@ -28,7 +28,7 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 NEVER = float("inf")
 

@@ -16,7 +16,7 @@ from phaze.hardware.network import load_network
 from phaze.placement.cluster import Cluster
 from phaze.placement.energy import ChainEnergy, Drivers
 from phaze.scheduling.layers import TimedChain
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload import Mode
 

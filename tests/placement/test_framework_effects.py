@@ -16,8 +16,8 @@ from phaze.placement.strategy.operators import Costs
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.scheduling.passes import Effort
 from phaze.validation.models import gpt
-from phaze.workload.degrees import Parallel, Sharding
 from phaze.workload.fusion_rules import Fusion
+from phaze.workload.sharding.parallel_degrees import Parallel, Sharding
 
 TABLE, NETWORK = to_table([load_architecture("a100-80gb")]), load_network("hgx-a100")
 MODEL = gpt(2, 2048, 16, 51200, 1024)

@@ -20,7 +20,7 @@ from phaze.placement.serving.memory import crowd, memory
 from phaze.placement.serving.replica import Chunk, Replica, even_cuts
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import Effort
-from phaze.workload.rules_cache import KvCache
+from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import Pass, Unit, Work
 
 

@@ -14,9 +14,9 @@ from phaze.report import drawing_formats
 from phaze.report.drawing import Side, draw_layer, draw_model
 from phaze.report.drawing_formats import to_dot, to_json, to_mermaid, to_svg
 from phaze.report.drawing_text import repeats
-from phaze.workload.load import load_workload
 from phaze.workload.work import Layer, LayerChain, Pass, Unit, Work
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from phaze.hardware.space_file import load_space
 from phaze.placement.strategy.framework import load_framework
 from phaze.runs.document_formats import ANSWERS, PLAN, RESULT, load_answer, load_document, read_plan
 from phaze.runs.run_difference import compare_runs
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 OLD = sorted((Path(__file__).parents[1] / "data" / "documents").glob("*.json"))
 """As earlier commits wrote them, white space and paths aside."""

@@ -12,8 +12,8 @@ from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
 from phaze.solvers.scheduling.batch import upper_bounds
 from phaze.solvers.scheduling.batch.solve import BatchGraph
 from phaze.solvers.scheduling.batch.upper_bounds import RULES
-from phaze.solvers.scheduling.checker import check_schedule
-from phaze.solvers.scheduling.result import Method, ScheduleResult, Status
+from phaze.solvers.scheduling.schedule_checker import check_schedule
+from phaze.solvers.scheduling.schedule_problem import Method, ScheduleResult, Status
 from small_cases import small_decoder, varied_architectures
 
 from phaze.cost.model import CostModel

@@ -7,7 +7,7 @@ from itertools import islice, permutations, product
 
 from phaze.solvers.placement import PlanError
 from phaze.solvers.placement.general import GeneralStage, general_plan_time
-from phaze.solvers.placement.general.problem import (
+from phaze.solvers.placement.general.general_problem import (
     Conventions,
     DeviceType,
     GeneralProblem,

@@ -6,8 +6,8 @@ import pytest
 from general_cases import PLAIN
 from phaze.solvers.placement import PlanError
 from phaze.solvers.placement.general import GeneralStage, general_plan_time, place_general
-from phaze.solvers.placement.general.checker_stage import StageTimes, stage_bytes, stage_times
-from phaze.solvers.placement.general.problem import (
+from phaze.solvers.placement.general.general_checker import StageTimes, stage_bytes, stage_times
+from phaze.solvers.placement.general.general_problem import (
     DeviceType,
     GeneralProblem,
     Model,

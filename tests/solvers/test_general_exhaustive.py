@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from general_cases import PLAIN, agrees, exhaustive, random_problem
 from phaze.solvers.placement.general import place_general
-from phaze.solvers.placement.general.problem import PHAZE, Recompute, Reduced, Schedule, Transfers
+from phaze.solvers.placement.general.general_problem import PHAZE, Recompute, Reduced, Schedule, Transfers
 
 BOTH = tuple(Recompute)
 CASES = {

@@ -18,9 +18,9 @@ from phaze.solvers.placement.general import (
     read_general_problem,
     with_phaze_conventions,
 )
-from phaze.solvers.placement.general.fewest import Pipelines
-from phaze.solvers.placement.general.problem import DeviceType, Recompute
-from phaze.solvers.placement.general.upsets import find_levels
+from phaze.solvers.placement.general.fewest_devices_dp import Pipelines
+from phaze.solvers.placement.general.general_problem import DeviceType, Recompute
+from phaze.solvers.placement.general.layer_levels import find_levels
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = sorted((ROOT / "tests" / "data" / "placement").glob("*.json"))

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from general_cases import random_problem
-from phaze.solvers.placement.general.pipeline import pipeline
-from phaze.solvers.placement.general.problem import Schedule
+from phaze.solvers.placement.general.general_problem import Schedule
+from phaze.solvers.placement.general.stage_tables import pipeline
 
 
 def interleaved_order(place, groups, virtual, microbatches):

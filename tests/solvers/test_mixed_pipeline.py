@@ -6,8 +6,8 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from phaze.solvers.placement.chain.checker import PlanError
-from phaze.solvers.placement.chain.result import PlacementStatus
+from phaze.solvers.placement.chain.chain_checker import PlanError
+from phaze.solvers.placement.chain.chain_problem import PlacementStatus
 from phaze.solvers.placement.mixed import (
     Goal,
     Line,

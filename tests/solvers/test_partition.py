@@ -14,14 +14,14 @@ from phaze.solvers.placement.partition import (
     balanced_cuts,
     best_cuts,
     bottlenecks,
-    dp,
     fewest_stages,
     lower_bounds,
     stage_limits,
+    stage_partition_dp,
     weighted_bottlenecks,
 )
-from phaze.solvers.placement.partition import solve as partition
-from phaze.solvers.placement.partition.greedy import is_monotone
+from phaze.solvers.placement.partition import stage_partition as partition
+from phaze.solvers.placement.partition.threshold_search import is_monotone
 
 # Expected seconds per element that make the automatic choice fall on the recurrence or the threshold search.
 METHODS = pytest.mark.parametrize("dp_s_per_element", [0.0, 1.0], ids=["recurrence", "threshold"])
@@ -194,7 +194,7 @@ def test_threshold_search_and_recurrence_agree_to_the_last_bit(noise, memory_byt
     stages = [1, 2, 3, 5, 8, 13, 21, 34, 51, 64]
     with method(1.0):
         found = bottlenecks(problem, stages)
-    table = dp.bottlenecks(problem, max(stages))
+    table = stage_partition_dp.bottlenecks(problem, max(stages))
     assert np.array_equal(found, table[:, np.array(stages) - 1])
     assert (lower_bounds(problem, stages) <= found).all()
 
@@ -210,7 +210,7 @@ def test_weighted_search_on_longer_chains_equals_a_scan_over_caps(dp_s_per_eleme
             options = []
             for cap in np.unique(np.add.accumulate(np.sort(weight))):
                 allowed = np.array([[weight[i : j + 1].sum() <= cap for j in range(23)] for i in range(23)])
-                starts = dp.trace(problem.select(np.array([a])), most, allowed)
+                starts = stage_partition_dp.trace(problem.select(np.array([a])), most, allowed)
                 if starts:
                     ends = (*starts, 23)
                     loads = problem.ends_s[a, list(ends[1:])] - problem.starts_s[a, list(ends[:-1])]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import PLACEMENT
 from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, plan_time, read_problem
-from phaze.solvers.placement.chain import dp
+from phaze.solvers.placement.chain import chain_search
 from placement_oracle import exhaustive, instances
 
 INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
@@ -90,7 +90,7 @@ def test_the_checker_refutes(width, degree, stages, message):
 def test_equal_to_exhaustive_search(document, chunk):
     problem = read_problem(document)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dp, "CHUNK", chunk)
+        patch.setattr(chain_search, "CHUNK", chunk)
         result, expected = place(problem), exhaustive(problem)
     if math.isinf(expected):
         assert result.status is PlacementStatus.INFEASIBLE

@@ -16,7 +16,7 @@ from phaze.solvers.placement import (
     place_batch,
     read_problem,
 )
-from phaze.solvers.placement.chain import block_search, dp
+from phaze.solvers.placement.chain import chain_search
 from placement_oracle import exhaustive, instances
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
@@ -47,7 +47,7 @@ def untimed(plan):
 def test_every_row_is_what_place_finds_for_it(document, seed, memory, block):
     batch = vary(read_problem(document), 4, seed, memory=memory)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_search, "BLOCK", block)
+        patch.setattr(chain_search, "BLOCK", block)
         result = place_batch(batch)
     bounds_s = lower_bound(batch)
     for row, plan in enumerate(result.plans):
@@ -123,8 +123,10 @@ def test_arrays_that_do_not_fit_the_problem(change, message):
 def test_bounds_leave_little_to_search(monkeypatch):
     """Stage counts tabulated for GPT-3 on 1024 devices: 4 widths x 98 without bounds."""
     steps = []
-    extend = dp.SuffixTables.extend
-    monkeypatch.setattr(dp.SuffixTables, "extend", lambda *arguments: steps.append(1) or extend(*arguments))
+    extend = chain_search.SuffixTables.extend
+    monkeypatch.setattr(
+        chain_search.SuffixTables, "extend", lambda *arguments: steps.append(1) or extend(*arguments)
+    )
     path = next(path for path in FILES if path.stem == "public-25-gpt3-175b-L98-D512")
     problem = replace(read_problem(json.loads(path.read_text())), num_devices=1024)
     place(problem)

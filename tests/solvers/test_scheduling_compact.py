@@ -12,15 +12,20 @@ from time import monotonic
 
 import pytest
 from phaze.solvers.scheduling import Mode, Operator, ScheduleProblem, Status, read_instance, schedule
-from phaze.solvers.scheduling.bounds import lower_bounds
-from phaze.solvers.scheduling.critical_path import list_schedule
-from phaze.solvers.scheduling.exact.compact import CompactSearch, packable
-from phaze.solvers.scheduling.exact.paired import search_paired
-from phaze.solvers.scheduling.exact.symmetry import interchangeable, outermost
-from phaze.solvers.scheduling.exact.workshop import BUILD_AFTER_S, PLAIN, Workshop
-from phaze.solvers.scheduling.indexed import index_problem
-from phaze.solvers.scheduling.outcome import Limits, Outcome
-from phaze.solvers.scheduling.relaxation.weightings import weightings
+from phaze.solvers.scheduling.exact.compact_search import (
+    BUILD_AFTER_S,
+    PLAIN,
+    CompactSearch,
+    KernelBuilder,
+    packable,
+)
+from phaze.solvers.scheduling.exact.core_pairs import search_paired
+from phaze.solvers.scheduling.exact.kernel_arrays import interchangeable, outermost
+from phaze.solvers.scheduling.indexed_problem import index_problem
+from phaze.solvers.scheduling.list_scheduling import list_schedule
+from phaze.solvers.scheduling.mode_relaxation import weightings
+from phaze.solvers.scheduling.schedule_bounds import lower_bounds
+from phaze.solvers.scheduling.schedule_plan import Outcome, SearchLimits
 
 FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
 
@@ -88,7 +93,7 @@ def test_compact_and_plain_search_agree(rows):
     seen = 0
     for ix, plan in open_problems(range(200)):
         outcome = Outcome(plan, 0.0, {"states": 0})
-        search_paired(ix, outcome, Limits(monotonic() + 60.0))
+        search_paired(ix, outcome, SearchLimits(monotonic() + 60.0))
         assert compact_makespan(ix, plan, rows=rows) == pytest.approx(outcome.plan.makespan_s, rel=1e-9)
         seen += 1
     assert seen > 100
@@ -109,7 +114,7 @@ def test_more_operators_than_a_word_has_bits():
 
 def test_compiled_and_plain_functions_agree():
     ix, plan = next(open_problems([3]))
-    workshop = Workshop()
+    workshop = KernelBuilder()
     bounds = lower_bounds(ix, plan.makespan_s)
     plain = CompactSearch(ix, bounds, plan.makespan_s, None)
     assert workshop.kernel is PLAIN
@@ -126,7 +131,7 @@ def test_compiled_and_plain_functions_agree():
 def test_without_numba_the_plain_functions_go_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     ix, plan = next(open_problems([3]))
-    workshop = Workshop()
+    workshop = KernelBuilder()
     search = CompactSearch(ix, lower_bounds(ix, plan.makespan_s), plan.makespan_s, None, workshop)
     workshop.report(BUILD_AFTER_S, search.sample)
     workshop.wait()
@@ -169,7 +174,7 @@ def test_memory_grows_without_a_trace(monkeypatch):
     ix, plan = max(open_problems(range(40)), key=lambda pair: pair[0].size)
     bounds, answers = lower_bounds(ix, plan.makespan_s), []
     for children in (1 << 17, 1 << 6):  # room for fewer children at once means less memory to begin with
-        monkeypatch.setattr("phaze.solvers.scheduling.exact.compact.CHILDREN", children)
+        monkeypatch.setattr("phaze.solvers.scheduling.exact.compact_search.CHILDREN", children)
         search = CompactSearch(ix, bounds, plan.makespan_s, None)
         search.best_first(inf, inf, inf)
         answers.append(search.plan().makespan_s)

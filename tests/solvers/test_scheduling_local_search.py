@@ -9,15 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Method, check_schedule, schedule
-from phaze.solvers.scheduling.bounds import critical_path_s
-from phaze.solvers.scheduling.critical_path import incumbent
-from phaze.solvers.scheduling.improve import guide, kernel
-from phaze.solvers.scheduling.improve.guide import polish, suggest
-from phaze.solvers.scheduling.improve.local_search import Effort, Start, _graph, _work, improve
-from phaze.solvers.scheduling.indexed import index_problem
+from phaze.solvers.scheduling.improve import kernel_moves, local_search
+from phaze.solvers.scheduling.improve.local_search import (
+    LocalSearchLimits,
+    Start,
+    _graph,
+    _work,
+    improve,
+    polish,
+    suggest,
+)
+from phaze.solvers.scheduling.indexed_problem import index_problem
+from phaze.solvers.scheduling.list_scheduling import incumbent
 from phaze.solvers.scheduling.machine_code import compiled
-from phaze.solvers.scheduling.outcome import Limits, Outcome
-from phaze.solvers.scheduling.solve import _result
+from phaze.solvers.scheduling.schedule_bounds import critical_path_s
+from phaze.solvers.scheduling.schedule_plan import Outcome, SearchLimits
+from phaze.solvers.scheduling.schedule_solver import _result
 from schedule_oracle import problems
 from test_scheduling_methods import hard_problem
 from test_scheduling_relaxation import moldable
@@ -37,14 +44,14 @@ def check(problem, outcome):
 def test_any_start_gives_a_valid_schedule(problem, rng):
     ix = index_problem(problem)
     start = Start([rng.randrange(len(row)) for row in ix.modes], [rng.random() for _ in ix.modes])
-    check(problem, Outcome(improve(ix, start, Effort(20, inf)), 0.0))
+    check(problem, Outcome(improve(ix, start, LocalSearchLimits(20, inf)), 0.0))
 
 
 def test_it_finds_the_optimum_and_stops_there():
     problem = hard_problem()
     ix, best = index_problem(problem), schedule(problem).makespan_s
     start = Start([0] * ix.size, [0.0] * ix.size)
-    few, many = (improve(ix, start, Effort(tries, inf, best * (1 + 1e-9))) for tries in (0, 3_000))
+    few, many = (improve(ix, start, LocalSearchLimits(tries, inf, best * (1 + 1e-9))) for tries in (0, 3_000))
     assert few.makespan_s > best * 1.01
     assert many.makespan_s == pytest.approx(best)
 
@@ -54,8 +61,8 @@ def test_compiled_moves_do_the_same():
     ix = index_problem(hard_problem())
     graph = _graph(ix)
     works = [_work(ix, graph, Start([0] * ix.size, [0.0] * ix.size)) for _ in range(2)]
-    for work, names in zip(works, (vars(kernel), compiled(kernel)), strict=True):
-        kernel.judge(graph, work, 0.0)
+    for work, names in zip(works, (vars(kernel_moves), compiled(kernel_moves)), strict=True):
+        kernel_moves.judge(graph, work, 0.0)
         names["anneal"](graph, work, np.flatnonzero(graph.modes > 1), 200, 0.02)
     for plain, fast in zip(*works, strict=True):
         np.testing.assert_array_equal(plain, fast)
@@ -69,11 +76,11 @@ def test_compiled_moves_do_the_same():
 )
 @given(problem=st.one_of(problems(most=7), moldable()))
 def test_the_guide_keeps_bound_and_plan_valid(problem, monkeypatch):
-    monkeypatch.setattr(guide, "TRIES", 20)
+    monkeypatch.setattr(local_search, "TRIES", 20)
     ix = index_problem(problem)
     plan, _ = incumbent(ix, 0.0, inf)
     outcome = Outcome(plan, critical_path_s(ix), {"states": 0})
-    suggest(ix, outcome, Limits(inf))
-    polish(ix, outcome, Limits(inf))
+    suggest(ix, outcome, SearchLimits(inf))
+    polish(ix, outcome, SearchLimits(inf))
     check(problem, outcome)
     assert outcome.plan.makespan_s <= plan.makespan_s

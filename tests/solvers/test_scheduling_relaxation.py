@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Mode, Operator, ScheduleProblem, schedule
-from phaze.solvers.scheduling.bounds import lower_bounds
-from phaze.solvers.scheduling.indexed import index_problem
-from phaze.solvers.scheduling.relaxation.program import ModeProgram
-from phaze.solvers.scheduling.relaxation.rows import ModeRows
+from phaze.solvers.scheduling.indexed_problem import index_problem
+from phaze.solvers.scheduling.mode_relaxation import ModeProgram, ModeRows
+from phaze.solvers.scheduling.schedule_bounds import lower_bounds
 from schedule_oracle import problems
 
 ROUNDING = 1e-9

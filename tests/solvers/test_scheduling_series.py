@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
-from phaze.solvers.scheduling.exact.solve import Limits, solve_exact
-from phaze.solvers.scheduling.indexed import index_problem
-from phaze.solvers.scheduling.series import solve_series, split
+from phaze.solvers.scheduling.exact.exact_schedule import SearchLimits, solve_exact
+from phaze.solvers.scheduling.indexed_problem import index_problem
+from phaze.solvers.scheduling.schedule_solver import solve_series, split
 from schedule_oracle import optimum, problems
 
-NO_LIMITS = Limits(inf)
+NO_LIMITS = SearchLimits(inf)
 
 
 def in_series(problem, times=2, spine=True):
@@ -90,7 +90,7 @@ def test_limits_are_shared_among_the_parts():
         outcome.work["states"] = 10
         return outcome
 
-    solve_series(ix, Limits(inf, 5.0, 100), note)
+    solve_series(ix, SearchLimits(inf, 5.0, 100), note)
     assert seen == [(1, (5.0 - 1.0) / 2, 50), (2, 5.0 - 2.0, 90)]
     solve_series(ix, NO_LIMITS, note)
     assert seen[2:] == [(1, inf, None), (2, inf, None)]

@@ -14,7 +14,7 @@ from phaze.hardware.network import load_network
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.choices import load_plans
 from phaze.placement.strategy.framework import load_framework
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
 HEAD = "| run | workload, chips |"

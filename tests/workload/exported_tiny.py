@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phaze.workload.exported.model import join_recordings
-from phaze.workload.exported.program import Node, Program, Ref, TensorInfo
+from phaze.workload.torch_export.exported_model import join_recordings
+from phaze.workload.torch_export.exported_program import Node, Program, Ref, TensorInfo
 
 BATCHES = (2, 14)
 B = "batch"  # stands for the batch in a shape: B alone, or (B, factor) for a multiple of it

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.between import between
-from phaze.workload.degrees import Sharding
-from phaze.workload.load import load_workload
+from phaze.workload.layers.layer_reuse import interpolate_layers
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.workload_loader import load_workload
 
 MODELS = ("bert-base", "deepseek-v2", "dlrm", "gemma-2b", "gpt3", "gpt2-xl", "llama3-8b")
 MODELS += (
@@ -36,7 +36,7 @@ def test_every_number_is_that_of_the_chain_that_is_built(model):
             one, two, last, built = chains(model, sharding, (1, 2, 32, 8))
         except InputError:
             continue
-        found = between([last, one, two], 8)
+        found = interpolate_layers([last, one, two], 8)
         told += found is not None
         assert found is None or found == built
     assert told > 0 or model == "deepseek-v2"  # whose 160 experts do not divide the rows of one sample
@@ -44,7 +44,7 @@ def test_every_number_is_that_of_the_chain_that_is_built(model):
 
 def test_selective_recompute():
     one, two, last, built = chains("gpt2-xl", Sharding(), (2, 4, 16, 8), selective=True)
-    assert between([one, two, last], 8) == built
+    assert interpolate_layers([one, two, last], 8) == built
 
 
 def test_three_known_microbatches_spare_building_those_between(monkeypatch):
@@ -64,7 +64,7 @@ def test_three_known_microbatches_spare_building_those_between(monkeypatch):
 def test_what_is_not_on_a_line_is_not_told():
     one, two, last = chains("gpt3-small", Sharding(), (1, 2, 4))
     bent = replace(two.layers[0], working_bytes=two.layers[0].working_bytes + 1)
-    assert between([one, two, last], 3) is not None
-    assert between([one, replace(two, layers=(bent, *two.layers[1:])), last], 3) is None
-    assert between([one, replace(two, layers=two.layers[1:]), last], 3) is None
-    assert between([one, replace(two, names=two.names[::-1]), last], 3) is None
+    assert interpolate_layers([one, two, last], 3) is not None
+    assert interpolate_layers([one, replace(two, layers=(bent, *two.layers[1:])), last], 3) is None
+    assert interpolate_layers([one, replace(two, layers=two.layers[1:]), last], 3) is None
+    assert interpolate_layers([one, replace(two, names=two.names[::-1]), last], 3) is None

@@ -10,11 +10,11 @@ import pytest
 from onnx_tiny import node, save, tensor, weight
 
 from phaze.errors import InputError
-from phaze.workload.exported.pt2 import LARGEST, MOST_VALUES, load_pt2
-from phaze.workload.exported.sizes import evaluate
-from phaze.workload.ir import GraphBuilder
 from phaze.workload.onnx import load_onnx
-from phaze.workload.recurrent import MOST_UNROLLED
+from phaze.workload.operators.operator_graph import GraphBuilder
+from phaze.workload.operators.recurrent_layers import MOST_UNROLLED
+from phaze.workload.torch_export.pt2_archive import MOST_BYTES, MOST_VALUES, load_pt2
+from phaze.workload.torch_export.symbolic_sizes import evaluate
 
 RECORDED = Path(__file__).parents[1] / "data/exported/decoder.json"
 
@@ -71,8 +71,8 @@ def test_archives_that_cannot_be_read_are_told(tmp_path):
 
 
 def test_small_archives_of_large_content_are_refused(tmp_path):
-    with pytest.raises(InputError, match=f"at most {LARGEST} are read"):
-        load_pt2(archive(tmp_path, b" " * (LARGEST + 1)))
+    with pytest.raises(InputError, match=f"at most {MOST_BYTES} are read"):
+        load_pt2(archive(tmp_path, b" " * (MOST_BYTES + 1)))
     with pytest.raises(InputError, match=f"at most {MOST_VALUES} are read"):
         load_pt2(archive(tmp_path, b"[" + b"[]," * MOST_VALUES + b"1]"))
 

@@ -5,11 +5,11 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.workload.cut import whole_context
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.loss import with_loss
-from phaze.workload.training import backward_steps
+from phaze.workload.layers.layer_cutting import whole_context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.training.backward_pass import backward_steps
+from phaze.workload.training.training_loss import with_loss
 from phaze.workload.workload import Mode
 
 SETTINGS = settings(max_examples=60, deadline=None)

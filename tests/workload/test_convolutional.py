@@ -8,14 +8,14 @@ import yaml
 from onnx_tiny import light
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Extent
 from phaze.workload.families.feature_maps import Window
-from phaze.workload.ir import OpKind
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import load_workload
+from phaze.workload.families.model_family import Extent
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import parse_spec
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import load_workload
 
 # Parameters and multiply-accumulates per image (10^9) of torchvision's weight tables; inception_v3 as it
 # counts without the auxiliary classifier.

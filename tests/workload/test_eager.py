@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.families.family import Extent
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.families.model_family import Extent
 from phaze.workload.fusion_rules import EAGER_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.numerics import Precision
+from phaze.workload.training.training_numerics import Precision
 from phaze.workload.workload import Attention, Mode
 
 TOKENS, HIDDEN, HEADS = 16, 32, 4

@@ -2,12 +2,12 @@
 
 import pytest
 
-from phaze.workload.cut import whole_context
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.load import load_workload
-from phaze.workload.rules import RULES
-from phaze.workload.steps import gradient_of
+from phaze.workload.layers.layer_cutting import whole_context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.operator_steps import gradient_of
+from phaze.workload.operators.rule_table import RULES
 from phaze.workload.work import Unit
+from phaze.workload.workload_loader import load_workload
 
 BATCH, TOKENS, HIDDEN, EXPERTS, CHOSEN = 2, 6, 16, 4, 2
 ROWS = BATCH * TOKENS * CHOSEN // EXPERTS

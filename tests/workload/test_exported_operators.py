@@ -3,12 +3,12 @@
 import pytest
 from exported_tiny import B, Recorder, summary
 
-from phaze.workload.cycles import FUNCTIONS
-from phaze.workload.exported.operators import RULES
-from phaze.workload.exported.program import Node, Ref
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
-from phaze.workload.training import trained_parameters
+from phaze.workload.operators.elementwise_cycles import FUNCTIONS
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.aten_operators import RULES
+from phaze.workload.torch_export.exported_program import Node, Ref
+from phaze.workload.training.backward_pass import trained_parameters
 from phaze.workload.workload import Mode
 
 MATMUL, ADD, VIEW = OpKind.MATMUL, OpKind.ELEMENTWISE, OpKind.VIEW

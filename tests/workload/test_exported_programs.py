@@ -7,8 +7,8 @@ from exported_tiny import B, Recorder, summary
 
 import phaze
 from phaze.errors import InputError
-from phaze.workload.exported.model import join_recordings
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.exported_model import join_recordings
 
 
 @pytest.fixture

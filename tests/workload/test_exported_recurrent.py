@@ -6,9 +6,9 @@ import pytest
 from exported_tiny import B, Recorder
 
 from phaze.errors import InputError
-from phaze.workload.exported.trace import record
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.torch_tracing import record
 from phaze.workload.workload import Mode
 
 WIDTH, HIDDEN, STEPS, BATCH = 6, 8, 5, 4

@@ -7,12 +7,12 @@ import pytest
 
 from phaze import from_torch
 from phaze.errors import InputError
-from phaze.workload.exported.trace import record
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
-from phaze.workload.load import load_workload
-from phaze.workload.training import differentiable, trained_parameters
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.torch_tracing import record
+from phaze.workload.training.backward_pass import differentiable, trained_parameters
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional

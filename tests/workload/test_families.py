@@ -4,13 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Extent
+from phaze.workload.families.model_family import Extent
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import FamilyModel, load_workload
 from phaze.workload.work import Unit
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import FamilyModel, load_workload
 
 
 def workload(

@@ -3,11 +3,10 @@
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.degrees import Sharding
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import load_workload, workload_of
-from phaze.workload.options import LoadOptions
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import Collective
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
 
 PLAIN = Sharding(expert=16)
 FOLDED = Sharding(2, sequence=True, expert=16, folded=True)

@@ -6,14 +6,14 @@ import pytest
 from onnx import TensorProto
 from onnx_tiny import integers, node, number, save, tensor, weight
 
-from phaze.workload.exported.trace import record
-from phaze.workload.families.convolutional import Convolutional
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.families.family import Extent
+from phaze.workload.families.convolutional_family import Convolutional
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.families.model_family import Extent
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
-from phaze.workload.training import trained_parameters
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.torch_tracing import record
+from phaze.workload.training.backward_pass import trained_parameters
 from phaze.workload.workload import Attention, Mode
 
 torch = pytest.importorskip("torch")

@@ -8,15 +8,15 @@ from onnx_tiny import light
 from test_graphs import CHOICES, Drawn
 
 from phaze.errors import InputError
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.families.encoder import Encoder
-from phaze.workload.families.family import Extent
-from phaze.workload.fusion_report import fusion_report
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.families.encoder_families import Encoder
+from phaze.workload.families.model_family import Extent
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION, Fusion, parse_fusion
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.load import load_workload
+from phaze.workload.layers.operator_fusion import fusion_report
 from phaze.workload.onnx import load_onnx
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_loader import load_workload
 
 
 def subsets(rules):

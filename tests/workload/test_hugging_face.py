@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.hugging_face.config import config_name
-from phaze.workload.hugging_face.table import TRANSLATIONS
-from phaze.workload.load import load_workload, source_file
+from phaze.workload.hugging_face.model_config import TRANSLATIONS, config_name
+from phaze.workload.workload_loader import load_workload, source_file
 
 # As published with the models (huggingface.co, config.json), without what concerns no dimension.
 LLAMA2 = {

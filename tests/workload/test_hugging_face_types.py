@@ -7,10 +7,9 @@ import sys
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.hugging_face.config import translate
-from phaze.workload.hugging_face.table import TRANSLATIONS
-from phaze.workload.load import load_workload
+from phaze.workload.hugging_face.model_config import TRANSLATIONS, translate
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 # As published with the models (huggingface.co, config.json), without what concerns no dimension.
 GATED = {"hidden_act": "silu", "tie_word_embeddings": False, "attention_dropout": 0.0}

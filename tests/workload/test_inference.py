@@ -3,12 +3,12 @@
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.families.family import Extent
-from phaze.workload.ir import OpKind
-from phaze.workload.load import load_workload
-from phaze.workload.rules_cache import PAGE_ENTRY_BYTES, PAGE_TOKENS, KvCache
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.families.model_family import Extent
+from phaze.workload.operators.kv_cache import PAGE_ENTRY_BYTES, PAGE_TOKENS, KvCache
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_loader import load_workload
 
 HEADS, HEAD, HIDDEN = 8, 16, 128
 FILE = """

@@ -14,11 +14,11 @@ from phaze.placement.cluster import Cluster
 from phaze.placement.layer_graph import placement_instance
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.layer_graph import layer_graph
-from phaze.workload.load import load_workload
-from phaze.workload.numerics import Optimizer, numerics
+from phaze.workload.layers.branching_layers import layer_graph
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.training.training_numerics import Optimizer, numerics
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 
 def pairs(graph):

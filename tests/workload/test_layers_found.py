@@ -7,12 +7,12 @@ import networkx as nx
 import pytest
 from onnx_tiny import light
 
-from phaze.workload.cut import cut, whole_context
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import GraphBuilder, OperatorGraph, OpKind
-from phaze.workload.isomorphism import Signatures
-from phaze.workload.load import load_workload
+from phaze.workload.layers.layer_cutting import cut, whole_context
+from phaze.workload.layers.layer_reuse import Signatures
+from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 ROWS, WIDTH = 4, 8
 

@@ -8,13 +8,18 @@ import sys
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.counting import count_parameters
-from phaze.workload.families.family import Extent
+from phaze.workload.families.model_family import Extent
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.library import builtin_names, builtin_spec, find_workload, list_workloads
-from phaze.workload.load import FamilyModel, load_workload
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec
+from phaze.workload.workload_library import (
+    builtin_names,
+    builtin_spec,
+    count_parameters,
+    find_workload,
+    list_workloads,
+)
+from phaze.workload.workload_loader import FamilyModel, load_workload
 
 TRANSFORMERS = {"decoder", "encoder", "encoder-decoder", "vit"}
 # Published counts: sums over the shapes of the published checkpoints (of BERT: Hugging Face's
@@ -253,7 +258,7 @@ def test_a_workload_goes_to_other_processes(name):
 
 def test_chains_do_not_depend_on_the_hash_seed():
     code = (
-        "import hashlib; from phaze.workload.load import load_workload;"
+        "import hashlib; from phaze.workload.workload_loader import load_workload;"
         "w = load_workload('bert-large');"
         "print(hashlib.sha256(repr([w.chain(2, t) for t in (1, 4)]).encode()).hexdigest())"
     )

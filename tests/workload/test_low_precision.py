@@ -2,9 +2,9 @@
 
 import pytest
 
-from phaze.workload.load import load_workload
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.work import Format, Traffic
+from phaze.workload.workload_loader import load_workload
 
 TOKENS, HIDDEN, FFN = 8192, 4096, 14336
 WIDE = ("flash", "logits", "router", "scores")

@@ -9,9 +9,9 @@ from onnx import TensorProto
 from onnx_tiny import integers, node, save, tensor, weight
 
 from phaze.errors import InputError
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
-from phaze.workload.onnx.batch import keep_batch, resolve_reshape
+from phaze.workload.onnx.batch_axes import keep_batch, resolve_reshape
+from phaze.workload.operators.operator_graph import OpKind
 
 
 def reshape(folder, shape, *target, batch=None):

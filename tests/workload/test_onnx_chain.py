@@ -9,8 +9,8 @@ from onnx_tiny import integers, light, node, save, tensor, weight
 from test_onnx_models import inferred, macs_of_file, trained_parameters
 
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Mode
 
 NETWORKS = ["bvlc_alexnet", "inception_v1", "resnet50", "squeezenet", "vgg19", "zfnet512"]

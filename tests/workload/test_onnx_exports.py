@@ -7,10 +7,10 @@ from onnx_tiny import integers, node, number, save, tensor, weight
 
 from phaze.errors import InputError
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
-from phaze.workload.load import load_workload
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 HIDDEN, HEADS, VOCABULARY, POSITIONS, SEQUENCE = 32, 4, 100, 64, 16
 SIZE = HIDDEN // HEADS

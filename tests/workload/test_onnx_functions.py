@@ -6,9 +6,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_tiny import integers, node, save, tensor, weight
 
 from phaze.errors import InputError
-from phaze.workload.ir import OpKind
-from phaze.workload.onnx import functions as limits
 from phaze.workload.onnx import load_onnx
+from phaze.workload.onnx import onnx_nodes as limits
+from phaze.workload.operators.operator_graph import OpKind
 
 IMAGE = [tensor("x", "N", 3, 8)]
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]

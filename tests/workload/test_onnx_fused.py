@@ -9,8 +9,8 @@ from onnx_tiny import integers, node, number, save, tensor, weight
 
 from phaze.errors import InputError
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Mode
 
 HEADS, GROUPS, SIZE, ROWS = 6, 2, 4, 5

@@ -7,11 +7,11 @@ import onnx
 import pytest
 from onnx_tiny import LIGHT, light
 
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
-from phaze.workload.onnx.inputs import input_sizes
-from phaze.workload.onnx.read import read_onnx
-from phaze.workload.onnx.shapes import infer_extents
+from phaze.workload.onnx.input_dimensions import input_sizes
+from phaze.workload.onnx.onnx_graph import read_onnx
+from phaze.workload.onnx.shape_inference import infer_extents
+from phaze.workload.operators.operator_graph import OpKind
 
 # Trained parameters as published: Caffe's bvlc_alexnet and bvlc_googlenet; torchvision's vgg19, resnet50 and
 # squeezenet1_1; torchvision's densenet121 (7 978 856) plus a second scale and shift behind each of its

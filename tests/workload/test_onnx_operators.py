@@ -7,12 +7,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_tiny import integers, node, number, save, tensor, weight
 
-from phaze.workload.cycles import FUNCTIONS
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
 from phaze.workload.onnx.fused_shapes import RESULT_SHAPES
-from phaze.workload.onnx.operators import CONVERTERS, ELEMENT_WISE, MOVES
+from phaze.workload.onnx.onnx_operators import CONVERTERS, ELEMENT_WISE, MOVES
+from phaze.workload.operators.elementwise_cycles import FUNCTIONS
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Mode
 
 IMAGE = [tensor("x", 1, 6, 10, 10)]

@@ -3,8 +3,8 @@
 import pytest
 from onnx_tiny import integers, node, number, save, tensor
 
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 
 CHOICES = [
     ("Clip", {"min": 0.0, "max": 6.0}, 10, [number("a", 0.0), number("b", 6.0)], (2, 4, 1, 6)),

@@ -5,8 +5,8 @@ from onnx_tiny import integers, node, save, tensor, weight
 
 from phaze.errors import InputError
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
 from phaze.workload.onnx import load_onnx
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Mode
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

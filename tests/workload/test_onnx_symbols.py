@@ -7,7 +7,7 @@ from onnx_tiny import node, save, tensor
 
 from phaze.errors import InputError
 from phaze.workload.onnx import load_onnx
-from phaze.workload.onnx.formula import parse_formula
+from phaze.workload.onnx.input_dimensions import parse_formula
 
 
 def loaded(folder, *inputs, **bind):

@@ -11,7 +11,7 @@ from onnx_tiny import light, model, node, save, tensor
 
 from phaze.errors import InputError
 from phaze.workload.onnx import load_onnx
-from phaze.workload.onnx.wire import parse_model
+from phaze.workload.onnx.weightless_message import parse_model
 
 GIGABYTE = 10**9
 
@@ -146,7 +146,7 @@ def test_damaged_messages(tmp_path, content):
 
 
 def test_a_file_of_nothing_but_fields_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("phaze.workload.onnx.wire.MOST_FIELDS", 1000)
+    monkeypatch.setattr("phaze.workload.onnx.weightless_message.MOST_FIELDS", 1000)
     path = tmp_path / "endless.onnx"
     path.write_bytes(b"\x08\x01" * 1001)
     with pytest.raises(InputError, match="not a readable ONNX model"):

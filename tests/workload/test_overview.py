@@ -2,9 +2,9 @@
 
 import pytest
 
-from phaze.workload.load import load_workload
-from phaze.workload.overview import overview
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
+from phaze.workload.workload_overview import overview
 
 MODELS = ["resnet18", "mobilenet-v3-large", "dlrm", "bert-large"]
 

@@ -5,13 +5,13 @@ from exported_tiny import B, Recorder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.workload.cut import whole_context
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import OpKind
-from phaze.workload.loss import with_loss
-from phaze.workload.rules_matrix import model_flops
-from phaze.workload.training import trained_parameters
+from phaze.workload.layers.layer_cutting import whole_context
+from phaze.workload.operators.matrix_rules import model_flops
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.training_loss import with_loss
 from phaze.workload.workload import Mode
 
 WIDTHS = (4, 6)

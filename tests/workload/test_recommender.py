@@ -3,11 +3,11 @@
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Extent
-from phaze.workload.families.recommender import Recommender
-from phaze.workload.ir import OpKind
-from phaze.workload.load import load_workload
+from phaze.workload.families.model_family import Extent
+from phaze.workload.families.recommender_family import Recommender
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_loader import load_workload
 from phaze.yaml_file import checked
 
 SMALL = {

@@ -4,14 +4,14 @@ from itertools import product
 
 import pytest
 
-from phaze.workload.cut import whole_context
-from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
-from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload
-from phaze.workload.recompute import saved_by_operator
+from phaze.workload.layers.layer_cutting import whole_context
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.training.activation_recompute import saved_by_operator
 from phaze.workload.workload import Attention
 from phaze.workload.workload_file import read_spec
+from phaze.workload.workload_library import find_workload
+from phaze.workload.workload_loader import load_workload
 
 HALVES = ("block.attention", "block.mlp")
 GPT = (

@@ -3,9 +3,9 @@
 import pytest
 
 from phaze.validation.models import decoder
-from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Attention
 
 DIMENSIONS = {

@@ -4,9 +4,14 @@ import networkx as nx
 import pytest
 
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.recurrent import GATES, bidirectional_layer, recurrent_layer, recurrent_weights
-from phaze.workload.recurrent_cells import Cell
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.recurrent_layers import (
+    GATES,
+    Cell,
+    bidirectional_layer,
+    recurrent_layer,
+    recurrent_weights,
+)
 from phaze.workload.workload import Mode
 
 WIDTH, HIDDEN, STEPS = 6, 8, 5

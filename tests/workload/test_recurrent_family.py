@@ -4,10 +4,10 @@ import networkx as nx
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.families.family import Extent
-from phaze.workload.families.recurrent import RecurrentTranslator
-from phaze.workload.load import load_workload
+from phaze.workload.families.model_family import Extent
+from phaze.workload.families.recurrent_family import RecurrentTranslator
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_loader import load_workload
 from phaze.yaml_file import checked
 
 SMALL = {"layers": 3, "hidden": 4, "vocabulary": 9, "max_positions": 5, "dropout": 0.1}

@@ -2,17 +2,17 @@
 
 import pytest
 
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.load import load_workload
-from phaze.workload.rules import RULES
-from phaze.workload.steps import Context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.operators.rule_table import RULES
+from phaze.workload.workload_loader import load_workload
 
 
 def forward(kind, shape, **attributes):
     g = GraphBuilder("one")
     g.add("y", kind, (g.input("x", shape),), shape, **attributes)
     graph = g.build(("y",))
-    ctx = Context(graph.tensors, set(), frozenset(), training=False)
+    ctx = OperatorContext(graph.tensors, set(), frozenset(), training=False)
     return RULES[kind].forward(graph.operators[0], ctx).work
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from phaze.workload.cut import Segment, whole_context
-from phaze.workload.degrees import Sharding
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.parallel.divide import Whole
-from phaze.workload.rules import RULES
-from phaze.workload.sharding import Shard, local_size
-from phaze.workload.steps import gradient_of
-from phaze.workload.training import differentiable, trained_parameters
+from phaze.workload.layers.layer_cutting import Segment, whole_context
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.operators.operator_steps import gradient_of
+from phaze.workload.operators.rule_table import RULES
+from phaze.workload.sharding.layer_division import UndividedModel
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.sharding.shard_roles import Shard, local_size
+from phaze.workload.training.backward_pass import differentiable, trained_parameters
 from phaze.workload.work import Unit
 from phaze.workload.workload import Mode
 
@@ -151,7 +151,7 @@ def test_a_divided_tensor_needs_a_role():
     y = g.add("up", OpKind.MATMUL, (x, g.parameter("w", (8, 8))), (1, 8), shard=Shard.COLUMN)
     z = g.add("relu", OpKind.ELEMENTWISE, (y,), (1, 8), function="relu")
     graph = g.build((z,))
-    whole = Whole(graph, whole_context(graph, training=False))
+    whole = UndividedModel(graph, whole_context(graph, training=False))
     layer = Segment(graph.operators, ("x",), ("relu",), frozenset())
     with pytest.raises(ValueError, match="reads divided tensor 'up' without a sharding role"):
         whole.divided(layer, Sharding(2))

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.workload.exported.pt2 import load_pt2
-from phaze.workload.exported.sizes import evaluate, symbols
-from phaze.workload.ir import OpKind
-from phaze.workload.load import load_workload
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.pt2_archive import load_pt2
+from phaze.workload.torch_export.symbolic_sizes import evaluate, symbols
+from phaze.workload.workload_loader import load_workload
 
 RECORDED = Path(__file__).parents[1] / "data/exported/decoder.json"
 HIDDEN, VOCABULARY, TOKENS = 16, 50, 32
@@ -71,7 +71,7 @@ def test_layers_that_are_the_same_are_found(path):
 
 def test_torch_is_not_imported(path):
     code = (
-        "import sys; from phaze.workload.exported.pt2 import load_pt2; "
+        "import sys; from phaze.workload.torch_export.pt2_archive import load_pt2; "
         f"load_pt2({str(path)!r}, {{'tokens[1]': 8}}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,8 +7,8 @@ from itertools import combinations
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.degrees import Shardable, Sharding
-from phaze.workload.load import load_workload
+from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.workload.workload_loader import load_workload
 
 EMBEDDING, ATTENTION, MLP, HEAD = Shardable
 SORTS = {

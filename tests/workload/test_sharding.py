@@ -5,13 +5,13 @@ from itertools import product
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.degrees import Group, Parallel, Sharding
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload
+from phaze.workload.sharding.parallel_degrees import Group, Parallel, Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec
+from phaze.workload.workload_library import find_workload
+from phaze.workload.workload_loader import load_workload
 
 FAMILIES = ("bloom-176b", "bert-base", "llama3-8b", "opt-350m", "t5-11b", "mixtral-8x7b", "deepseek-v2")
 WITH_EXPERTS = ("mixtral-8x7b", "deepseek-v2")

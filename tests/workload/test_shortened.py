@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.workload.degrees import Sharding
-from phaze.workload.families.family import Extent
+from phaze.workload.families.model_family import Extent
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.library import builtin_names, builtin_spec
-from phaze.workload.load import FamilyModel, load_workload
-from phaze.workload.shortened import Repeats, repeats_of
+from phaze.workload.layers.layer_reuse import Repeats, repeats_of
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_library import builtin_names, builtin_spec
+from phaze.workload.workload_loader import FamilyModel, load_workload
 
 SHORT = [name for name in builtin_names() if repeats_of(builtin_spec(name).dimensions)]
 

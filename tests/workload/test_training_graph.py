@@ -3,15 +3,14 @@
 import networkx as nx
 import pytest
 
-from phaze.workload.degrees import Sharding
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload, workload_of
-from phaze.workload.numerics import Optimizer, Precision, numerics
-from phaze.workload.options import LoadOptions
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.training.training_numerics import Optimizer, Precision, numerics
 from phaze.workload.work import Format
 from phaze.workload.workload import Attention, Mode, Numerics
 from phaze.workload.workload_file import read_spec
+from phaze.workload.workload_library import find_workload
+from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
 
 FAMILIES = ("bloom-176b", "bert-base", "llama3-8b", "t5-11b", "mixtral-8x7b", "deepseek-v2", "vit-b16")
 

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload
 from phaze.workload.work import Traffic, Unit
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec
+from phaze.workload.workload_library import find_workload
+from phaze.workload.workload_loader import load_workload
 
 HALVES = ("block.attention", "block.mlp")
 

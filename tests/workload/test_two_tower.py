@@ -5,14 +5,12 @@ from collections import Counter
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.families.beside import together
-from phaze.workload.families.family import Extent
-from phaze.workload.families.graft import graft
-from phaze.workload.families.two_tower import TwoTower
-from phaze.workload.ir import GraphBuilder, OpKind
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import load_workload
+from phaze.workload.families.model_family import Extent, together
+from phaze.workload.families.two_tower_family import TwoTower, graft
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import load_workload
 from phaze.yaml_file import checked
 
 SMALL = {

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.workload.library import find_workload
-from phaze.workload.load import load_workload
-from phaze.workload.reference_page import reference_page
 from phaze.workload.workload_file import parse_spec
+from phaze.workload.workload_file_guide import reference_page
+from phaze.workload.workload_library import find_workload
+from phaze.workload.workload_loader import load_workload
 
 GOOD = find_workload("gpt2-xl").read_text(encoding="utf-8")
 
@@ -139,4 +139,6 @@ def test_damaged_files_are_input_errors_or_fine(data):
 
 def test_the_reference_page_is_up_to_date():
     page = Path(__file__).parents[2] / "docs" / "reference" / "workload-file.md"
-    assert page.read_text(encoding="utf-8") == reference_page(), "write phaze.workload.reference_page to it"
+    assert page.read_text(encoding="utf-8") == reference_page(), (
+        "write phaze.workload.workload_file_guide to it"
+    )

@@ -37,7 +37,7 @@ from phaze.cost.roofline import least_s
 from phaze.cost.rung import Rung
 from phaze.hardware.fields import field_table
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
 
 

@@ -17,7 +17,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 _SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
 

@@ -12,7 +12,7 @@ from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMem
 from phaze.explore.documents.robustness_document import Robustness
 from phaze.explore.documents.strategy_report import StrategyReport, WhamReport
 from phaze.ranges import NOISE, Counted, Figure, Worked, WorkedOutShare
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 
 class OwnOptimum(Record):

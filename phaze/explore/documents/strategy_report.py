@@ -10,7 +10,7 @@ from pydantic import Field
 
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import StrategyRecord
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 
 class Stop(StrEnum):

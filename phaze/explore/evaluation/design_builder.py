@@ -28,7 +28,7 @@ from phaze.placement.strategy.checker import PlanError
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
 from phaze.scheduling.passes import Effort
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 _ONE = np.array([0])
 

@@ -16,7 +16,7 @@ from phaze.hardware.derived import (
     sustained_flops_per_s,
 )
 from phaze.hardware.table import ArchitectureTable
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 _Value = TypeVar("_Value", float, Floats)
 

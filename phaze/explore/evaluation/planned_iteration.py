@@ -28,8 +28,8 @@ from phaze.placement.strategy.kinds import KindTime, kind_times
 from phaze.placement.strategy.layouts import Layouts
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
 from phaze.scheduling.passes import Effort
-from phaze.workload.degrees import Shardable, Sharding
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
 
 NEAR = (
     0.01  # relative; a search that is out of time knows longer schedules than it takes to describe its plans

@@ -36,7 +36,7 @@ from phaze.placement.strategy.strategy import Strategy
 from phaze.recall import Recall
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import TimedPass
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 from phaze.workload.work import Link, Pass
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.division import Grain
-from phaze.workload.degrees import Sharding
-from phaze.workload.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
+from phaze.workload.operators.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Placement

@@ -25,8 +25,8 @@ from phaze.placement.strategy.choices import Plans, load_plans
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.placement.strategy.search.space import PlanSpace, plan_space, selective_spares
 from phaze.placement.strategy.strategy import Offload
-from phaze.workload.degrees import Shardable
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Shardable
 from phaze.workload.workload import Mode, Workload
 
 

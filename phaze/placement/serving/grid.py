@@ -19,10 +19,10 @@ from phaze.errors import InputError
 from phaze.placement.serving.interpolation import Line, doublings
 from phaze.placement.serving.kernels import Chip, Costs, is_attention, only_attention, without_attention
 from phaze.placement.serving.requests import Traffic
-from phaze.workload.load import load_workload
-from phaze.workload.rules_cache import KvCache
+from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Mode, Workload
+from phaze.workload.workload_loader import load_workload
 
 PROMPTS = 8  # that a prefill pool takes at once at most
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats
 from phaze.placement.serving.replica import Replica
-from phaze.workload.rules_cache import KvCache
+from phaze.workload.operators.kv_cache import KvCache
 
 DEVIATIONS = 3.0  # of a random sum that there is room for: one time in a thousand there is not
 

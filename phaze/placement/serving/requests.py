@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.workload.rules_cache import KvCache
+from phaze.workload.operators.kv_cache import KvCache
 
 
 @dataclass(frozen=True, slots=True)

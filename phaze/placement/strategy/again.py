@@ -7,7 +7,7 @@ from collections.abc import Set
 import numpy as np
 
 from phaze.arrays import Flags
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import Pass, Unit, Work
 
 

@@ -13,7 +13,7 @@ from phaze.placement.strategy.iteration import TimeBreakdown
 from phaze.placement.strategy.load import Loads
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tail
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 _ROUNDING = 1e-9  # of an iteration
 

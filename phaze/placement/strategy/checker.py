@@ -22,7 +22,7 @@ from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.recount import Recount
 from phaze.placement.strategy.recount_mixed import MixedRecount
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 TOLERANCE = 1e-9
 """Share of an iteration, or of a device's memory, that counts as rounding."""

@@ -15,7 +15,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Grain
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.degrees import Shardable
+from phaze.workload.sharding.parallel_degrees import Shardable
 from phaze.yaml_file import checked, read_yaml
 
 Numbers = tuple[Annotated[int, Field(ge=1)], ...]

@@ -7,8 +7,8 @@ from collections.abc import Sequence, Set
 from phaze.arrays import Floats
 from phaze.cost.exchange import fastest_s
 from phaze.hardware.network import Network
-from phaze.workload.ir import OpKind
-from phaze.workload.numerics import HALF_BYTES
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.training.training_numerics import HALF_BYTES
 from phaze.workload.work import Link, Pass
 
 _ENDS = (OpKind.DISPATCH.value, OpKind.COMBINE.value)

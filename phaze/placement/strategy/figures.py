@@ -19,7 +19,7 @@ from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.operators import Costs, Operators, measured, recomputing
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import Effort
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain, Pass, Unit
 
 _FAST = 1e18  # bytes/s of a link on which nothing takes time

@@ -18,7 +18,7 @@ from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.prefetch import Groups
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain
 
 

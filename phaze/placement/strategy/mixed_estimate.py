@@ -15,7 +15,7 @@ from phaze.placement.strategy.iteration import Iteration
 from phaze.placement.strategy.load import Loads, Side
 from phaze.placement.strategy.strategy import Strategy
 from phaze.placement.strategy.tail import Tails
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.again import named
 from phaze.placement.strategy.division import Division
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import Layer, LayerChain
 
 INPUT = "input"

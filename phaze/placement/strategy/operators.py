@@ -14,8 +14,8 @@ from phaze.placement.strategy.again import runs_again
 from phaze.placement.strategy.experts import merged_s
 from phaze.placement.strategy.framework import Framework, TensorOverlap
 from phaze.scheduling.passes import NEVER_S
-from phaze.workload.degrees import Parallel
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.sharding.parallel_degrees import Parallel
 from phaze.workload.work import Pass, Unit, Work
 
 

@@ -12,7 +12,7 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.recount_layers import RecountedLayers
 from phaze.placement.strategy.recount_parts import Block, Parameters
 from phaze.placement.strategy.strategy import Offload, Zero
-from phaze.workload.ir import OpKind
+from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import Layer
 
 

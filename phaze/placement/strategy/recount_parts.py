@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from phaze.placement.strategy.figures import PassFigures
 from phaze.placement.strategy.framework import Framework
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.division import Grain
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 
 class Zero(IntEnum):

@@ -10,7 +10,7 @@ from phaze.hardware.table import ArchitectureTable
 from phaze.report.replay.layer_schedule import LayerSchedule
 from phaze.report.replay.operators_of_plan import PlanOperators
 from phaze.report.replay.pieces_of_plan import PlanPieces
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from phaze.errors import InputError
 from phaze.explore.documents.plan_document import PlanDocument
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.library import builtin_spec, known_name
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.workload_library import builtin_spec, known_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from phaze.placement.strategy.figures import LayerFigures, PassFigures
 from phaze.placement.strategy.load import Loads
 from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.needs import recomputed
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 
 class What(StrEnum):

@@ -10,7 +10,7 @@ import numpy as np
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, narrow_speed, vector_flops_per_s
 from phaze.hardware.table import ArchitectureTable
 from phaze.report.replay.layer_schedule import LayerSchedule
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.work import Unit
 
 

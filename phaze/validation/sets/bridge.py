@@ -18,11 +18,11 @@ from phaze.validation.columns import Columns
 from phaze.validation.models import decoder
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.training import Run, Runs
-from phaze.workload.degrees import Sharding
-from phaze.workload.families.decoder import Decoder
-from phaze.workload.library import builtin_names, builtin_spec
-from phaze.workload.low_precision import Recipe
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
+from phaze.workload.workload_library import builtin_names, builtin_spec
 
 NO_DIMENSIONS = "no dimensions of the model"
 NO_LATENT = "latent attention without its sizes"

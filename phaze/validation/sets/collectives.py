@@ -20,7 +20,7 @@ from phaze.hardware.tiers import Medium
 from phaze.validation.cases import Judged
 from phaze.validation.columns import Columns
 from phaze.validation.systems import System, system_of
-from phaze.workload.degrees import Group, Parallel
+from phaze.workload.sharding.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Link
 
 SMALL_BYTES = 1 << 20

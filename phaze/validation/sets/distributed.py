@@ -14,7 +14,7 @@ from phaze.validation.sets.models import SIZES, UNKNOWN_FORM, workload_for
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.systems import system_of
 from phaze.validation.training import Run, Runs
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 _NO_SYSTEM = "no network of this system"
 _NO_STRATEGY = "a strategy that the row does not say"

@@ -15,7 +15,7 @@ from phaze.validation.columns import Columns
 from phaze.validation.models import decoder
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.training import Run, Runs
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.workload import Workload
 
 _NETWORKS = {"ampere": "hgx-a100", "hopper": "hgx-h100"}

@@ -13,11 +13,10 @@ import numpy as np
 from phaze.cost.rung import Rung
 from phaze.validation.cases import Judged
 from phaze.validation.columns import Columns
-from phaze.workload.degrees import Sharding
-from phaze.workload.load import workload_of
-from phaze.workload.options import LoadOptions
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload_loader import LoadOptions, workload_of
 
 _GIB, _TOKENS, _VOCABULARY = 2.0**30, 2048, 51200
 # Stages of a device where schedules are interleaved, by model (table 3 of the paper).

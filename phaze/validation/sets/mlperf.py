@@ -19,10 +19,9 @@ from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.training import Run, Runs
-from phaze.workload.library import builtin_spec
-from phaze.workload.load import load_workload, workload_of
-from phaze.workload.options import LoadOptions
 from phaze.workload.workload import Workload
+from phaze.workload.workload_library import builtin_spec
+from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
 
 UNKNOWN_NODES = "nodes joined by a network that the row does not say"
 UNEVEN = "a batch that replicas cannot share evenly"

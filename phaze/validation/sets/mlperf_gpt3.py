@@ -17,8 +17,8 @@ from phaze.validation.models import gpt
 from phaze.validation.sets.bridge import interleaved
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.training import Run, Runs
-from phaze.workload.degrees import Sharding
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 NO_PLAN = "the submission's plan is not given"

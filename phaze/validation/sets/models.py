@@ -26,10 +26,9 @@ from phaze.validation.chips import chip_of
 from phaze.validation.columns import Columns
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.workload.fusion_rules import ALL_FUSION, EAGER_FUSION
-from phaze.workload.load import workload_of
-from phaze.workload.options import LoadOptions
 from phaze.workload.work import LayerChain, Pass, Work
 from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload_loader import LoadOptions, workload_of
 
 Works = Mapping[Work, int]
 """Kernels of a pass over a model, and how often each of them runs."""

@@ -30,7 +30,7 @@ from phaze.validation.models import gpt
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.systems import network_of
 from phaze.validation.training import Key, Run, Runs, estimator
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 _SYSTEMS = {"GH200": ("gh200-quad", "megatron-deepspeed-fp32")}

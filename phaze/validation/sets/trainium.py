@@ -17,7 +17,7 @@ from phaze.validation.published import dimensions_of
 from phaze.validation.sets.maxtext import NO_MODEL, NO_SIZES
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.training import Run, Runs
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 NO_LAYOUT = "layout over chips not given"
 _CORES = 2  # of a chip

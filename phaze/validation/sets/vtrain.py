@@ -19,7 +19,7 @@ from phaze.validation.models import gpt
 from phaze.validation.sets.products import NO_TEMPLATE
 from phaze.validation.systems import network_of
 from phaze.validation.training import Run, Runs
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 _FRAMEWORK = "megatron-deepspeed-2022"
 _VOCABULARY = 50304  # GPT-2's, padded to a multiple of 128

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from phaze.workload.ir import GraphBuilder, OpKind
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 
 Pair = tuple[int, int]
 ACTIVATION_BYTES = 2  # bf16 or fp16

@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phaze.workload.onnx.batch import Shape
+from phaze.workload.onnx.batch_axes import Shape
 
 Operands = Sequence[Shape | None]
 Attributes = Mapping[str, object]
 
 
-def given(operands: Operands, index: int) -> Shape:
+def operand_shape(operands: Operands, index: int) -> Shape:
     """Shape of an operand. Raises ValueError where it is left out."""
     found = operands[index] if index < len(operands) else None
     if found is None:
@@ -26,27 +26,27 @@ def given(operands: Operands, index: int) -> Shape:
     return found
 
 
-def number(attributes: Attributes, name: str, default: int | None = None) -> int:
+def integer_attribute(attributes: Attributes, name: str, default: int | None = None) -> int:
     """An integer attribute. Raises KeyError for one that must be there and is not."""
     return int(str(attributes[name] if default is None else attributes.get(name, default)))
 
 
 def _as_first(operands: Operands, _: Attributes) -> list[Shape]:
-    return [given(operands, 0)]
+    return [operand_shape(operands, 0)]
 
 
 def _skip_norm(operands: Operands, _: Attributes) -> list[Shape]:
-    x = given(operands, 0)
+    x = operand_shape(operands, 0)
     return [x, (*x[:-1], 1), (*x[:-1], 1), x]
 
 
 def _embedded_norm(operands: Operands, _: Attributes) -> list[Shape]:
-    ids, width = given(operands, 0), given(operands, 2)[-1]
+    ids, width = operand_shape(operands, 0), operand_shape(operands, 2)[-1]
     return [(*ids, width), ids[:1], (*ids, width)]
 
 
 def _product(operands: Operands, attributes: Attributes) -> list[Shape]:
-    left, right = list(given(operands, 0)), list(given(operands, 1))
+    left, right = list(operand_shape(operands, 0)), list(operand_shape(operands, 1))
     for shape, flag in ((left, "transA"), (right, "transB")):
         if attributes.get(flag):
             shape[-2:] = reversed(shape[-2:])
@@ -57,13 +57,13 @@ def _product(operands: Operands, attributes: Attributes) -> list[Shape]:
 
 
 def _packed_product(operands: Operands, attributes: Attributes) -> list[Shape]:
-    return [(*given(operands, 0)[:-1], number(attributes, "N"))]
+    return [(*operand_shape(operands, 0)[:-1], integer_attribute(attributes, "N"))]
 
 
 def _multi_head(operands: Operands, attributes: Attributes) -> list[Shape]:
-    batch, rows, width = given(operands, 0)
-    key, value = given(operands, 1), given(operands, 2)
-    heads = number(attributes, "num_heads")
+    batch, rows, width = operand_shape(operands, 0)
+    key, value = operand_shape(operands, 1), operand_shape(operands, 2)
+    heads = integer_attribute(attributes, "num_heads")
     past = operands[6] if len(operands) > 6 else None
     length = key[-2] + (past[2] if past else 0)
     value_width = value[-1] if len(value) == 3 else value[1] * value[3]
@@ -72,8 +72,8 @@ def _multi_head(operands: Operands, attributes: Attributes) -> list[Shape]:
 
 
 def _grouped(operands: Operands, attributes: Attributes) -> list[Shape]:
-    batch, rows, width = given(operands, 0)
-    heads, groups = number(attributes, "num_heads"), number(attributes, "kv_num_heads")
+    batch, rows, width = operand_shape(operands, 0)
+    heads, groups = integer_attribute(attributes, "num_heads"), integer_attribute(attributes, "kv_num_heads")
     packed = len(operands) < 2 or operands[1] is None
     head = width // (heads + 2 * groups) if packed else width // heads
     past = operands[3] if len(operands) > 3 else None
@@ -81,7 +81,7 @@ def _grouped(operands: Operands, attributes: Attributes) -> list[Shape]:
 
 
 def _whole_attention(operands: Operands, _: Attributes) -> list[Shape]:
-    return [(*given(operands, 0)[:-1], given(operands, 1)[-1] // 3)]
+    return [(*operand_shape(operands, 0)[:-1], operand_shape(operands, 1)[-1] // 3)]
 
 
 RESULT_SHAPES: Mapping[str, Callable[[Operands, Attributes], list[Shape]]] = MappingProxyType(

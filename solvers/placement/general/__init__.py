@@ -1,12 +1,21 @@
-"""Layer graphs on pipelines of several device types, with options per stage: exact placement."""
+"""Layer graphs on pipelines of several device types, with options per stage: exact placement.
 
-from phaze.solvers.placement.general.chain import from_chain
-from phaze.solvers.placement.general.checker import general_plan_time
-from phaze.solvers.placement.general.levels import TooLargeError
-from phaze.solvers.placement.general.place import place_general
-from phaze.solvers.placement.general.problem import GeneralProblem, with_phaze_conventions
-from phaze.solvers.placement.general.read import FORMAT, read_general_problem
-from phaze.solvers.placement.general.result import GeneralResult, GeneralStage
+The exact solver behind `dse solve placement` for instances of format `dse-placement/2`. The plan model of the product
+does not use it: it answers the published question in full, and for chains it is a second opinion on `chain`.
+"""
+
+from phaze.solvers.placement.general.general_checker import general_plan_time
+from phaze.solvers.placement.general.general_problem import (
+    FORMAT,
+    GeneralProblem,
+    GeneralResult,
+    GeneralStage,
+    from_chain,
+    read_general_problem,
+    with_phaze_conventions,
+)
+from phaze.solvers.placement.general.general_search import place_general
+from phaze.solvers.placement.general.layer_levels import TooLargeError
 
 __all__ = [
     "FORMAT",

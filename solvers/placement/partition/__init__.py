@@ -1,21 +1,21 @@
 """Exact cuts of a chain into stages, for many architectures at once; see `solve` for shapes and meanings."""
 
-from phaze.solvers.placement.partition.balance import balanced_cuts
-from phaze.solvers.placement.partition.bound import lower_bounds
-from phaze.solvers.placement.partition.problem import (
+from phaze.solvers.placement.partition.partition_bounds import lower_bounds
+from phaze.solvers.placement.partition.partition_problem import (
     PartitionProblem,
     StageLimits,
     fewest_stages,
     stage_limits,
 )
-from phaze.solvers.placement.partition.solve import (
+from phaze.solvers.placement.partition.stage_partition import (
     Partition,
+    Weighted,
     batch_cuts,
     best_cuts,
     bottlenecks,
     weighted_bottlenecks,
 )
-from phaze.solvers.placement.partition.weighted import Weighted
+from phaze.solvers.placement.partition.stage_partition_dp import balanced_cuts
 
 __all__ = [
     "Partition",

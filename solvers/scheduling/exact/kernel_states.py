@@ -43,7 +43,7 @@ from .kernel_arrays import (
     Arrays,
     Memory,
 )
-from .states import NEVER
+from .state_space import NEVER
 
 _MASK = (1 << 31) - 1
 

@@ -1,4 +1,4 @@
-"""Better schedules by random moves on an order and modes, where the list schedules leave a gap."""
+"""Better plans and bounds where lists, beams and a long search left a gap: modes by branching, and random moves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..critical_path import list_schedule
-from ..indexed import IndexedProblem
+from ..indexed_problem import IndexedProblem
+from ..list_scheduling import list_schedule
 from ..machine_code import Background, Names
-from ..plan import Plan, assign_cores, replay
-from . import kernel
-from .kernel import BEST, KEPT, TRIAL, Graph, Work
+from ..mode_relaxation import ModeProgram
+from ..schedule_plan import Outcome, Plan, SearchLimits, assign_cores, replay
+from . import kernel_moves
+from .kernel_moves import BEST, KEPT, TRIAL, Graph, Work
 
 SLICE = 50
 """Tries between two looks at the clock."""
@@ -27,7 +28,7 @@ class Start(NamedTuple):
     starts_s: Sequence[float]
 
 
-class Effort(NamedTuple):
+class LocalSearchLimits(NamedTuple):
     """When to stop: after so many tries, at a time (`monotonic`), at a makespan (s).
 
     `heat` is by how much of the makespan a worse schedule may be accepted at first; it shrinks to nothing.
@@ -39,7 +40,7 @@ class Effort(NamedTuple):
     heat: float = 0.015
 
 
-def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
+def improve(ix: IndexedProblem, start: Start, effort: LocalSearchLimits) -> Plan:
     """The best schedule that random moves from a start meet.
 
     Where cores are paired it searches as if counting them were enough and then makes a list schedule of what it
@@ -47,7 +48,7 @@ def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
     """
     graph = _graph(ix)
     work = _work(ix, graph, start)
-    kernel.judge(graph, work, 0.0)
+    kernel_moves.judge(graph, work, 0.0)
     choice = np.flatnonzero(graph.modes > 1).astype(np.int64)
     for done in range(0, effort.tries, SLICE):
         if work.length[BEST] <= effort.enough_s or monotonic() > effort.deadline:
@@ -63,7 +64,7 @@ def improve(ix: IndexedProblem, start: Start, effort: Effort) -> Plan:
 @cache
 def _moves() -> Background:
     """The moves, compiled once per process."""
-    return Background(kernel, _sample)
+    return Background(kernel_moves, _sample)
 
 
 def _sample(names: Names) -> None:
@@ -136,3 +137,44 @@ def _empty(graph: Graph) -> Work:
         used=np.zeros((segments, len(graph.capacity)), dtype=np.int64),
         random=np.ones(1, dtype=np.int64),
     )
+
+
+NODES = 50
+"""Most nodes of the mixed-integer program: more hardly raise its bound."""
+
+TRIES = 3_000
+"""Schedules that the local search makes from each start."""
+
+HEATS = (0.005, 0.015, 0.03)
+"""How boldly a plan is varied, in turn: none is best for every problem."""
+
+PART = 0.1
+"""Most of the time left that one step may take."""
+
+
+def suggest(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """Raise the bound by the choice of modes alone; improve the plan by local search from the modes chosen."""
+    program = ModeProgram(ix, outcome.tighten(ix), outcome.plan.makespan_s)
+    mixed = program.mixed()
+    integral = program.integral(NODES, _until(limits) - monotonic())
+    best = max(mixed.lower_s, integral.lower_s, outcome.lower_s)
+    outcome.lower_s = min(best, outcome.plan.makespan_s)
+    for found in (integral, mixed):
+        _improve(ix, outcome, limits, Start(found.modes, found.starts_s), HEATS[1])
+
+
+def polish(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """Improve the plan by local search around it."""
+    for heat in HEATS:
+        _improve(ix, outcome, limits, Start(outcome.plan.modes, outcome.plan.starts), heat)
+
+
+def _improve(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, start: Start, heat: float) -> None:
+    if not outcome.over(limits):
+        outcome.adopt(improve(ix, start, LocalSearchLimits(TRIES, _until(limits), outcome.lower_s, heat)))
+
+
+def _until(limits: SearchLimits) -> float:
+    """When a step has to end."""
+    now = monotonic()
+    return now + PART * (limits.deadline - now)

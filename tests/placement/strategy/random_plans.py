@@ -17,7 +17,7 @@ from phaze.placement.strategy.division import Grain, blocks
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, TensorOverlap, load_framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.degrees import Shardable, Sharding
+from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
 from phaze.workload.workload import Workload
 
 LAUNCHES = {"dispatch_s": 2e-5, "dispatch_backward_s": 3e-5, "microbatch_s": 1e-4, "iteration_s": 1e-3}

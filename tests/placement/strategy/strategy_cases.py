@@ -11,10 +11,9 @@ from phaze.placement.cluster import Cluster
 from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.framework import Framework, load_framework
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.load import workload_of
-from phaze.workload.low_precision import Recipe
-from phaze.workload.options import LoadOptions
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload_loader import LoadOptions, workload_of
 
 LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
 HIDES = {"hides_gathers": True, "hides_reduction": True, "interference": 0.2}

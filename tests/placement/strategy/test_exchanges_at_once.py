@@ -11,7 +11,7 @@ from phaze.cost.exchange import fastest_s
 from phaze.hardware.network import list_networks, load_network
 from phaze.placement.strategy.exchange import Exchanges
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 
 LINK = 300e9

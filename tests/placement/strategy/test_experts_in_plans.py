@@ -6,8 +6,8 @@ from strategy_cases import estimator, framework
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
 from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.degrees import Sharding
-from phaze.workload.load import load_workload
+from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.workload_loader import load_workload
 
 SPREAD = Strategy(1, data_parallel=8, sharding=Sharding(expert=8))
 MODEL = load_workload("mixtral-8x7b", sequence_length=1024)

@@ -18,7 +18,7 @@ from phaze.placement.strategy.framework import Framework, TensorOverlap, list_fr
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import plan_space
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 CASES = {
     "dense": ("gpt3-medium", "a100", 16, 64),

@@ -16,7 +16,7 @@ from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.simulation import pipeline_s
 from phaze.placement.strategy.framework import TensorOverlap
 from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 TENSOR = Sharding(2, sequence=True)
 SOME = (

@@ -15,7 +15,7 @@ from phaze.placement.strategy.many import iterations
 from phaze.placement.strategy.search.screen import screened
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.degrees import Shardable, Sharding
+from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), sequence=(True,), context=(1, 2), chunks=(1, 2))
 NAMES = [name for name in list_frameworks() if name not in SOFTWARE]

@@ -16,7 +16,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.iteration import MemoryBreakdown, TimeBreakdown
 from phaze.placement.strategy.kinds import kind_times
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 
 TIMES = [f.name for f in fields(TimeBreakdown)]
 BYTES = [f.name for f in fields(MemoryBreakdown)]

@@ -20,7 +20,7 @@ from phaze.placement.strategy.estimate import Estimator
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Zero
-from phaze.workload.load import load_workload
+from phaze.workload.workload_loader import load_workload
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), chunks=(1, 2))
 SLACK = 1 + 1e-12

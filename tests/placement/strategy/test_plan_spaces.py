@@ -21,8 +21,8 @@ from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import plan_space
 from phaze.placement.strategy.strategy import Zero
-from phaze.workload.load import load_workload
 from phaze.workload.workload import Attention
+from phaze.workload.workload_loader import load_workload
 
 
 def space_of(name, devices=12, batch=24, software=None, layers=6):

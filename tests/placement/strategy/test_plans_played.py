@@ -21,7 +21,7 @@ from phaze.report.trace.chrome import written
 from phaze.report.trace.gantt_svg import draw, picture_of
 from phaze.report.trace.plan import plan_trace
 from phaze.report.trace.slices import LAYERS
-from phaze.workload.degrees import Parallel
+from phaze.workload.sharding.parallel_degrees import Parallel
 
 SEEDS = range(8)
 EACH = 5

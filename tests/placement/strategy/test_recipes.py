@@ -15,10 +15,10 @@ from phaze.placement.strategy.framework import load_framework
 from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.degrees import Sharding
-from phaze.workload.load import load_workload
-from phaze.workload.low_precision import Recipe
+from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Attention, Mode
+from phaze.workload.workload_loader import load_workload
 
 HIDDEN, TOKENS, LAYERS = 512, 256, 4
 MATRICES = 12 * HIDDEN**2 * LAYERS

@@ -12,7 +12,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.again import runs_again
 from phaze.placement.strategy.needs import INPUT
 from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import Layer
 from phaze.workload.workload import Attention
 

@@ -11,8 +11,8 @@ from strategy_cases import small_gpt
 
 from phaze.placement.strategy.division import Grain, divide
 from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
-from phaze.workload.load import load_workload
 from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import load_workload
 
 
 @pytest.mark.parametrize(("layers", "stages"), [(4, 2), (4, 3), (7, 2), (7, 3), (9, 4), (12, 5), (12, 11)])

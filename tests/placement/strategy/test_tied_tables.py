@@ -7,7 +7,7 @@ from strategy_cases import estimator, framework, small_gpt
 from phaze.cost.exchange import fastest_s
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 
 TABLE = 30000 * 512

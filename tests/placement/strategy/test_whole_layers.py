@@ -22,7 +22,7 @@ from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Offload, Strategy, Zero
 from phaze.scheduling.layers import TimedChain
-from phaze.workload.degrees import Parallel, Shardable, Sharding
+from phaze.workload.sharding.parallel_degrees import Parallel, Shardable, Sharding
 from phaze.workload.work import Unit
 
 MLP = frozenset({Shardable.MLP})

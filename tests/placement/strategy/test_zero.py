@@ -6,7 +6,7 @@ from strategy_cases import estimator, framework, small_gpt
 from phaze.placement.cluster import Recompute
 from phaze.placement.strategy.framework import list_frameworks, load_framework
 from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.workload import Attention
 
 WHOLE = Strategy(1, data_parallel=8, zero=Zero.WEIGHTS)

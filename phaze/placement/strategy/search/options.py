@@ -17,7 +17,7 @@ from phaze.placement.strategy.needs import recomputed
 from phaze.placement.strategy.search.cuts import block_flops, cuts_of
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy, changed
-from phaze.workload.degrees import Sharding
+from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain
 
 ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes

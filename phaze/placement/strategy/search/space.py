@@ -15,7 +15,7 @@ from phaze.placement.strategy.choices import Again, Cut, Dimension, Plans
 from phaze.placement.strategy.division import Grain, groups_of
 from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero, changed
-from phaze.workload.degrees import Shardable, Sharding
+from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
 from phaze.workload.workload import Mode, Workload
 
 MICROBATCHES = (1, 2, 4, 8, 16, 32)

@@ -1,0 +1,290 @@
+"""Blocks of transformer stacks: attention half, feed-forward half, and their variants.
+
+Halves that stand side by side (GPT-J; PaLM, arXiv 2204.02311), multi-head latent attention (DeepSeek-V2, arXiv
+2405.04434), and a mixture of experts in place of the feed-forward half (Mixtral, arXiv 2401.04088; DeepSeek, arXiv
+2401.06066).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from phaze.workload.families.model_family import Count, CountOrNone, Extent, Strict
+from phaze.workload.families.transformer_dimensions import NormPlace, Positions, Scores, StackDimensions
+from phaze.workload.families.transformer_operators import Heads, Mask, Parts, Primitives, mix
+from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
+from phaze.workload.sharding.shard_roles import Shard
+from phaze.workload.workload import Attention
+
+
+class Transformer(Primitives):
+    """Grows a stack of blocks at one extent.
+
+    Activations are (batch, sequence, width); each method appends operators and returns a tensor name.
+    `scope` goes before the names of its blocks, where a model has several stacks.
+    """
+
+    def __init__(
+        self,
+        graph: GraphBuilder,
+        dimensions: StackDimensions,
+        extent: Extent,
+        attention: Attention,
+        scope: str = "",
+    ) -> None:
+        """Grow on `graph`, for `extent.batch` sequences of `extent.tokens` tokens."""
+        super().__init__(graph, dimensions, eager=attention is Attention.EAGER)
+        self.batch = extent.batch
+        self.sequence = extent.tokens
+        self.context = extent.context
+        self.cache = extent.cache
+        self.attention_kind = attention
+        self.scope = scope
+
+    def block(self, number: int, x: str, *, causal: bool) -> str:
+        """One transformer block: attention half, feed-forward half."""
+        name = f"{self.scope}block{number}"
+        x = self.half(f"{name}.attention", x, lambda n, y: self.attention(n, y, causal=causal))
+        return self.half(f"{name}.mlp", x, self.feed_forward)
+
+    def half(self, name: str, x: str, body: Callable[[str, str], str]) -> str:
+        """Norm, what the half does, dropout and residual sum, in the model's order."""
+        pre = self.d.norm_place is NormPlace.PRE
+        y = body(name, self.norm(f"{name}.norm", x) if pre else x)
+        y = self.dropout(f"{name}.dropout", y, self.d.dropout)
+        y = self.pointwise(f"{name}.residual", "add", (y, x))
+        return y if pre else self.norm(f"{name}.norm", y)
+
+    @property
+    def head_parts(self) -> Parts:
+        """Queries, keys and values as parts of one product's result."""
+        d = self.d
+        return (d.heads, d.head), (d.kv, d.head), (d.kv, d.head)
+
+    def attention(self, name: str, x: str, *, causal: bool) -> str:
+        """Self-attention: one product, or three, make queries, keys and values, one puts the heads together."""
+        parts = self.head_parts
+        width = sum(units * size for units, size in parts)
+        if self.d.joint_products:
+            joint = self.linear(f"{name}.qkv", x, width, Shard.COLUMN, parts=parts, bias=self.d.query_bias)
+            q, k, v = self.split(f"{name}.split", joint, parts, self.letters(name), Shard.HEADS)
+        else:
+            q, k, v = (
+                self.linear(
+                    letter, x, units * size, Shard.COLUMN, parts=((units, size),), bias=self.d.query_bias
+                )
+                for letter, (units, size) in zip(self.letters(name), parts, strict=True)
+            )
+        mixed = self.self_mix(name, (q, k, v), causal=causal)
+        return self.linear(f"{name}.projection", mixed, self.d.hidden, Shard.ROW)
+
+    @staticmethod
+    def letters(name: str) -> tuple[str, str, str]:
+        """Names of queries, keys and values."""
+        return f"{name}.q", f"{name}.k", f"{name}.v"
+
+    def self_mix(self, name: str, qkv: tuple[str, str, str], *, causal: bool) -> str:
+        """Attention over queries, keys and values of one sequence, positions included."""
+        d = self.d
+        q, k, v = qkv
+        if d.qk_norm:
+            q, k = self._head_norm(f"{name}.norm_q", q, d.heads), self._head_norm(f"{name}.norm_k", k, d.kv)
+        if d.positions is Positions.ROPE:
+            q, k = self.rotate(f"{name}.rotate_q", q, d.heads), self.rotate(f"{name}.rotate_k", k, d.kv)
+        k, v = (self.cached(f"{name}.cache_{letter}", t, d.kv) for letter, t in (("k", k), ("v", v)))
+        heads = Heads(d.heads, d.kv, d.head, d.head)
+        return mix(self, self.attention_kind, name, (q, k, v), heads, self.mask(causal=causal))
+
+    def cached(self, name: str, x: str, heads: int) -> str:
+        """The whole cache after appending x (batch, tokens, width) to it; x itself where nothing is kept."""
+        if self.cache is None:
+            return x
+        batch, tokens, width = self.g.shape(x)
+        shape, parts = (batch, self.context + tokens, width), ((heads, width // heads),)
+        page = self.cache.page
+        return self.operator(name, OpKind.CACHE, (x,), shape, page=page, shard=Shard.HEADS, shard_parts=parts)
+
+    def rotate(self, name: str, x: str, heads: int) -> str:
+        """Rotation of the heads' elements by their position."""
+        parts = ((heads, self.g.shape(x)[-1] // heads),)
+        return self.pointwise(name, "rope", (x,), shard=Shard.HEADS, shard_parts=parts)
+
+    def _head_norm(self, name: str, x: str, heads: int) -> str:
+        """Norm over the elements of each head, one scale for all heads."""
+        role = {"shard": Shard.HEADS, "shard_axis": 2, "shard_parts": ((heads, 1),)}
+        shape = self.g.shape(x)
+        apart = (*shape[:-1], heads, shape[-1] // heads)
+        y = self.operator(f"{name}.heads", OpKind.VIEW, (x,), apart, **role)
+        y = self.norm(name, y, **role)
+        parts = ((heads, apart[-1]),)
+        return self.operator(f"{name}.join", OpKind.VIEW, (y,), shape, shard=Shard.HEADS, shard_parts=parts)
+
+    def mask(self, *, causal: bool) -> Mask:
+        """Order and distance in this stack's self-attention; a table of distances is shared by its blocks."""
+        d = self.d
+        if d.positions is not Positions.RELATIVE:
+            return Mask(causal, d.positions, page=self.cache.page if self.cache else 0)
+        table = self.g.parameter(f"{self.scope}distance_table", (d.position_buckets, d.heads))
+        return Mask(causal, d.positions, table)
+
+
+def parallel_block(t: Transformer, name: str, x: str) -> str:
+    """x + attention(norm(x)) + feed-forward(norm(x)).
+
+    The first products of both halves are one, and so are the last, which adds the halves up: one sum over
+    tensor-parallel devices in each direction.
+    """
+    d = t.d
+    ffn = (2 if d.gated else 1) * d.ffn
+    parts = (*t.head_parts, (ffn, 1))
+    width = sum(units * size for units, size in parts)
+    joint = t.linear(f"{name}.in", t.norm(f"{name}.norm", x), width, Shard.COLUMN, parts=parts)
+    names = (*t.letters(name), f"{name}.wide")
+    q, k, v, wide = t.split(f"{name}.split", joint, parts, names, Shard.HEADS)
+    both = (t.self_mix(name, (q, k, v), causal=True), t.activate(name, wide, shard=Shard.COLUMN))
+    y = t.linear(f"{name}.out", _side_by_side(t, f"{name}.both", both), d.hidden, Shard.ROW)
+    y = t.dropout(f"{name}.dropout", y, d.dropout)
+    return t.pointwise(f"{name}.residual", "add", (y, x))
+
+
+def _side_by_side(t: Transformer, name: str, halves: tuple[str, str]) -> str:
+    d = t.d
+    parts = ((d.heads, d.head), (d.ffn, 1))
+    shape = (*t.g.shape(halves[0])[:-1], d.heads * d.head + d.ffn)
+    return t.operator(name, OpKind.VIEW, halves, shape, shard=Shard.HEADS, shard_parts=parts)
+
+
+class Latent(Strict):
+    """Sizes of latent attention, by their names in DeepSeek's configurations."""
+
+    kv_lora_rank: Annotated[Count, Field(description="width that keys and values are made from")]
+    qk_nope_head_dim: Annotated[Count, Field(description="elements of a query's head without rotation")]
+    qk_rope_head_dim: Annotated[Count, Field(description="elements with rotation; keys share them")]
+    v_head_dim: Annotated[Count, Field(description="elements of a value's head")]
+    q_lora_rank: Annotated[
+        Count | None, Field(description="width that queries are made from (default: the hidden width)")
+    ] = None
+
+    @property
+    def size(self) -> int:
+        """Elements of a query's and a key's head."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
+
+
+def latent_attention(t: Transformer, sizes: Latent, name: str, x: str, *, causal: bool) -> str:
+    """Attention over keys and values unfolded from their latent vector; rotation of a part of each head.
+
+    The narrow products are the same on every device, those after them are divided by heads.
+    """
+    heads = t.d.heads
+    q = _queries(t, sizes, name, x)
+    k, v = _keys_and_values(t, sizes, name, x)
+    shape = Heads(heads, heads, sizes.size, sizes.v_head_dim)
+    mixed = mix(t, t.attention_kind, name, (q, k, v), shape, t.mask(causal=causal))
+    return t.linear(f"{name}.projection", mixed, t.d.hidden, Shard.ROW)
+
+
+def _queries(t: Transformer, sizes: Latent, name: str, x: str) -> str:
+    if sizes.q_lora_rank is not None:
+        x = t.linear(f"{name}.q_down", x, sizes.q_lora_rank, Shard.NONE, bias=False)
+        x = t.norm(f"{name}.q_norm", x)
+    heads = t.d.heads
+    parts = (heads, sizes.qk_nope_head_dim), (heads, sizes.qk_rope_head_dim)
+    plain, rotated = _unfold(t, f"{name}.q_up", x, parts)
+    return _join(t, f"{name}.q", plain, t.rotate(f"{name}.rotate_q", rotated, heads), sizes.size)
+
+
+def _keys_and_values(t: Transformer, sizes: Latent, name: str, x: str) -> tuple[str, str]:
+    """Keys share their rotated elements; the rest of them, and the values, come from the latent vector."""
+    heads, rotated = t.d.heads, sizes.qk_rope_head_dim
+    narrow = t.linear(f"{name}.kv_down", x, sizes.kv_lora_rank + rotated, Shard.NONE, bias=False)
+    cut = (1, sizes.kv_lora_rank), (1, rotated)
+    latent, shared = t.split(
+        f"{name}.kv_split", narrow, cut, (f"{name}.latent", f"{name}.k_shared"), Shard.NONE
+    )
+    parts = (heads, sizes.qk_nope_head_dim), (heads, sizes.v_head_dim)
+    plain, v = _unfold(t, f"{name}.kv_up", t.norm(f"{name}.kv_norm", latent), parts)
+    shared = t.pointwise(f"{name}.rotate_k", "rope", (shared,))
+    return _join(t, f"{name}.k", plain, shared, sizes.size), v
+
+
+def _unfold(t: Transformer, name: str, x: str, parts: Parts) -> tuple[str, ...]:
+    """One product, its result cut into two parts of every head."""
+    width = sum(units * size for units, size in parts)
+    joint = t.linear(name, x, width, Shard.COLUMN, bias=False, parts=parts)
+    return t.split(f"{name}.split", joint, parts, (f"{name}.first", f"{name}.second"), Shard.HEADS)
+
+
+def _join(t: Transformer, name: str, plain: str, rotated: str, size: int) -> str:
+    """Both parts of every head side by side; a rotated part of one head is repeated."""
+    shape = (*t.g.shape(plain)[:-1], t.d.heads * size)
+    parts = ((t.d.heads, size),)
+    return t.operator(name, OpKind.VIEW, (plain, rotated), shape, shard=Shard.HEADS, shard_parts=parts)
+
+
+ROUTE_BYTES = 8  # of a chosen expert: its number (int32) and its weight (fp32)
+
+
+class Experts(Strict):
+    """Experts of a block. Loads are taken as balanced."""
+
+    number: Annotated[Count, Field(description="experts per block")]
+    per_token: Annotated[Count, Field(description="experts that a token is sent to")]
+    hidden: Annotated[Count, Field(description="width inside one expert")]
+    shared: Annotated[CountOrNone, Field(description="experts more that every token passes")] = 0
+    dense_layers: Annotated[CountOrNone, Field(description="first blocks, which have none")] = 0
+    scores: Annotated[Scores, Field(description="of the router: softmax or sigmoid")] = Scores.SOFTMAX
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        """A token cannot be sent to more experts than there are."""
+        if self.per_token > self.number:
+            msg = f"per_token ({self.per_token}) exceeds number ({self.number})"
+            raise ValueError(msg)
+        return self
+
+
+def mixture(p: Primitives, e: Experts, name: str, x: str) -> str:
+    """Send every token to its experts, and add up what they and the shared ones make of it."""
+    routes = _routes(p, e, name, x)
+    batch, tokens, hidden = p.g.shape(x)
+    rows = -(-batch * tokens * e.per_token // e.number)
+    sent = (e.number, rows, hidden)
+    y = p.operator(f"{name}.dispatch", OpKind.DISPATCH, (x, routes), sent, shard=Shard.COLUMN)
+    y = _inside(p, e, name, y)
+    y = p.operator(f"{name}.combine", OpKind.COMBINE, (y, routes), p.g.shape(x), shard=Shard.ROW)
+    if not e.shared:
+        return y
+    beside = p.feed_forward(f"{name}.shared", x, e.shared * e.hidden)
+    return p.pointwise(f"{name}.add_shared", "add", (y, beside))
+
+
+def _routes(p: Primitives, e: Experts, name: str, x: str) -> str:
+    """The router: a product, weights of the experts, and the largest few (batch, tokens, chosen)."""
+    found = p.linear(f"{name}.router", x, e.number, Shard.NONE, bias=False, exact=True)
+    if e.scores is Scores.SOFTMAX:
+        weights = p.operator(f"{name}.scores", OpKind.SOFTMAX, (found,), p.g.shape(found), axis=-1)
+    else:
+        weights = p.pointwise(f"{name}.scores", "sigmoid", (found,))
+    chosen = (*p.g.shape(x)[:-1], e.per_token)
+    return p.g.add(f"{name}.routes", OpKind.REDUCE, (weights,), chosen, ROUTE_BYTES, function="top")
+
+
+def _inside(p: Primitives, e: Experts, name: str, x: str) -> str:
+    """Feed-forward halves side by side, (experts, rows, hidden), each divided as a dense one is."""
+    parts = ((e.hidden, 1),) * (2 if p.d.gated else 1)
+    y = _products(
+        p, f"{name}.up", x, len(parts) * e.hidden, shard=Shard.COLUMN, shard_parts=parts, experts=e.number
+    )
+    y = p.activate(name, y, shard=Shard.COLUMN, experts=e.number)
+    return _products(p, f"{name}.down", y, p.g.shape(x)[-1], shard=Shard.ROW, experts=e.number)
+
+
+def _products(p: Primitives, name: str, x: str, width: int, **roles: object) -> str:
+    """One product per expert, each with its own matrix."""
+    experts, rows, inner = p.g.shape(x)
+    weight = p.g.parameter(f"{name}.weight", (experts, inner, width))
+    return p.operator(name, OpKind.MATMUL, (x, weight), (experts, rows, width), **roles)

@@ -1,0 +1,1 @@
+"""From an operator graph to layers made of work: cuts, branches, fusion, and layers that are built once."""

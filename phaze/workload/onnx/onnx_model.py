@@ -1,0 +1,266 @@
+"""Import of ONNX files: `load_onnx` gives a model whose operator graph can be had at any batch.
+
+Branches and composite operators are resolved while the shapes become known.
+
+An If whose condition is computed from constants and shapes is its branch. An operator without a converter
+is what its own definition in the ONNX standard makes of it, where that is a function.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from onnx import FunctionProto, NodeProto, defs, helper
+
+from phaze.errors import MALFORMED, InputError
+from phaze.workload.onnx.input_dimensions import InputSizes, input_sizes
+from phaze.workload.onnx.onnx_graph import OnnxGraph, assemble, read_onnx
+from phaze.workload.onnx.onnx_lowering import Lowering
+from phaze.workload.onnx.onnx_nodes import (
+    Constants,
+    Inliner,
+    function_body,
+    is_shape_query,
+    names_read,
+    node_label,
+    operator_type,
+    put_in_place,
+    stored_tensors,
+)
+from phaze.workload.onnx.onnx_operators import (
+    BY_PRODUCTS,
+    CONTROL_FLOW,
+    CONVERTERS,
+    MANY_RESULTS,
+    unsupported,
+)
+from phaze.workload.onnx.shape_data import Array
+from phaze.workload.onnx.shape_inference import Extent, Propagation, infer_extents
+from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
+
+
+def is_expandable(node: NodeProto, opset: int) -> bool:
+    """Whether a node can be resolved, given a constant condition if it is an If."""
+    name = operator_type(node)
+    if name == "If":
+        return True
+    if name in CONVERTERS or "." in name:
+        return False
+    try:
+        schema = defs.get_schema(name, opset)
+    except defs.SchemaError:  # unknown, or younger than the file
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
+
+
+def expanded(graph: OnnxGraph, inputs: InputSizes) -> OnnxGraph:
+    """The graph without what can be resolved. Raises InputError where a body is impossible."""
+    opset = graph.opset.get("", 1)
+    if not any(is_expandable(node, opset) for node in graph.nodes):
+        return graph
+    return _Expansion(graph, inputs).run()
+
+
+class _Expansion:
+    """One walk over a graph that grows in its place."""
+
+    def __init__(self, graph: OnnxGraph, inputs: InputSizes) -> None:
+        self._constants = Constants(dict(graph.constants), dict(graph.data))
+        self._live = {value.name for value in graph.inputs}
+        self._read = set(graph.read)
+        self._graph = replace(
+            graph,
+            constants=self._constants.types,
+            data=self._constants.data,
+            live=self._live,
+            read=self._read,
+        )
+        self._walk = Propagation(self._graph, inputs.batch, inputs)
+        self._inliner = Inliner(graph.functions, graph.path)
+
+    def run(self) -> OnnxGraph:
+        """Visit every node once, bodies in the place of what they stand for."""
+        graph = self._graph
+        self._walk.declare()
+        waiting, done = list(reversed(graph.nodes)), []
+        while waiting:
+            node = waiting.pop()
+            body = self._body(node)
+            if body is None:
+                self._visit(node)
+                done.append(node)
+            else:
+                waiting += reversed(self._taken_in(body))
+        return assemble(
+            path=graph.path,
+            nodes=done,
+            opset=graph.opset,
+            inputs=graph.inputs,
+            outputs=graph.outputs,
+            constants=self._constants,
+            masks=graph.masks,
+            functions=graph.functions,
+        )
+
+    def _visit(self, node: NodeProto) -> None:
+        if operator_type(node) in CONTROL_FLOW:
+            raise InputError(f"{self._graph.path}: unsupported operators: {unsupported(node)}")
+        if not is_shape_query(node) and not self._live.isdisjoint(names_read(node)):
+            self._live.update(filter(None, node.output))
+        self._walk.visit(node)
+
+    def _taken_in(self, body: Iterable[NodeProto]) -> list[NodeProto]:
+        """Nodes of a body without calls and constants."""
+        nodes = self._constants.add((), self._inliner.inlined(list(body)))
+        self._inliner.count(len(nodes))
+        self._read.update(name for node in nodes for name in names_read(node))
+        self._walk.declare_constants()
+        return nodes
+
+    def _body(self, node: NodeProto) -> list[NodeProto] | None:
+        """What a node stands for; None where it stays."""
+        if not is_expandable(node, self._graph.opset.get("", 1)):
+            return None
+        if node.op_type == "If":
+            return self._branch(node)
+        return None if self._live.isdisjoint(node.input) else self._definition(node)
+
+    def _branch(self, node: NodeProto) -> list[NodeProto]:
+        """The branch that a condition takes."""
+        condition = self._walk.value(node.input[0]) if node.input else None
+        bodies = {a.name: a.g for a in node.attribute}
+        if condition is None or condition.size != 1 or not {"then_branch", "else_branch"} <= bodies.keys():
+            raise InputError(
+                f"{self._graph.path}: unsupported operators: control flow {node_label(node)}, "
+                "whose condition depends on the input"
+            )
+        body = bodies["then_branch" if condition.item() else "else_branch"]
+        constants = [
+            NodeProto(
+                op_type="Constant", output=[tensor.name], attribute=[helper.make_attribute("value", tensor)]
+            )
+            for tensor in stored_tensors(body)
+        ]
+        return put_in_place(node, [*constants, *body.node], [o.name for o in body.output], {}, {})
+
+    def _definition(self, node: NodeProto) -> list[NodeProto]:
+        """The function that the standard defines an operator as, at the operands' types."""
+        schema = defs.get_schema(node.op_type, self._graph.opset.get("", 1))
+        if schema.has_function:  # type: ignore[attr-defined]
+            defaults = (attribute.default_value for attribute in schema.attributes.values())
+            return function_body(node, schema.function_body, [a for a in defaults if a.name])
+        types = [self._walk.types[name].SerializeToString() if name else b"" for name in node.input]
+        try:
+            made = schema.get_context_dependent_function(  # type: ignore[attr-defined]
+                node.SerializeToString(), types
+            )
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"{self._graph.path}: {node_label(node)} is malformed ({error})") from error
+        return function_body(node, FunctionProto.FromString(made))
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A forward model read from an ONNX file.
+
+    `name` is the file's stem; `bound_batch` is the size its batch dimension was bound to, if it was;
+    `heads` is None because a file does not tell them, so tensors are not divided. Graphs are kept per batch.
+    """
+
+    name: str
+    source: OnnxGraph
+    extents: Mapping[str, Extent]
+    values: Mapping[str, Array]
+    bound_batch: int | None = None
+    heads: int | None = None
+    _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    def graph(self, batch: int) -> OperatorGraph:
+        """The forward operator graph at a batch (samples). Raises InputError for a batch below 1."""
+        if batch < 1:
+            raise InputError(f"{self.source.path}: batch {batch} is below 1")
+        if batch not in self._graphs:
+            self._graphs[batch] = self._lower(batch)
+        return self._graphs[batch]
+
+    def _lower(self, batch: int) -> OperatorGraph:
+        try:
+            return self._lowered(batch)
+        except InputError as error:  # the graph knows the model's name only, not its file
+            if str(error).startswith(f"{self.source.path}: "):
+                raise
+            raise InputError(f"{self.source.path}: {error}") from error
+
+    def _lowered(self, batch: int) -> OperatorGraph:
+        builder = GraphBuilder(self.name)
+        low = Lowering(self.source, self.extents, self.values, batch, builder)
+        for value in self.source.inputs:
+            builder.input(value.name, low.shape(value.name), low.element_bytes(value.name))
+        for node in self.source.live_nodes():
+            _convert(low, node)
+        return builder.build([_classes_last(low, name) for name in self.source.outputs])
+
+
+def _convert(low: Lowering, node: NodeProto) -> None:
+    """Append a node's operators. Raises InputError for what ONNX's inference let through."""
+    further = [name for name in node.output[1:] if name in low.graph.read]
+    if further and operator_type(node) not in MANY_RESULTS | BY_PRODUCTS:
+        raise low.error(node, "hands out a second result, which is not supported")
+    try:
+        CONVERTERS[operator_type(node)](low, node)
+    except MALFORMED as error:
+        raise low.error(node, f"is malformed ({error})") from error
+    for name in further if node.op_type in BY_PRODUCTS else ():
+        low.builder.add(name, OpKind.VIEW, [node.output[0]], low.shape(name), low.element_bytes(name))
+
+
+def _classes_last(low: Lowering, name: str) -> str:
+    """An output of shape (batch, classes, 1, 1) as (batch, classes), which a loss can read."""
+    shape = low.shape(name)
+    kept = shape
+    while len(kept) > 2 and kept[-1] == 1:
+        kept = kept[:-1]
+    if kept == shape:
+        return name
+    return low.builder.add(f"{name}.flat", OpKind.VIEW, [name], kept, low.element_bytes(name))
+
+
+def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxModel:
+    """Read a model without its weights.
+
+    `bind` gives sizes to symbolic dimensions; the batch needs none (see `inputs.py`). Raises InputError (one
+    sentence, naming the file) for a file that is missing, damaged, empty, cyclic, holds unsupported
+    operators (all listed, with counts), leaves a symbolic dimension without a size, or mixes samples.
+    """
+    try:
+        return _loaded(Path(path), bind or {})
+    except MALFORMED as error:
+        raise InputError(f"{path}: not a readable ONNX model ({error})") from error
+
+
+def _loaded(path: Path, bind: Mapping[str, int]) -> OnnxModel:
+    source = read_onnx(path)
+    inputs = input_sizes(source, bind)
+    _check_supported(source, is_expandable)
+    source = expanded(source, inputs)
+    _check_supported(source)
+    extents, values = infer_extents(source, inputs)
+    model = OnnxModel(path.stem, source, extents, values, inputs.bound_batch)
+    model.graph(1)  # so that whatever a converter refuses is refused here
+    return model
+
+
+def _check_supported(source: OnnxGraph, otherwise: Callable[[NodeProto, int], bool] | None = None) -> None:
+    """Raise InputError that lists all operators without a converter, unless they are something else too."""
+    opset = source.opset.get("", 1)
+    faults = Counter(
+        fault
+        for node in source.live_nodes()
+        if (fault := unsupported(node)) is not None and not (otherwise and otherwise(node, opset))
+    )
+    if faults:
+        listed = ", ".join(f"{name} ({count})" for name, count in sorted(faults.items()))
+        raise InputError(f"{source.path}: unsupported operators: {listed}")

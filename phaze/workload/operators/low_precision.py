@@ -1,0 +1,148 @@
+"""Linear layers in 8 and 4 bits: which products run so, and what scaling their operands moves.
+
+A recipe (Micikevicius et al., arXiv 2209.05433; MXFP8: arXiv 2506.08027; NVFP4: arXiv 2509.25149; all as in
+Transformer Engine) runs the three products of every linear layer in a narrow format: forward, and the gradients
+of input and weights. Attention, embeddings, the router of a mixture of experts and the scores of the vocabulary
+stay as they are, as do all tensors between operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
+from phaze.workload.operators.operator_steps import OperatorContext, flag, word
+from phaze.workload.work import Format, Gemm
+
+SCALED = ":scaled"
+"""After the name of a tensor: its copy in few bits, where the tensor itself is kept, too."""
+
+_COPIES = 2  # scaled along the rows for one product and along the columns for another
+
+
+class Recipe(StrEnum):
+    """How operands of linear layers are scaled to a narrow format."""
+
+    FP8 = "fp8"  # one scale per tensor
+    FP8_EARLY = "fp8-early"  # the same, before a tensor-parallel group gathers its parts
+    FP8_ROWS = "fp8-rows"  # one per row, after gathers in 16 bits
+    MXFP8 = "mxfp8"  # one per 32 values
+    NVFP4 = "nvfp4"  # one per 16 values, and one per tensor
+
+    @property
+    def operands(self) -> Format:
+        """Format in the arithmetic."""
+        return Format.FP4 if self is Recipe.NVFP4 else Format.FP8
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of a value with its share of the scales, which have 8 bits."""
+        return {Recipe.MXFP8: 1 + 1 / 32, Recipe.NVFP4: 0.5 + 1 / 16}.get(self, 1.0)
+
+    @property
+    def gathered(self) -> bool:
+        """Whether a tensor-parallel group gathers values that are scaled already."""
+        return self is not Recipe.FP8_ROWS
+
+    @property
+    def keeps_scaled(self) -> bool:
+        """Whether inputs wait for backward as they were scaled, and scaled weights for the next microbatch.
+
+        So does Transformer Engine (`pytorch/module/linear.py`: saved_inputmat, weight_fp8, weight_t_fp8). TorchAO, of
+        which the other recipes are, keeps the input of 16 bits and scales both anew (`float8_linear.py`: input_hp,
+        weight_hp_t): memory is that of bf16 (76.8 and 77.0 GiB, TorchTitan, arXiv 2410.06511).
+        """
+        return self not in (Recipe.FP8_EARLY, Recipe.FP8_ROWS)
+
+    @property
+    def readings(self) -> int:
+        """How often a tensor is read to scale it.
+
+        Once more for a scale of the whole tensor, which has to be known before, and for a rotation of the columns.
+        """
+        return {Recipe.MXFP8: 1, Recipe.NVFP4: 3}.get(self, 2)
+
+
+NO_RECIPE = "none"
+"""Linear layers in the precision of the workload, where a word is asked for."""
+
+
+def recipe_word(recipe: Recipe | None) -> str:
+    """A recipe, or that there is none, as tables and options have it."""
+    return NO_RECIPE if recipe is None else recipe.value
+
+
+def recipe_of_word(text: str) -> Recipe | None:
+    """The recipe behind `recipe_word`. Raises ValueError for any other word."""
+    return None if text == NO_RECIPE else Recipe(text)
+
+
+def with_recipe(graph: OperatorGraph, recipe: Recipe | None) -> OperatorGraph:
+    """The graph with its linear layers marked for their rules; each input is scaled for its first reader."""
+    if recipe is None:
+        return graph
+    operators, scaled = [], set[str]()
+    for op in graph.operators:
+        if not _is_linear(op, graph):
+            operators.append(op)
+            continue
+        marks = {"recipe": recipe.value, "scaled": op.inputs[0] in scaled}
+        operators.append(replace(op, attributes=MappingProxyType({**op.attributes, **marks})))
+        scaled.add(op.inputs[0])
+    return replace(graph, operators=tuple(operators))
+
+
+def recipe_of(op: Operator) -> Recipe | None:
+    """The recipe that a product is marked with."""
+    found = word(op, "recipe")
+    return Recipe(found) if found else None
+
+
+def narrowed(gemm: Gemm, recipe: Recipe) -> Gemm:
+    """The product with operands of the recipe; its result stays as it is."""
+    left, right = gemm.groups * gemm.m * gemm.k, gemm.groups * gemm.k * gemm.n
+    each = recipe.element_bytes
+    return replace(gemm, a_bytes=each * left, b_bytes=each * right, operands=recipe.operands)
+
+
+def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
+    """HBM bytes of scaling an activation, or the gradient of one, for all products that read it; 0 without a recipe.
+
+    Weights are scaled once per iteration, which is not counted. Where nothing is trained, one copy is enough.
+    """
+    recipe = recipe_of(op)
+    if recipe is None or tensor in ctx.parameters or (tensor == op.inputs[0] and flag(op, "scaled")):
+        return 0.0
+    copies = _COPIES if ctx.training else 1
+    moved = recipe.readings * ctx.bytes(tensor) + copies * recipe.element_bytes * ctx.elements(tensor)
+    gathered = flag(op, "gathers_input" if tensor == op.inputs[0] else "scatters_result")
+    return moved / (ctx.sharding.tensor if gathered and recipe is Recipe.FP8_EARLY else 1)
+
+
+def kept_input(op: Operator, sizes: Mapping[str, float], ctx: OperatorContext) -> dict[str, float]:
+    """What a product keeps of its inputs, `sizes` bytes each without a recipe."""
+    recipe = recipe_of(op)
+    if recipe is None or not recipe.keeps_scaled:
+        return dict(sizes)
+    return {t: recipe.element_bytes * ctx.elements(t) for t in sizes}
+
+
+def scaled_weight_bytes(operators: Iterable[Operator], ctx: OperatorContext) -> float:
+    """Scaled copies of weights, along rows and along columns, which stay from the first microbatch to the last."""
+    copied: dict[str, float] = {}
+    for op in operators:
+        recipe = recipe_of(op)
+        if recipe is not None and recipe.keeps_scaled:
+            weights = {t for t in op.inputs[:2] if ctx.tensors[t].is_parameter}
+            copied |= {t: _COPIES * recipe.element_bytes * ctx.elements(t) for t in weights}
+    return sum(copied.values())
+
+
+def _is_linear(op: Operator, graph: OperatorGraph) -> bool:
+    """A product with a parameter, other than those that need all their bits."""
+    if op.kind is not OpKind.MATMUL or flag(op, "exact") or op.outputs[0] in graph.outputs:
+        return False
+    return any(graph.tensors[t].is_parameter for t in op.inputs[:2])

@@ -1,0 +1,62 @@
+"""Expert parallelism: each device keeps some of the experts and works on the tokens of all for them.
+
+The group lies among data-parallel devices, each with a microbatch of its own (GShard, arXiv 2006.16668):
+an all-to-all after a DISPATCH brings a device the rows of all microbatches for its experts, another before
+the COMBINE takes them back. Loads are balanced, as the DISPATCH says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from phaze.workload.operators.collective_rules import Role
+from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
+from phaze.workload.sharding.layer_rewriter import Part, Rewriter
+from phaze.workload.sharding.parallel_degrees import Group
+from phaze.workload.sharding.shard_roles import in_expert
+
+
+def expert_tensors(graph: OperatorGraph) -> frozenset[str]:
+    """Activations (experts, rows, ...): from a DISPATCH up to its COMBINE."""
+    inside = (op for op in graph.operators if op.kind is OpKind.DISPATCH or in_expert(op))
+    return frozenset(t for op in inside for t in op.outputs)
+
+
+class ExpertParallel(Rewriter):
+    """Divides experts and their parameters, with as many times the rows of each."""
+
+    def __init__(self, part: Part, group: Group) -> None:
+        """Divide the tensors; the operators follow."""
+        super().__init__(part, group)
+        self._before = {t: part.tensors[t].shape for t in part.experts & part.tensors.keys()}
+        for tensor, (experts, rows, *_) in self._before.items():
+            part.resize(tensor, 0, -(-experts // group.size))
+            part.resize(tensor, 1, rows * group.size)
+        stored = {t for op in part.operators if in_expert(op) for t in op.inputs} & part.constants
+        for tensor in stored:
+            part.resize(tensor, 0, -(-part.size(tensor, 0) // group.size))
+
+    def add(self, op: Operator) -> None:
+        """Append an operator, with the exchange of rows after a DISPATCH and before a COMBINE."""
+        if op.kind is OpKind.DISPATCH:
+            sorted_rows = self._undivided(op.outputs[0], f"{op.outputs[0]}.sorted")
+            self.operators.append(replace(op, outputs=(sorted_rows,)))
+            copies = self._copies(op)
+            self.collective(f"{op.name}.exchange", Role.EXCHANGE, sorted_rows, op.outputs[0], copies=copies)
+        elif op.kind is OpKind.COMBINE:
+            returned = self._undivided(op.inputs[0], f"{op.inputs[0]}.returned")
+            copies = self._copies(op)
+            self.collective(f"{op.name}.exchange", Role.EXCHANGE, op.inputs[0], returned, copies=copies)
+            self.operators.append(replace(op, inputs=(returned, *op.inputs[1:])))
+        else:
+            self.operators.append(op)
+
+    def _copies(self, op: Operator) -> int:
+        """Experts that a token is sent to."""
+        return self.part.size(op.inputs[1], -1)
+
+    def _undivided(self, tensor: str, name: str) -> str:
+        """Declare the tensor as it was before the division; returns its name."""
+        self.part.twin(name, tensor)
+        self.part.tensors[name] = replace(self.part.tensors[name], shape=self._before[tensor])
+        return name

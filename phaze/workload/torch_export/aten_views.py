@@ -1,0 +1,87 @@
+"""Operators that only move data: VIEW, without cost, as in the ONNX front end."""
+
+from __future__ import annotations
+
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.torch_export.aten_lowering import Lowering
+from phaze.workload.torch_export.exported_program import Node
+
+IDENTITIES = frozenset(
+    {
+        *("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "view_as", "resolve_conj"),
+        *("resolve_neg", "positive", "expand_as", "to", "_to_copy", "type_as", "float", "half", "double"),
+    }
+)
+"""Operators that hand on their first argument, perhaps in another layout or element type."""
+
+VIEWS = frozenset(
+    {
+        *("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "ravel"),
+        *("permute", "transpose", "t", "mT", "mH", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis"),
+        *("expand", "broadcast_to", "repeat", "tile", "repeat_interleave", "roll", "flip"),
+        *("squeeze", "unsqueeze", "slice", "narrow", "select", "diagonal", "as_strided", "unfold", "im2col"),
+        *("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad2d"),
+        *("index", "index_select", "gather", "take_along_dim"),
+        *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
+        *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "one_hot"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"),
+        *("bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "__and__", "__or__"),
+    }
+)
+"""Data movement, and comparisons (masks): one result, no cost."""
+
+SPLITS = frozenset({"split", "split_with_sizes", "chunk", "unbind", "tensor_split", "unsafe_split", "hsplit"})
+"""Views with several results."""
+
+JOINS = frozenset(
+    {
+        *("cat", "concat", "stack", "hstack", "vstack", "slice_scatter", "select_scatter"),
+        *("scatter", "index_put", "index_copy", "masked_scatter"),
+    }
+)
+"""Views of several tensors."""
+
+GENERATORS = frozenset(
+    {
+        *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
+        *("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor"),
+    }
+)
+"""Operators that read only the shape of their argument."""
+
+_TRANSPOSES = frozenset({"t", "transpose", "permute", "mT", "numpy_T", "swapaxes"})
+
+
+def view(low: Lowering, node: Node) -> str:
+    """One tensor in, one out; what else is read says how to move it."""
+    source = next((t for name in node.reads() if (t := low.operand(name)) is not None), None)
+    if source is None:
+        raise low.error(node, "reads nothing that is computed")
+    made = low.add(node, OpKind.VIEW, [source])
+    if node.operator in _TRANSPOSES and low.is_matrix(source) and low.shape(made) != low.shape(source):
+        low.transposes[made] = source
+    return made
+
+
+def identity(low: Lowering, node: Node) -> str:
+    """The first argument itself; a view where the shape or element size changes."""
+    source = low.first(node)
+    same = low.shape(source) == low.shape_of(node) and low.element_bytes(source) == low.bytes_of(node)
+    return source if same else low.add(node, OpKind.VIEW, [source])
+
+
+def split(low: Lowering, node: Node) -> tuple[str, ...]:
+    """One view with all the pieces that are read."""
+    label = low.label(node)
+    pieces = {f"{label}.{i}": low.shape_of(node, i) for i in range(len(node.outputs))}
+    return low.builder.split_into(label, low.first(node), pieces)
+
+
+def join(low: Lowering, node: Node) -> str:
+    """Joins activations and parameters (such as a class token)."""
+    return low.add(node, OpKind.VIEW, low.operands(node.reads()))
+
+
+def copied(low: Lowering, node: Node) -> str:
+    """`copy`: what is written over the first argument."""
+    return low.add(node, OpKind.VIEW, [low.tensor(node, "src")])

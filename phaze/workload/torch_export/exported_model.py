@@ -1,0 +1,223 @@
+"""Recorded programs as forward models: the operator graph at any batch, without torch.
+
+Programs are made plain first: in-place updates become results of their own, and what no output needs is dropped.
+Operators are named by the dotted path of the module that calls them and what they do there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from phaze.errors import MALFORMED, InputError
+from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph
+from phaze.workload.torch_export.aten_lowering import (
+    FLOAT_BYTES,
+    Extent,
+    Lowering,
+    check_batch,
+    infer_extents,
+)
+from phaze.workload.torch_export.aten_operators import RULES, check_supported, is_work
+from phaze.workload.torch_export.aten_views import GENERATORS, VIEWS
+from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Program, Ref
+
+_WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu", "elu", "hardswish"})
+"""In-place functions of modules: nobody reads the tensor behind the view afterwards."""
+
+
+def clean(program: Program) -> Program:
+    """The program without in-place updates and without dead code.
+
+    Raises InputError where a part of a tensor is overwritten through a view.
+    """
+    return _needed(_functional(program))
+
+
+def overwritten_part(program: Program) -> Node | None:
+    """The first node that overwrites a part of a tensor through a view of it, if there is one."""
+    views: set[str] = set()
+    for node in program.nodes:
+        changed = next(node.reads(), None)
+        if node.operator in VIEWS:
+            views.update(node.outputs)
+        elif node.is_in_place and changed in views and node.operator not in _WHOLE:
+            return node
+    return None
+
+
+def _functional(program: Program) -> Program:
+    """Let everything after an in-place update read its result.
+
+    Updates of stored statistics (buffers) have no later reader that matters.
+    """
+    if (part := overwritten_part(program)) is not None:
+        raise InputError(
+            f"{program.source}: {part.target} node {part.name!r} overwrites a part of a tensor; "
+            "save the program after run_decompositions({}), which makes copies of such parts"
+        )
+    latest: dict[str, Ref] = {}
+    nodes = []
+    for node in program.nodes:
+        arguments = {name: _renamed(value, latest) for name, value in node.arguments.items()}
+        nodes.append(replace(node, arguments=arguments))
+        changed = next(node.reads(), None)
+        if node.is_in_place and node.outputs and changed is not None:
+            latest[changed] = Ref(node.outputs[0])
+    outputs = tuple(latest[t].tensor if t in latest else t for t in program.outputs)
+    return replace(program, nodes=tuple(nodes), outputs=outputs)
+
+
+def _renamed(value: object, latest: Mapping[str, Ref]) -> object:
+    if isinstance(value, Ref):
+        while value.tensor in latest:
+            value = latest[value.tensor]
+        return value
+    return tuple(_renamed(item, latest) for item in value) if isinstance(value, tuple) else value
+
+
+def _needed(program: Program) -> Program:
+    wanted = set(program.outputs)
+    kept: list[Node] = []
+    for node in reversed(program.nodes):
+        if not wanted.isdisjoint(node.outputs):
+            kept.append(node)
+            wanted.update(node.reads())
+    return replace(program, nodes=tuple(reversed(kept)))
+
+
+def label_nodes(
+    nodes: Iterable[Node], is_work: Callable[[Node], bool], taken: Collection[str]
+) -> dict[str, str]:
+    """Name of each node's operator, by node name.
+
+    A module that makes one call that is work gives it its own path (`layers.3.mlp.up`); all others are
+    called after their operator within the module (`layers.3.add`, `layers.3.add_2`). No two are the same,
+    and none is in `taken`.
+    """
+    nodes = tuple(nodes)
+    calls = Counter(node.module for node in nodes if is_work(node))
+    parents = {path for node in nodes for path in _above(node.module)}
+    used, numbers = set(taken), Counter[str]()
+    labels = {}
+    for node in nodes:
+        alone = calls[node.module] == 1 and is_work(node) and node.module and node.module not in parents
+        operator = node.operator.strip("_")
+        name = node.module if alone else f"{node.module}.{operator}" if node.module else operator
+        labels[node.name] = _free(name, used, numbers)
+    return labels
+
+
+def _above(path: str) -> Iterable[str]:
+    """Paths of the modules around a module."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _free(name: str, used: set[str], numbers: Counter[str]) -> str:
+    """The name, numbered until it is free; takes it."""
+    chosen = name
+    while chosen in used:
+        numbers[name] += 1
+        chosen = f"{name}_{numbers[name] + 1}"
+    used.add(chosen)
+    return chosen
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A forward model read from a recorded program.
+
+    `heads` is None because a program does not tell them, so tensors are not divided. `nodes` are those that
+    become operators: they depend on an input (`live`) or on a parameter. Graphs are kept per batch.
+    """
+
+    name: str
+    program: Program
+    nodes: tuple[Node, ...]
+    extents: Mapping[str, Extent]
+    live: frozenset[str]
+    heads: int | None = None
+    _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    def graph(self, batch: int) -> OperatorGraph:
+        """The forward operator graph at a batch (samples). Raises InputError for a batch below 1."""
+        if batch < 1:
+            raise InputError(f"{self.program.source}: batch {batch} is below 1")
+        if batch not in self._graphs:
+            self._graphs[batch] = without_unread(self._lower(batch))
+        return self._graphs[batch]
+
+    def _lower(self, batch: int) -> OperatorGraph:
+        program, builder = self.program, GraphBuilder(self.name)
+        taken = {*program.inputs, *program.parameters.values(), *program.buffers.values()}
+        labels = label_nodes(self.nodes, is_work, taken)
+        low = Lowering(program, self.extents, labels, batch, builder)
+        for name in program.inputs:
+            size = INTEGER_BYTES.get(program.tensors[name].dtype, FLOAT_BYTES)
+            low.made[name] = builder.input(name, self.extents[name].at(batch), size)
+        for node in self.nodes:
+            _convert(low, node)
+        outputs = (low.made[t] for t in program.outputs if t in self.live)
+        return builder.build(dict.fromkeys(outputs))
+
+
+def _convert(low: Lowering, node: Node) -> None:
+    """Append a node's operators and note what its results are called."""
+    for name in node.reads():
+        if name not in low.made and name in low.handed_out:
+            raise low.error(node, f"reads {name!r}, a further result that is not supported")
+    try:
+        made = RULES[node.operator](low, node)
+    except MALFORMED as error:
+        raise low.error(node, f"is malformed ({error})") from error
+    results = made if isinstance(made, tuple) else (made,)
+    low.made.update(zip(node.outputs, results, strict=False))
+    if not low.trained.isdisjoint(low.operands(node.reads())):
+        low.trained.update(results)
+    low.handed_out.update(node.outputs)
+
+
+def join_recordings(name: str, first: Program, second: Program) -> ExportedModel:
+    """A model from two recordings of one program at different batches.
+
+    Raises InputError for unsupported operators, for a program that computes nothing from its inputs, and
+    for one that mixes samples or changes with the batch.
+    """
+    first, second = clean(first), clean(second)
+    extents = infer_extents(first, second)
+    live = _reached(first.nodes, first.inputs)
+    trained = _reached(first.nodes, first.parameters)
+    nodes = tuple(n for n in first.nodes if not (live | trained).isdisjoint(n.outputs))
+    if live.isdisjoint(first.outputs):
+        raise InputError(f"{first.source}: no output is computed from an input")
+    check_supported(first, nodes)
+    read = frozenset(first.outputs).union(*(node.reads() for node in nodes))
+    for node in nodes:
+        check_batch(first, node, extents, live & read)
+    model = ExportedModel(name, first, nodes, extents, live)
+    model.graph(1)  # so that whatever a rule refuses is refused here
+    return model
+
+
+def _reached(nodes: tuple[Node, ...], sources: tuple[str, ...] | Mapping[str, str]) -> frozenset[str]:
+    """Tensors that depend on the content of the sources."""
+    found = set(sources)
+    for node in nodes:
+        if node.operator not in GENERATORS and not found.isdisjoint(node.reads()):
+            found.update(node.outputs)
+    return frozenset(found)
+
+
+def without_unread(graph: OperatorGraph) -> OperatorGraph:
+    """Drop operators and tensors that no output needs."""
+    wanted, kept = set(graph.outputs), []
+    for op in reversed(graph.operators):
+        if not wanted.isdisjoint(op.outputs):
+            kept.append(op)
+            wanted.update(op.inputs, op.outputs)
+    wanted.update(graph.inputs)
+    tensors = {name: tensor for name, tensor in graph.tensors.items() if name in wanted}
+    return replace(graph, tensors=tensors, operators=tuple(reversed(kept)))

@@ -1,0 +1,274 @@
+"""Modules recorded by `torch.export`: the only part of this front end that needs torch, which is optional.
+
+The graph of a `torch.export.ExportedProgram` becomes a description without torch being imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from phaze.errors import InputError
+from phaze.workload.fusion_rules import ALL_FUSION, Fusion
+from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings, overwritten_part
+from phaze.workload.torch_export.exported_program import Node, Program, Ref, TensorInfo
+from phaze.workload.workload import Mode, Workload
+
+if TYPE_CHECKING:
+    import torch
+
+
+# torch.fx.Node, torch.fx.GraphModule and what a node may hold; torch is optional, so they are not named.
+FxNode = Any
+FxModule = Any
+FxValue = Any
+
+_NESTED = "wrap"  # higher-order operators that only set a mode for the block inside them
+
+
+@dataclass
+class TracedGraph:
+    """Reads the graph of an exported program and those nested in it. `source` is how errors call it."""
+
+    source: str
+    exported: Any
+    nodes: list[Node] = field(default_factory=list)
+    tensors: dict[str, TensorInfo] = field(default_factory=dict)
+
+    def program(self, batch: int) -> Program:
+        """The whole description. Raises InputError for control flow and sizes that depend on data."""
+        signature = self.exported.graph_signature
+        self._read(self.exported.graph_module, {}, "")
+        tied = _first_names(self.exported.state_dict)
+        parameters = {n: tied.get(p, p) for n, p in signature.inputs_to_parameters.items()}
+        return Program(
+            source=self.source,
+            batch=batch,
+            nodes=tuple(self.nodes),
+            tensors=self.tensors,
+            inputs=tuple(n for n in signature.user_inputs if isinstance(n, str) and n in self.tensors),
+            parameters=parameters,
+            buffers=dict(signature.inputs_to_buffers),
+            outputs=tuple(n for n in signature.user_outputs if isinstance(n, str) and n in self.tensors),
+        )
+
+    def _read(self, module: FxModule, names: Mapping[str, str], prefix: str) -> None:
+        """Append the nodes of a graph; `names` are the outer names of a nested graph's inputs and results."""
+        outer = {node: names.get(node.name, f"{prefix}{node.name}") for node in module.graph.nodes}
+        pieces = {node: outer[node] for node in module.graph.nodes if _is_piece(node)}
+        for node in module.graph.nodes:
+            if node in pieces or node.op not in {"placeholder", "call_function"}:
+                continue
+            made = dict(self._results(node, outer, pieces))
+            self.tensors |= {name: _info(value) for name, value in made.items()}
+            if node.op == "placeholder":
+                continue
+            target = str(node.target)
+            inner = next(
+                (a for a in node.args if getattr(a, "op", "") == "get_attr" and _is_module(module, a)), None
+            )
+            if inner is not None:
+                self._inline(node, getattr(module, inner.target), tuple(made), outer)
+            else:
+                arguments = {key: _argument(value, outer) for key, value in _named(node)}
+                self.nodes.append(Node(outer[node], target, arguments, tuple(made), _path(node)))
+
+    def _inline(
+        self, node: FxNode, inside: FxModule, made: tuple[str, ...], outer: Mapping[FxNode, str]
+    ) -> None:
+        """A block under `no_grad` or `autocast` runs as if it stood in the graph around it."""
+        if not str(node.target).startswith(_NESTED):
+            raise InputError(
+                f"{self.source}: control flow {node.target} (node {node.name!r}) is not supported"
+            )
+        position = next(i for i, a in enumerate(node.args) if getattr(a, "op", "") == "get_attr")
+        given = [outer.get(a, "") for a in node.args[position + 1 :]]
+        entries = [n.name for n in inside.graph.nodes if n.op == "placeholder"]
+        names = dict(zip(entries, given, strict=True))
+        (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
+        names |= {r.name: name for r, name in zip(results, made, strict=False) if r is not None}
+        self._read(inside, names, f"{outer[node]}/")
+
+    def _results(
+        self,
+        node: FxNode,
+        outer: Mapping[FxNode, str],
+        pieces: Mapping[FxNode, str],
+    ) -> Iterator[tuple[str, FxValue]]:
+        """Names and values of a node's tensors; results of several are called as those who take them out."""
+        value = node.meta.get("val")
+        if not isinstance(value, tuple | list):
+            if hasattr(value, "shape"):
+                yield outer[node], value
+            return
+        taken = {user.args[1]: pieces[user] for user in node.users if user in pieces}
+        for i, item in enumerate(value):
+            if hasattr(item, "shape"):
+                yield taken.get(i, f"{outer[node]}.{i}"), item
+
+
+def _first_names(state: Mapping[str, Any]) -> dict[str, str]:
+    """Each parameter by the first name of the tensor it is: tied weights are one."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(tensor), name) for name, tensor in state.items()}
+
+
+def _is_piece(node: FxNode) -> bool:
+    """Whether a node only takes one of several results."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
+
+
+def _is_module(module: FxModule, node: FxNode) -> bool:
+    return hasattr(getattr(module, str(node.target), None), "graph")
+
+
+def _info(value: FxValue) -> TensorInfo:
+    return TensorInfo(tuple(int(size) for size in value.shape), str(value.dtype).removeprefix("torch."))
+
+
+def _named(node: FxNode) -> Iterator[tuple[str, FxValue]]:
+    """Arguments by the names of the operator's schema."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema else []
+    names += [str(i) for i in range(len(names), len(node.args))]
+    yield from zip(names, node.args, strict=False)
+    yield from node.kwargs.items()
+
+
+def _argument(value: FxValue, outer: Mapping[FxNode, str]) -> object:
+    """A plain value; sizes that are computed in the graph are left out."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(_argument(item, outer) for item in value)
+    if hasattr(value, "meta") and value in outer:
+        return Ref(outer[value]) if hasattr(value.meta.get("val"), "shape") else None
+    return str(value)
+
+
+def _path(node: FxNode) -> str:
+    """Dotted path of the innermost module."""
+    stack: Mapping[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values()]
+    return paths[-1] if paths else ""
+
+
+Exported = Any  # torch.export.ExportedProgram; torch is optional, so it is not named
+
+BATCHES = (2, 14)
+"""The two batches a module is recorded at; what differs in their shapes is the batch.
+
+A module is exported twice with fixed sizes rather than once with a dynamic batch: fixed sizes are what every
+module can be exported with, while a dynamic batch fails wherever code asks for the size (masks, reshapes,
+recurrent layers). The factor of 7 is a prime that is rare as a dimension.
+"""
+
+_FAULTS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, ArithmeticError)
+
+
+def from_torch(
+    module: torch.nn.Module,
+    example_inputs: Sequence[object] = (),
+    example_keywords: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    mode: Mode = Mode.TRAINING,
+    global_batch: int | None = None,
+    sequence_length: int | None = None,
+    fusion: Set[Fusion] = ALL_FUSION,
+) -> Workload:
+    """Workload of a module, or of a `torch.fx.GraphModule`.
+
+    `example_inputs` and `example_keywords` are arguments of its `forward`; the first dimension of every
+    tensor among them is the batch (of any size). Of a graph module with shapes in its metadata
+    (`ShapeProp`) they may be left out. Build the module under `torch.device("meta")` and no weight is ever
+    allocated; nothing is computed in either case. `sequence_length` (tokens of one sample) is only noted.
+
+    Raises InputError where torch is missing, the module cannot be exported, an operator is not supported,
+    or samples are mixed.
+    """
+    model = record(module, example_inputs, example_keywords or {}, name or type(module).__name__)
+    return GraphWorkload(
+        model, mode, global_batch=global_batch, fusion=fusion, sequence_length=sequence_length
+    )
+
+
+def record(
+    module: torch.nn.Module, inputs: Sequence[object], keywords: Mapping[str, object], name: str
+) -> ExportedModel:
+    """Export a module at two batches. Raises InputError as `from_torch` does."""
+    torch = require_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"{name}: expected a torch.nn.Module, found {type(module).__name__}")
+    given = tuple(inputs) or _recorded_inputs(module, name) if not keywords else tuple(inputs)
+    first, second = (
+        _program(_exported(torch, module, given, keywords, batch, name), batch, name) for batch in BATCHES
+    )
+    return join_recordings(name, first, second)
+
+
+def _program(exported: Exported, batch: int, name: str) -> Program:
+    """Description of an exported program; parts of tensors that it overwrites become copies first."""
+    try:
+        program = TracedGraph(name, exported).program(batch)
+        if overwritten_part(program) is None:
+            return program
+        return TracedGraph(name, exported.run_decompositions({})).program(batch)
+    except RuntimeError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"{name}: its sizes depend on the content of tensors: {reason}") from error
+
+
+def require_torch() -> ModuleType:
+    """The torch package. Raises InputError with the line that installs it."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise InputError("PyTorch is not installed: pip install 'phaze-dse[torch]'") from error
+
+
+def _exported(
+    torch: ModuleType,
+    module: torch.nn.Module,
+    inputs: Sequence[object],
+    keywords: Mapping[str, object],
+    batch: int,
+    name: str,
+) -> Exported:
+    """The module's program at one batch."""
+    weight = next(module.parameters(), None)
+    device = None if weight is None else weight.device
+
+    def sized(value: object) -> object:
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            return value
+        return torch.zeros(batch, *value.shape[1:], dtype=value.dtype, device=device or value.device)
+
+    try:
+        return torch.export.export(
+            module, tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
+        )
+    except _FAULTS as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from error
+
+
+def _recorded_inputs(module: torch.nn.Module, name: str) -> tuple[object, ...]:
+    """Inputs of a graph module as its own metadata describes them."""
+    torch = require_torch()
+    if not isinstance(module, torch.fx.GraphModule):
+        return ()
+    found = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            known = node.meta.get("val", node.meta.get("tensor_meta"))
+            if known is None:
+                raise InputError(
+                    f"{name}: input {node.name!r} has no shape; give example_inputs or run ShapeProp"
+                )
+            found.append(torch.empty(tuple(known.shape), dtype=known.dtype, device="meta"))
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""The built-in workload files: names, summaries with numbers of parameters, and where a name's file lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+
+from phaze.errors import InputError
+from phaze.workload.families.model_family import Extent, FamilyDimensions
+from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
+from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.workload import Attention
+from phaze.workload.workload_file import WorkloadSpec, parse_spec
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCount:
+    """Trained parameters, tied ones once; `active` without the experts that a token is not sent to."""
+
+    total: int
+    active: int
+
+    def __add__(self, other: ParameterCount) -> ParameterCount:
+        """Both together."""
+        return ParameterCount(self.total + other.total, self.active + other.active)
+
+    def times_further(self, times: int, one: ParameterCount) -> ParameterCount:
+        """What `times` steps add, of which each leads from `one` to this count."""
+        return ParameterCount(times * (self.total - one.total), times * (self.active - one.active))
+
+
+def count_parameters(dimensions: FamilyDimensions) -> ParameterCount:
+    """Parameters of the model; a block that repeats is built once and multiplied."""
+    fewest = dimensions.repeats
+    short = {name: least for name, (least, _) in fewest.items()}
+    base = _counted(dimensions.model_copy(update=short))
+    total = base
+    for name, (least, number) in fewest.items():
+        longer = _counted(dimensions.model_copy(update={**short, name: least + 1}))
+        total += longer.times_further(number - least, base)
+    return total
+
+
+def _counted(dimensions: FamilyDimensions) -> ParameterCount:
+    """Counted on the graph."""
+    graph = dimensions.graph("count", Extent(1), Attention.FLASH)
+    total = sum(t.elements for t in trained_parameters(graph))
+    return ParameterCount(total, total - _unused(graph))
+
+
+def _unused(graph: OperatorGraph) -> int:
+    """Parameters of the experts that a token is not sent to."""
+    found, chosen = 0, 0
+    for op in graph.operators:
+        if op.kind is OpKind.DISPATCH:
+            chosen = graph.tensors[op.inputs[1]].shape[-1]
+        elif "experts" in op.attributes:
+            owned = (graph.tensors[t] for t in op.inputs if graph.tensors[t].is_parameter)
+            found += sum(t.elements // t.shape[0] * (t.shape[0] - chosen) for t in owned)
+    return found
+
+
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class WorkloadSummary:
+    """One line of the list of built-in workloads; `sequence_length` is None where samples are no sequences.
+
+    `active_parameters`: without the experts that a token is not sent to.
+    """
+
+    name: str
+    family: str
+    parameters: int
+    active_parameters: int
+    layers: int
+    sequence_length: int | None
+    global_batch: int | None
+    source: str
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Names of the built-in workloads, sorted."""
+    files = resources.files("phaze.workloads").iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
+
+
+def list_workloads() -> tuple[WorkloadSummary, ...]:
+    """Summaries of the built-in workloads, by name."""
+    return tuple(_summary(builtin_spec(name)) for name in builtin_names())
+
+
+def builtin_spec(name: str) -> WorkloadSpec[FamilyDimensions]:
+    """Parsed file of a built-in workload; `name` as in `builtin_names`."""
+    file = resources.files("phaze.workloads").joinpath(f"{name}.yaml")
+    return parse_spec(file.read_text(encoding="utf-8"), f"built-in workload {name}.yaml")
+
+
+def find_workload(name_or_path: str) -> Path:
+    """File of a built-in name or of a path to a YAML file. Raises InputError for an unknown name."""
+    path = Path(name_or_path)
+    if path.suffix in YAML_SUFFIXES:
+        return path
+    return Path(str(resources.files("phaze.workloads"))) / f"{known_name(name_or_path)}.yaml"
+
+
+def known_name(name: str) -> str:
+    """The built-in workload of that name; case, `-`, `_` and blanks do not matter. Raises InputError."""
+    names = builtin_names()
+    found = [known for known in names if _key(known) == _key(name)]
+    if found:
+        return found[0]
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+    hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
+    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml, .onnx or .pt2; a config starts with hf:)"
+    raise InputError(msg)
+
+
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c not in "-_ ")
+
+
+def _summary(spec: WorkloadSpec[FamilyDimensions]) -> WorkloadSummary:
+    """Summary of a workload file."""
+    parameters = count_parameters(spec.dimensions)
+    return WorkloadSummary(
+        name=spec.name,
+        family=spec.family.value,
+        parameters=parameters.total,
+        active_parameters=parameters.active,
+        layers=spec.dimensions.depth,
+        sequence_length=spec.sequence_length,
+        global_batch=spec.global_batch,
+        source=next(iter(spec.source.values())),
+    )

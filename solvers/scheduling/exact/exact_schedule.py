@@ -1,0 +1,134 @@
+"""Optimal schedules: list scheduling, then search over states, under bounds that grow with the effort."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from time import monotonic
+
+from ...arrays import Floats
+from ..improve.local_search import polish, suggest
+from ..indexed_problem import IndexedProblem
+from ..list_scheduling import incumbent
+from ..mode_relaxation import weightings
+from ..schedule_bounds import critical_path_s
+from ..schedule_plan import SAME, Outcome, SearchLimits
+from .compact_search import CompactSearch, packable
+from .core_pairs import search_paired, with_pairs
+
+FEW_STATES, MORE_STATES = 300, 3_000
+"""States expanded before a narrow beam is worth its time, and before all else is."""
+
+MANY_STATES = 100_000
+"""States expanded under the stronger bounds before local search is worth its time."""
+
+SOON = 0.2
+"""Most of the time left that each of these may take: plain functions need long for wide graphs."""
+
+BEAM_WIDTHS = (10, 100, 1_000)
+"""States kept per number of ended operators; the next only pays where the last left a gap."""
+
+LAST_WIDTHS = (10_000, 100_000)
+"""The same where best-first search has run out of memory."""
+
+WIDER = 10
+"""How much more a beam takes than the one before."""
+
+
+def solve_exact(ix: IndexedProblem, limits: SearchLimits) -> Outcome:
+    """Best plan and bound within the limits; the plan is optimal unless one of them is reached."""
+    plan, tried = incumbent(ix, critical_path_s(ix), deadline=0.0)
+    outcome = Outcome(plan, critical_path_s(ix), {"list_schedules": tried, "states": 0})
+    if packable(ix):
+        _stage(ix, outcome, _soon(limits), states=FEW_STATES)
+        _stage(ix, outcome, _soon(limits), width=BEAM_WIDTHS[0])
+        _stage(ix, outcome, _soon(limits), states=MORE_STATES)
+    if ix.pair is not None and not outcome.proven:
+        _without_pairs(ix, outcome, limits)
+    if not outcome.proven:
+        _improve(ix, outcome, limits)
+        (_search if packable(ix) else search_paired)(ix, outcome, limits)
+    return outcome
+
+
+def _without_pairs(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """Bound by the same problem without pairs, for half of the time; its schedule, where cores allow."""
+    loose, now = replace(ix, pair=None), monotonic()
+    found = solve_exact(loose, replace(limits, deadline=now + (limits.deadline - now) / 2.0))
+    for name, count in found.work.items():
+        outcome.work[name] += count
+    outcome.lower_s = max(outcome.lower_s, min(found.lower_s, outcome.plan.makespan_s))
+    plan = with_pairs(ix, found.plan)
+    if plan is not None:
+        outcome.adopt(plan)
+
+
+def _improve(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """List schedules around the best one, for a fifth of the time: only where some states do not settle it."""
+    now = monotonic()
+    plan, tried = incumbent(ix, outcome.lower_s, now + (limits.deadline - now) / 5.0)
+    outcome.work["list_schedules"] += tried
+    outcome.adopt(plan)
+
+
+def _search(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """Beams as wide as the limits allow, then best-first search, under weightings of paths."""
+    if outcome.over(limits):
+        return
+    rows = weightings(ix, outcome.tighten(ix))
+    _stage(ix, outcome, _soon(limits), rows=rows, width=BEAM_WIDTHS[0])
+    _stage(ix, outcome, _soon(limits), rows=rows, states=MANY_STATES)
+    if outcome.over(limits):
+        return
+    suggest(ix, outcome, limits)
+    for width in BEAM_WIDTHS[1:]:
+        began, before = monotonic(), outcome.work["states"]
+        _stage(ix, outcome, limits, rows=rows, width=width)
+        if not _affordable(outcome, limits, monotonic() - began, outcome.work["states"] - before):
+            break
+    polish(ix, outcome, limits)
+    _stage(ix, outcome, limits, rows=rows)
+    for width in LAST_WIDTHS:
+        _stage(ix, outcome, limits, rows=rows, width=width)
+
+
+def _soon(limits: SearchLimits) -> SearchLimits:
+    """The same with less time."""
+    now = monotonic()
+    return replace(limits, deadline=now + SOON * (limits.deadline - now))
+
+
+def _affordable(outcome: Outcome, limits: SearchLimits, last_s: float, last_states: int) -> bool:
+    """Whether the next wider beam, after one that took so much, leaves half of the limits to best-first search."""
+    left = inf if limits.states is None else limits.states - outcome.work["states"]
+    return 2 * WIDER * last_s < limits.deadline - monotonic() and 2 * WIDER * last_states < left
+
+
+def _stage(
+    ix: IndexedProblem,
+    outcome: Outcome,
+    limits: SearchLimits,
+    *,
+    rows: Floats | None = None,
+    width: int = 0,
+    states: float = inf,
+) -> None:
+    """One beam, or with a width of 0 best-first search, adopted into the outcome."""
+    if outcome.over(limits):
+        return
+    bounds = outcome.tighten(ix)
+    if outcome.proven:
+        return
+    search = CompactSearch(ix, bounds, outcome.plan.makespan_s, rows)
+    if limits.states is not None:
+        states = min(states, limits.states - outcome.work["states"])
+    if width:
+        search.beam(width, states, limits.deadline)
+    else:
+        search.best_first(states, limits.deadline, limits.cutoff_s)
+    outcome.work["states"] += search.states
+    plan = search.plan()
+    if plan is not None:
+        outcome.adopt(plan)
+    if not width:
+        outcome.lower_s = max(outcome.lower_s, min(search.lower_s * (1.0 - SAME), outcome.plan.makespan_s))

@@ -1,1 +1,0 @@
-"""The choice of modes as a linear program: bounds, and weightings of work."""
