@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from phaze.report.format import number
-from phaze.report.svg import BOTTOM, HEIGHT, LEFT, TOP, Scale
+from phaze.report.charts.svg_charts import BOTTOM, HEIGHT, LEFT, TOP, Scale
+from phaze.report.number_format import number
 
 _WIDTH, _PLOT_RIGHT = 860, 560
 _COLOURS = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from phaze.placement.strategy.choices import Plans
     from phaze.placement.strategy.framework import Framework
     from phaze.runs.document_formats import Answer
-    from phaze.validation.document import Comparison, ValidationReport
+    from phaze.validation.validation_document import Comparison, ValidationReport
 
 
 _SETS = ("name", "metric", "rung", "rows", "mape_pct", "median_ape_pct", "bias_pct", "threshold_pct")
@@ -55,7 +55,7 @@ class Evaluated(Shown):
         return dataframe(columns_of(list(design_rows([(self.design.id, self.design)]))))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.design import performance, placement
+        from phaze.report.terminal.design_tables import performance, placement
 
         for name, result in self.design.workloads.items():
             yield performance(name, result)
@@ -85,7 +85,7 @@ class Compared(Shown):
         return dataframe(columns_of(rows))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.compare import comparison_blocks
+        from phaze.report.terminal.side_by_side import comparison_blocks
 
         return comparison_blocks(self.rows)
 
@@ -112,7 +112,7 @@ class Validated(Shown):
         return self.sets.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.validate import errors_table
+        from phaze.report.terminal.check_tables import errors_table
 
         yield errors_table(self.report)
 
@@ -144,7 +144,7 @@ class Planned(Shown):
         return self.plans.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.plan import plan_head, plan_proof, plan_table
+        from phaze.report.terminal.plan_tables import plan_head, plan_proof, plan_table
 
         yield plan_head(self.document)
         yield plan_table(self.document.best, self.document.request)
@@ -305,7 +305,7 @@ def validate(
     from phaze.cost.rung import Rung
     from phaze.inputs.input_files import measurements_folder
     from phaze.inputs.named_choices import choose
-    from phaze.validation.validate import validate as judged
+    from phaze.validation.model_validation import validate as judged
 
     folder = measurements_folder(Path(data) if data is not None else None)
     return Validated(judged(folder, as_list(sets), choose(Rung, rung, "--rung"), progress))

@@ -54,8 +54,8 @@ class Table(Shown, Sequence[Item_co]):
         return dataframe(self.columns)
 
     def _blocks(self) -> Iterator[RichTable]:
-        from phaze.report.design import plain_table
-        from phaze.report.format import field, label
+        from phaze.report.number_format import field, label
+        from phaze.report.terminal.design_tables import plain_table
 
         keys = [key for key in self.keys if key in self.columns]
         more = f", {_ROWS} of {len(self):,} rows" if len(self) > _ROWS else ""

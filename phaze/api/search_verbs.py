@@ -96,10 +96,10 @@ class Explored(Shown):
         return self.frontier.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.questions import score_table
-        from phaze.report.tables import answer, frontier_of
+        from phaze.report.terminal.question_tables import score_table
+        from phaze.report.terminal.search_tables import answer_sentence, frontier_of
 
-        yield in_python(answer(self.document))
+        yield in_python(answer_sentence(self.document))
         if self.document.portfolio:
             yield score_table(self.document.portfolio, self.best.id)
         elif self.document.frontier:
@@ -137,7 +137,7 @@ class Swept(Shown):
         return Table(title, rows, columns_of(rows), _KEYS)
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.sweep import sweep_table
+        from phaze.report.terminal.search_tables import sweep_table
 
         result = self.result
         yield sweep_table(result.frontier, self.plan.objectives, result.trials, result.infeasible)

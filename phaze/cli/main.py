@@ -15,38 +15,13 @@ from typing import Annotated, NoReturn
 import typer
 
 from phaze import __version__
-from phaze.cli import (
-    archs,
-    cache,
-    calibrate,
-    certify,
-    compare,
-    diff,
-    evaluate,
-    explain,
-    frameworks,
-    graph,
-    help,
-    networks,
-    pareto,
-    plan,
-    plans,
-    replay,
-    report,
-    run,
-    runs,
-    schema,
-    solve,
-    spaces,
-    sweep,
-    trace,
-    validate,
-    whatif,
-    workloads,
-)
-from phaze.cli.interrupt import INTERRUPTED
-from phaze.cli.manual.app import App
-from phaze.cli.output import print_error
+from phaze.cli.catalogue import archs, frameworks, graph, networks, plans, schema, spaces, workloads
+from phaze.cli.console_output import print_error
+from phaze.cli.interruption import INTERRUPTED
+from phaze.cli.manual import help
+from phaze.cli.manual.typer_app import App
+from phaze.cli.questions import calibrate, compare, evaluate, plan, run, solve, sweep, validate, whatif
+from phaze.cli.records import cache, certify, diff, explain, pareto, replay, report, runs, trace
 from phaze.errors import InputError, PhazeError
 
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.

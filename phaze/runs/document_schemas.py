@@ -11,7 +11,7 @@ from phaze.explore.documents.explanation_document import EXPLANATION_SCHEMA, Exp
 from phaze.runs.design_table import designs_schema
 from phaze.runs.document_formats import COMPARE, PLAN, RESULT, SERVING, SWEEP, WHATIF
 from phaze.runs.run_difference import Difference
-from phaze.validation.document import ValidationReport
+from phaze.validation.validation_document import ValidationReport
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import phaze
-from phaze.cli.python_reference import reference
+from phaze.cli.manual.python_reference import reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_is_up_to_date():
     page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m phaze.cli.python_reference > docs/reference/python.md"
+    assert page == reference(), "run: python -m phaze.cli.manual.python_reference > docs/reference/python.md"
 
 
 @pytest.mark.parametrize("name", [name for name in phaze.__all__ if name != "__version__"])

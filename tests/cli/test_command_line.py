@@ -437,7 +437,7 @@ def test_a_closed_pipe_is_no_error():
 
 
 def test_no_color_and_narrow_pipes(monkeypatch):
-    from phaze.cli.output import console
+    from phaze.cli.console_output import console
 
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert console().width == 80

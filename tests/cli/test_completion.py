@@ -16,7 +16,7 @@ import typer
 from phaze.solvers.scheduling import Method
 
 from phaze.cli.main import app
-from phaze.cli.solve_placement import Compat
+from phaze.cli.questions.solve import Compat
 from phaze.cost.rung import Rung
 from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import METRICS
@@ -30,7 +30,7 @@ from phaze.placement.cluster import Recompute
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.framework import list_frameworks
 from phaze.placement.strategy.strategy import Order
-from phaze.report.recipes.export import Target
+from phaze.report.exports.recipe_export import Target
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_library import list_workloads

@@ -12,7 +12,7 @@ from small_cases import DECODER
 
 from phaze.cli import main as cli
 from phaze.explore.documents.explanation_document import Explanation
-from phaze.report.explanation import print_explanation
+from phaze.report.terminal.explanation_tables import print_explanation
 
 SPACE = """
 schema_version: 1

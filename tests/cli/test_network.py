@@ -16,7 +16,7 @@ from phaze.errors import InputError
 from phaze.hardware.network import Network, load_network
 from phaze.hardware.network_file import network_yaml
 from phaze.hardware.tiers import LinkLaw, Medium, Tier
-from phaze.validation.network_fit import fit_network, read_samples
+from phaze.validation.collective_network_fit import fit_network, read_samples
 from phaze.workload.work import Collective
 
 TRUTH = Network(

@@ -9,11 +9,10 @@ import pytest
 import typer
 
 from phaze.cli.main import app
-from phaze.cli.manual.groups import known
-from phaze.cli.manual.page import children_of, page
-from phaze.cli.manual.wording import wording
-from phaze.cli.reference import reference
-from phaze.cli.result_reference import reference as documents
+from phaze.cli.manual.cli_reference import reference
+from phaze.cli.manual.manual_page import children_of, page, wording
+from phaze.cli.manual.option_groups import grouped_options
+from phaze.cli.manual.result_reference import reference as documents
 from phaze.explore.documents.document_record import meanings
 from phaze.hardware.architecture import list_architectures
 from phaze.placement.strategy.framework import list_frameworks
@@ -46,7 +45,7 @@ def every(items):
 
 def test_the_page_is_up_to_date():
     assert PAGE.read_text(encoding="utf-8") == reference(), (
-        "run: python -m phaze.cli.reference > docs/reference/cli.md"
+        "run: python -m phaze.cli.manual.cli_reference > docs/reference/cli.md"
     )
 
 
@@ -57,7 +56,9 @@ def test_every_command_and_option_has_help_and_is_documented(path, command):
     for parameter in command.params:
         if parameter.name != "help":
             assert parameter.help, f"{path}: {parameter.name} has no help"
-            assert parameter.param_type_name == "argument" or parameter.name in known(), parameter.name
+            assert parameter.param_type_name == "argument" or parameter.name in grouped_options(), (
+                parameter.name
+            )
 
 
 @every(VERBS)
@@ -119,7 +120,7 @@ def test_help_shows_the_page_of_a_verb(dse):
 
 def test_the_page_of_documents_is_up_to_date():
     assert PAGE.with_name("result-fields.md").read_text(encoding="utf-8") == documents(), (
-        "run: python -m phaze.cli.result_reference > docs/reference/result-fields.md"
+        "run: python -m phaze.cli.manual.result_reference > docs/reference/result-fields.md"
     )
 
 

@@ -52,7 +52,7 @@ def result(dse, tmp_path):
 @pytest.fixture
 def shown(capfd):
     """The tables of a document in 80 columns."""
-    from phaze.cli.run import show
+    from phaze.cli.questions.run import show
 
     def call(document, folder):
         show(document, folder, json=False, quiet=True)

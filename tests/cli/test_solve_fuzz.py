@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from instances import MODES, PLACEMENT, SCHEDULE
 from typer.testing import CliRunner
 
-from phaze.cli import solve
+from phaze.cli.questions import solve
 from phaze.errors import InputError
 
 ODD = st.one_of(

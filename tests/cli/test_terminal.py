@@ -12,9 +12,9 @@ import sys
 import pytest
 from rich.console import Console
 
-from phaze.report.compare import print_comparison
-from phaze.report.design import print_design
-from phaze.report.tables import print_result
+from phaze.report.terminal.design_tables import print_design
+from phaze.report.terminal.search_tables import print_result
+from phaze.report.terminal.side_by_side import print_comparison
 
 LISTS = [
     ("workloads",),

@@ -17,7 +17,7 @@ from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
 from phaze.hardware.network import load_network
-from phaze.validation.operators import attention, product
+from phaze.validation.single_operators import attention, product
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
 from phaze.workload.operators.rule_table import RULES

@@ -14,7 +14,7 @@ from phaze.cost.kernels.windows import convolutions, padded_product
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
-from phaze.validation.operators import convolution, product
+from phaze.validation.single_operators import convolution, product
 from phaze.workload.work import Format, Role
 
 TABLE = to_table([load_architecture("p100")])

@@ -15,7 +15,7 @@ from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
 from phaze.hardware.tiers import LinkLaw, Medium
-from phaze.validation.operators import exchange, product
+from phaze.validation.single_operators import exchange, product
 from phaze.workload.work import Collective, Format, Traffic
 
 

@@ -12,7 +12,7 @@ from phaze.cost.kernels.products import Products, products_s, simt_chip, simt_pr
 from phaze.cost.kernels.simt_law import SimtLaw, simt_law
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import product_flops_per_s
-from phaze.validation.operators import product
+from phaze.validation.single_operators import product
 from phaze.workload.work import Format
 
 TABLE = to_table([load_architecture("a100-80gb")])

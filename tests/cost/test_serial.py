@@ -14,7 +14,7 @@ from phaze.cost.kernels.serial import SerialChip, SerialLaw, SerialProducts, ser
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived import peak_flops_per_s
-from phaze.validation.operators import product
+from phaze.validation.single_operators import product
 
 MIB = 2.0**20
 CHIP = SerialChip(rows=256, columns=256, memory_bytes_per_s=1e12, on_chip_bytes=128 * MIB)

@@ -13,7 +13,7 @@ from phaze.cost.kernels.streams import StreamChip, StreamLaw, Streams, stream_ch
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.fields import field_table
-from phaze.validation.operators import elementwise, norm, product, softmax
+from phaze.validation.single_operators import elementwise, norm, product, softmax
 from phaze.workload.work import Unit, Work
 from phaze.workload.workload_loader import load_workload
 

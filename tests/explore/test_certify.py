@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.cli.rerun import asked_of_run
+from phaze.cli.records.recorded_request import asked_of_run
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import explore
 from phaze.explore.documents.result_document import Asked

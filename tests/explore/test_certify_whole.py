@@ -11,7 +11,7 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
-from phaze.cli.rerun import request_of
+from phaze.cli.records.recorded_request import request_of
 from phaze.errors import InputError
 from phaze.explore.recheck import certify_run, common_recheck, document_recheck
 from phaze.explore.recheck.certify_run import certify, question_changed

@@ -33,7 +33,7 @@ from phaze.placement.strategy.search.search import best_plans
 from phaze.placement.strategy.search.space import PlanSpace
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.report.replay.runs_of_plan import runs
-from phaze.report.trace.plan import plan_trace
+from phaze.report.trace.iteration_trace import plan_trace
 from phaze.scheduling.passes import Effort
 from phaze.workload.workload import Mode
 

@@ -15,7 +15,7 @@ from phaze.placement.strategy.framework import Framework
 from phaze.placement.strategy.operators import Costs
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.scheduling.passes import Effort
-from phaze.validation.models import gpt
+from phaze.validation.published_models import gpt
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.sharding.parallel_degrees import Parallel, Sharding
 

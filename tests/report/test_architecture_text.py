@@ -5,7 +5,7 @@ import re
 import pytest
 
 from phaze.hardware.architecture import list_architectures, load_architecture, parse_architecture
-from phaze.report.architecture import architecture_text, derived_lines
+from phaze.report.terminal.architecture_yaml import architecture_text, derived_lines
 
 
 @pytest.mark.parametrize("name", list_architectures())

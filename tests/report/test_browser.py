@@ -6,7 +6,7 @@ import pytest
 from browser import CHROMIUM, Browser
 from test_page import contents, hostile  # noqa: F401 - a fixture
 
-from phaze.report.page.page import page
+from phaze.report.page.answer_pages import run_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 WIDTHS = (1280, 768, 360)
@@ -23,7 +23,7 @@ def browser():
 def file(document, contents, tmp_path_factory):  # noqa: F811
     """The report of a run."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(page(contents(document)), encoding="utf-8")
+    path.write_text(run_page(contents(document)), encoding="utf-8")
     return path
 
 
@@ -96,7 +96,7 @@ def test_other_axes_can_be_chosen(shown):
 
 
 def test_hostile_names_do_nothing(browser, document, contents, tmp_path):  # noqa: F811
-    (tmp_path / "report.html").write_text(page(contents(hostile(document))), encoding="utf-8")
+    (tmp_path / "report.html").write_text(run_page(contents(hostile(document))), encoding="utf-8")
     browser.open(tmp_path / "report.html")
     assert browser.errors == []
     assert browser.run("window.hacked") is None

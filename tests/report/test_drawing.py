@@ -10,10 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.report import drawing_formats
-from phaze.report.drawing import Side, draw_layer, draw_model
-from phaze.report.drawing_formats import to_dot, to_json, to_mermaid, to_svg
-from phaze.report.drawing_text import repeats
+from phaze.report.charts import operator_graph
+from phaze.report.charts.operator_graph import (
+    NodePass,
+    draw_layer,
+    draw_model,
+    repeats,
+    to_dot,
+    to_json,
+    to_mermaid,
+    to_svg,
+)
 from phaze.workload.work import Layer, LayerChain, Pass, Unit, Work
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
@@ -39,7 +46,7 @@ def test_a_training_drawing_goes_forward_and_back_and_hands_over_in_every_layer(
 
 def test_a_prefill_drawing_has_no_way_back(chains):
     drawing = draw_model(chains[Mode.PREFILL], "prefill")
-    assert {node.side for node in drawing.nodes} == {Side.FORWARD}
+    assert {node.side for node in drawing.nodes} == {NodePass.FORWARD}
     assert len(drawing.edges) == len(drawing.nodes) - 1
 
 
@@ -123,7 +130,7 @@ def test_json_says_what_the_drawing_says(chains):
 
 
 def test_svg_without_graphviz_is_one_sentence(chains, monkeypatch):
-    monkeypatch.setattr(drawing_formats.shutil, "which", lambda name: None)
+    monkeypatch.setattr(operator_graph.shutil, "which", lambda name: None)
     with pytest.raises(InputError, match="--format svg needs the dot program of Graphviz"):
         to_svg(draw_model(chains[Mode.PREFILL], "prefill"))
 
@@ -135,8 +142,8 @@ def test_svg_is_what_graphviz_makes_of_the_dot_text(chains, monkeypatch):
         asked.append((command, options["input"]))
         return subprocess.CompletedProcess(command, 0, "<svg/>", "")
 
-    monkeypatch.setattr(drawing_formats.shutil, "which", lambda name: "/bin/dot")
-    monkeypatch.setattr(drawing_formats.subprocess, "run", run)
+    monkeypatch.setattr(operator_graph.shutil, "which", lambda name: "/bin/dot")
+    monkeypatch.setattr(operator_graph.subprocess, "run", run)
     drawing = draw_model(chains[Mode.PREFILL], "prefill")
     assert to_svg(drawing) == "<svg/>"
     assert asked == [(["/bin/dot", "-Tsvg"], to_dot(drawing))]

@@ -11,8 +11,7 @@ from small_cases import small_decoder
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_parts_mm2
-from phaze.report.exports.export import Simulator, export
-from phaze.report.exports.products import products
+from phaze.report.exports.simulator_inputs import Simulator, matrix_products, simulator_files
 
 
 class Tagged(yaml.SafeLoader):
@@ -43,13 +42,13 @@ def test_products_have_every_multiply_accumulate_of_the_chain(chain):
         for part in (layer.forward, layer.backward)
         for work in part.works
     )
-    found = products(chain)
+    found = matrix_products(chain)
     assert sum(p.m * p.k * p.n * p.times for p in found) == total
     assert len({(p.m, p.k, p.n) for p in found}) == len(found) == len({p.name for p in found})
 
 
 def test_scale_sim_reads_one_core_and_rows_of_m_n_k(chip, chain):
-    files = export(chip, products(chain), Simulator.SCALE_SIM)
+    files = simulator_files(chip, matrix_products(chain), Simulator.SCALE_SIM)
     parser = ConfigParser()
     parser.read_string(files["architecture.cfg"])
     presets = parser["architecture_presets"]
@@ -64,7 +63,7 @@ def test_scale_sim_reads_one_core_and_rows_of_m_n_k(chip, chain):
     assert all(names <= set(parser[section]) for section, names in needed.items())
     assert {"layout", "sparsity"} <= set(parser.sections())
     _, *rows = files["topology.csv"].splitlines()
-    for row, product in zip(rows, products(chain), strict=True):
+    for row, product in zip(rows, matrix_products(chain), strict=True):
         name, *sizes, rest = row.split(",")
         assert [int(size) for size in sizes] == [product.m, product.n, product.k]
         assert name.endswith(f"_x{product.times}")
@@ -73,7 +72,7 @@ def test_scale_sim_reads_one_core_and_rows_of_m_n_k(chip, chain):
 
 
 def test_accelforge_gets_the_tree_and_its_areas(chip, chain):
-    files = export(chip, products(chain), Simulator.ACCELFORGE)
+    files = simulator_files(chip, matrix_products(chain), Simulator.ACCELFORGE)
     nodes = {n["name"]: n for n in yaml.load(files["architecture.yaml"], Tagged)["arch"]["nodes"]}
     assert [n["tag"] for n in nodes.values()] == [*("Memory",) * 3, "Container", "Memory", "Compute"]
     fanout = {s["name"]: s["fanout"] for n in nodes.values() for s in n.get("spatial", ())}
@@ -83,15 +82,15 @@ def test_accelforge_gets_the_tree_and_its_areas(chip, chain):
     assert nodes["GlobalBuffer"]["area"] * 1e6 == pytest.approx(parts["global"][0], rel=1e-4)
     assert nodes["GlobalBuffer"]["size"] == chip.value("global_buffer_bytes") * 8
     work = yaml.safe_load(files["workload.yaml"])["workload"]
-    assert len(work["iteration_space_shape"]) == 3 * len(work["einsums"]) == 3 * len(products(chain))
-    for einsum, product in zip(work["einsums"], products(chain), strict=True):
+    assert len(work["iteration_space_shape"]) == 3 * len(work["einsums"]) == 3 * len(matrix_products(chain))
+    for einsum, product in zip(work["einsums"], matrix_products(chain), strict=True):
         assert einsum["n_instances"] == product.times
         assert [t.get("output", False) for t in einsum["tensor_accesses"]] == [False, False, True]
 
 
 @pytest.mark.parametrize("simulator", Simulator)
 def test_every_file_says_what_it_leaves_out_and_a_chip_alone_has_no_workload(chip, simulator):
-    files = export(chip, (), simulator)
+    files = simulator_files(chip, (), simulator)
     assert len(files) == 1
     assert all("# Not expressed" in text for text in files.values())
 
@@ -99,7 +98,7 @@ def test_every_file_says_what_it_leaves_out_and_a_chip_alone_has_no_workload(chi
 def test_a_chip_without_tensor_cores_is_refused(chip):
     vector = chip.replace("vector", vector_products=True)
     with pytest.raises(InputError, match="no tensor cores"):
-        export(vector, (), Simulator.SCALE_SIM)
+        simulator_files(vector, (), Simulator.SCALE_SIM)
 
 
 def test_archs_export_writes_a_folder(dse, tmp_path):

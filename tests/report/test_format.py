@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.report import format as fmt
+from phaze.report import number_format as fmt
 
 
 @pytest.mark.parametrize(

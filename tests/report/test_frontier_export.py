@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.explore.request.design_metrics import METRICS, metric
-from phaze.report.frontier import frontier, pareto, to_csv, to_json, to_parquet
-from phaze.report.frontier_html import page
-from phaze.report.svg import draw
+from phaze.report.charts.frontier_export import frontier, frontier_page, pareto, to_csv, to_json, to_parquet
+from phaze.report.charts.svg_charts import draw_frontier
 
 SVG = "{http://www.w3.org/2000/svg}"
 TDP, THROUGHPUT, AREA = metric("tdp"), metric("throughput"), metric("area")
@@ -117,18 +116,18 @@ def test_hypervolume_and_knee_by_hand():
 def test_the_page_holds_everything_escaped(count):
     axes = [TDP, THROUGHPUT, metric("throughput_per_tdp"), AREA][:count]
     rows = [{**row, "area_mm2": 500.0 + i} for i, row in enumerate(MORE)]
-    text = page(frontier(rows, axes), rows, "<run> & co")
+    text = frontier_page(frontier(rows, axes), rows, "<run> & co")
     assert "<run>" not in text
     assert "a<b>" not in text
     assert "knee: d" in text
     assert "power of one accelerator (W)" in text
     assert 'src="http' not in text
-    assert text == page(frontier(rows, axes), rows, "<run> & co")
+    assert text == frontier_page(frontier(rows, axes), rows, "<run> & co")
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:1]])
 def test_svg_is_well_formed_escaped_and_inside_the_picture(rows):
-    root = ElementTree.fromstring(draw(rows, TDP, THROUGHPUT, "<run> & co"))
+    root = ElementTree.fromstring(draw_frontier(rows, TDP, THROUGHPUT, "<run> & co"))
     texts = [node.text for node in root.iter(f"{SVG}text")]
     assert "<run> & co" in texts
     assert "power of one accelerator (W)" in texts
@@ -142,22 +141,22 @@ def test_svg_is_well_formed_escaped_and_inside_the_picture(rows):
 
 
 def test_svg_draws_more_power_further_right_and_more_throughput_higher():
-    a, b = ElementTree.fromstring(draw(ROWS, TDP, THROUGHPUT, "t")).iter(f"{SVG}circle")
+    a, b = ElementTree.fromstring(draw_frontier(ROWS, TDP, THROUGHPUT, "t")).iter(f"{SVG}circle")
     assert float(a.get("cx")) < float(b.get("cx"))
     assert float(a.get("cy")) > float(b.get("cy"))
 
 
 def test_svg_draws_steps_because_nothing_lies_between_two_designs():
-    root = ElementTree.fromstring(draw(ROWS, TDP, THROUGHPUT, "t"))
+    root = ElementTree.fromstring(draw_frontier(ROWS, TDP, THROUGHPUT, "t"))
     a, corner, b = (p.split(",") for p in root.find(f"{SVG}polyline").get("points").split())
     assert corner == [b[0], a[1]]  # until the power of the next design the throughput of the last one
-    root = ElementTree.fromstring(draw(ROWS, THROUGHPUT, TDP, "t"))
+    root = ElementTree.fromstring(draw_frontier(ROWS, THROUGHPUT, TDP, "t"))
     a, corner, b = (p.split(",") for p in root.find(f"{SVG}polyline").get("points").split())
     assert corner == [a[0], b[1]]  # more throughput than the last design costs the power of the next one
 
 
 def test_svg_names_the_knee():
-    root = ElementTree.fromstring(draw(MORE, TDP, THROUGHPUT, "t", "d"))
+    root = ElementTree.fromstring(draw_frontier(MORE, TDP, THROUGHPUT, "t", "d"))
     (knee,) = (c for c in root.iter(f"{SVG}circle") if c.get("class") == "dot knee")
     assert knee.find(f"{SVG}title").text.startswith("d: 120 W")
     assert "knee: d" in [node.text for node in root.iter(f"{SVG}text")]
@@ -169,7 +168,7 @@ def test_svg_keeps_the_name_of_the_knee_inside_the_picture(name, at):
     ends = [{"id": "a", "tdp_w": 100.0, "throughput_samples_per_s": 1.0}]
     ends += [{"id": "z", "tdp_w": 500.0, "throughput_samples_per_s": 30.0}]
     knee = {"id": name, "tdp_w": 100.0 + 400.0 * at, "throughput_samples_per_s": 20.0}
-    root = ElementTree.fromstring(draw([*ends, knee], TDP, THROUGHPUT, "t" * 90, name))
+    root = ElementTree.fromstring(draw_frontier([*ends, knee], TDP, THROUGHPUT, "t" * 90, name))
     texts = {node.text: node for node in root.iter(f"{SVG}text")}
     for text, font in ((f"knee: {name}", 13.0), ("t" * 90, 16.0)):
         node = texts[text]

@@ -20,9 +20,8 @@ from phaze.solvers.scheduling import (
     schedule,
 )
 
-from phaze.report import gantt_html, gantt_svg
-from phaze.report.gantt import gantt
-from phaze.report.slack import slack_s
+from phaze.report.charts import gantt_files, gantt_svg
+from phaze.report.charts.gantt_chart import gantt, slack_s
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '<script>alert("1")</script> & \x00\ud800'
@@ -173,7 +172,7 @@ def test_on_many_cores_neighbours_that_run_the_same_share_a_row():
 
 
 def test_svg_bars_stand_where_and_when_operators_run(example):
-    root = ElementTree.fromstring(gantt_svg.draw(gantt(*example, "layer")))
+    root = ElementTree.fromstring(gantt_svg.draw_gantt_svg(gantt(*example, "layer")))
     groups = {
         g.find(f"{SVG}title").text.partition("\n")[0]: g.find(f"{SVG}rect") for g in root.iter(f"{SVG}g")
     }
@@ -191,7 +190,7 @@ def test_svg_bars_stand_where_and_when_operators_run(example):
 
 
 def test_svg_says_what_the_header_and_the_legend_must_say(example):
-    root = ElementTree.fromstring(gantt_svg.draw(gantt(*example, "layer")))
+    root = ElementTree.fromstring(gantt_svg.draw_gantt_svg(gantt(*example, "layer")))
     texts = [node.text for node in root.iter(f"{SVG}text")]
     assert texts[0] == "layer"
     assert texts[1].startswith("makespan 5.00 ms, lower bound 4.00 ms, gap 20.0 %")
@@ -213,7 +212,7 @@ def test_svg_names_stand_only_where_they_fit():
     problem = ScheduleProblem(ops, (), {"TC": 1})
     starts = {ops[0].id: 0.0, ops[1].id: 1.0, "c": 10.0}
     result = given_schedule(problem, starts, dict.fromkeys(starts, ("TC0",)), {})
-    root = ElementTree.fromstring(gantt_svg.draw(gantt(problem, result, "names")))
+    root = ElementTree.fromstring(gantt_svg.draw_gantt_svg(gantt(problem, result, "names")))
     names = [node.text for node in root.iter(f"{SVG}text") if node.get("class") == "name"]
     assert sorted(names) == [ops[1].id, "c"]
 
@@ -237,20 +236,20 @@ def evil():
 
 
 def test_names_are_escaped_everywhere(example):
-    text = gantt_svg.draw(gantt(*evil(), EVIL))
+    text = gantt_svg.draw_gantt_svg(gantt(*evil(), EVIL))
     root = ElementTree.fromstring(text.encode())
     shown = [node.text for node in root.iter(f"{SVG}text") if "script" in (node.text or "")]
     assert shown == ['<script>alert("1")</script> & \ufffd\ufffd'] * 2
     assert not list(root.iter(f"{SVG}script"))
     plain, odd = (
-        Page(gantt_html.draw(gantt(*example, "layer"))),
-        Page(gantt_html.draw(gantt(*evil(), EVIL))),
+        Page(gantt_files.draw_gantt_html(gantt(*example, "layer"))),
+        Page(gantt_files.draw_gantt_html(gantt(*evil(), EVIL))),
     )
     assert odd.tags == plain.tags
 
 
 def test_html_is_one_page_that_fetches_nothing_and_hovers(example):
-    text = gantt_html.draw(gantt(*example, "layer"))
+    text = gantt_files.draw_gantt_html(gantt(*example, "layer"))
     page = Page(text)
     assert page.sources == []
     assert page.tags["title"] == page.tags["h1"] == 1
@@ -262,8 +261,12 @@ def test_html_is_one_page_that_fetches_nothing_and_hovers(example):
 
 
 def test_the_same_schedule_gives_the_same_file(example):
-    assert gantt_svg.draw(gantt(*example, "layer")) == gantt_svg.draw(gantt(*example, "layer"))
-    assert gantt_html.draw(gantt(*example, "layer")) == gantt_html.draw(gantt(*example, "layer"))
+    assert gantt_svg.draw_gantt_svg(gantt(*example, "layer")) == gantt_svg.draw_gantt_svg(
+        gantt(*example, "layer")
+    )
+    assert gantt_files.draw_gantt_html(gantt(*example, "layer")) == gantt_files.draw_gantt_html(
+        gantt(*example, "layer")
+    )
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 1e-100, 1e100])
@@ -272,10 +275,10 @@ def test_extreme_times_and_no_operators_at_all_are_drawn(latency_s):
     nothing = ScheduleProblem((), (), {"TC": 1})
     for case, count in ((problem, 1), (nothing, 0)):
         chart = gantt(case, schedule(case, Method.EXACT, 1.0), "extreme")
-        root = ElementTree.fromstring(gantt_svg.draw(chart))
+        root = ElementTree.fromstring(gantt_svg.draw_gantt_svg(chart))
         assert len(list(root.iter(f"{SVG}g"))) == count
-        assert "nan" not in gantt_svg.draw(chart)
-        assert "Plotly.newPlot" in gantt_html.draw(chart)
+        assert "nan" not in gantt_svg.draw_gantt_svg(chart)
+        assert "Plotly.newPlot" in gantt_files.draw_gantt_html(chart)
 
 
 def test_fills_differ_in_lightness(example):

@@ -15,10 +15,9 @@ from picture import differences, load, look, save
 from test_page import contents  # noqa: F401 - a fixture
 from test_plan_page import plan  # noqa: F401 - a fixture
 
-from phaze.cli.played_plan import played_plan
-from phaze.report.figures.plan import PlanContents
-from phaze.report.page.page import page
-from phaze.report.page.plan import plan_page
+from phaze.cli.records.report import replayed_plan
+from phaze.report.figures.plan_figures import PlanContents
+from phaze.report.page.answer_pages import plan_page, run_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 KEPT = Path(__file__).parents[1] / "data" / "looks"
@@ -43,8 +42,8 @@ def files(document, contents, plan, tmp_path_factory):  # noqa: F811
     """The reports of a run and of a plan, both the same everywhere and always."""
     folder = tmp_path_factory.mktemp("looks")
     pages = {
-        "run": page(contents(document)),
-        "plan": plan_page(PlanContents("plan", plan, played_plan(plan))),
+        "run": run_page(contents(document)),
+        "plan": plan_page(PlanContents("plan", plan, replayed_plan(plan))),
     }
     for name, source in pages.items():
         (folder / f"{name}.html").write_text(source, encoding="utf-8")

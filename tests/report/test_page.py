@@ -11,11 +11,10 @@ from report_cases import played
 
 from phaze.explore.documents.explanation_document import Sensitivity
 from phaze.explore.documents.result_document import ResultDocument
-from phaze.report.figures.contents import Contents
-from phaze.report.figures.floorplan import floorplan
-from phaze.report.figures.treemap import Rect, treemap
-from phaze.report.page.markup import data, tag, text
-from phaze.report.page.page import page
+from phaze.report.figures.report_contents import Contents
+from phaze.report.figures.winner_floorplan import Rect, floorplan, treemap
+from phaze.report.html_markup import data, tag, text
+from phaze.report.page.answer_pages import run_page
 
 EVIL = """</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1"> "'& é \x00"""
 VOID = {"meta", "input", "img", "br", "link"}
@@ -89,7 +88,7 @@ def hostile(document):
 
 
 def test_names_from_files_stay_names(document, contents):
-    plain, evil = (Page(page(contents(d))) for d in (document, hostile(document)))
+    plain, evil = (Page(run_page(contents(d))) for d in (document, hostile(document)))
     assert evil.tags.count("script") == plain.tags.count("script")
     assert "img" not in evil.tags
     assert evil.handlers == []
@@ -98,7 +97,7 @@ def test_names_from_files_stay_names(document, contents):
 
 
 def test_the_page_is_whole(document, contents):
-    source = page(contents(document))
+    source = run_page(contents(document))
     found = Page(source)
     assert len(found.ids) == len(set(found.ids))
     inside = [link[1:] for link in found.links if link.startswith("#")]
@@ -112,19 +111,19 @@ def test_the_page_is_whole(document, contents):
 
 
 def test_what_cannot_be_played_again_is_left_out_with_a_reason(document):
-    found = Page(page(Contents("run", document, left_out="tiny.yaml has changed")))
+    found = Page(run_page(Contents("run", document, left_out="tiny.yaml has changed")))
     assert not {"iteration", "operators", "roofline", "memory", "sensitivity"} & set(found.ids)
     assert "tiny.yaml has changed" in "".join(found.texts)
 
 
 def test_the_same_run_gives_the_same_page(document, contents):
-    assert page(contents(document)) == page(contents(document))
+    assert run_page(contents(document)) == run_page(contents(document))
 
 
 def test_the_funnel_ends_with_what_was_evaluated(document, contents):
     certificate = document.certificate
     assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
-    words = " ".join(Page(page(contents(document))).texts)
+    words = " ".join(Page(run_page(contents(document))).texts)
     for left in (2_000_000, 500_000, 100_000, 100):
         assert f"{left:,}" in words
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from test_page import EVIL, Page
 
-from phaze.cli.played_plan import played_plan
+from phaze.cli.records.report import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.sweep_document import SweepDocument
 from phaze.inputs.plan_inputs import held_choices, plan_answer
-from phaze.report.figures.plan import PlanContents
-from phaze.report.page.plan import plan_page
-from phaze.report.page.sweep import sweep_page
+from phaze.report.figures.plan_figures import PlanContents
+from phaze.report.page.answer_pages import plan_page, sweep_page
 
 HELD = held_choices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
 
@@ -26,7 +25,7 @@ def plan():
 
 
 def test_a_plan_is_played_again_as_it_was(plan):
-    played = played_plan(plan)
+    played = replayed_plan(plan)
     assert played.iteration.iteration_s == pytest.approx(plan.best.iteration_time_s, rel=1e-9)
     assert len(played.timeline.orders) == len(played.iteration.memory) == 4
     assert played.timeline.makespan_s < plan.best.iteration_time_s
@@ -34,7 +33,7 @@ def test_a_plan_is_played_again_as_it_was(plan):
 
 
 def test_the_page_of_a_plan_is_whole(plan):
-    found = Page(plan_page(PlanContents("plan", plan, played_plan(plan))))
+    found = Page(plan_page(PlanContents("plan", plan, replayed_plan(plan))))
     assert {
         "time",
         "iteration",
@@ -53,7 +52,7 @@ def test_the_page_of_a_plan_is_whole(plan):
 
 def test_a_plan_that_comes_to_another_time_is_not_drawn(plan):
     other = plan.best.model_copy(update={"iteration_time_s": 2 * plan.best.iteration_time_s})
-    reason = played_plan(plan.model_copy(update={"best": other}))
+    reason = replayed_plan(plan.model_copy(update={"best": other}))
     assert "another one than in the document" in reason
     page = plan_page(PlanContents("plan", plan, reason))
     assert "another one than in the document" in page
@@ -65,7 +64,7 @@ def test_names_in_a_plan_stay_names(plan):
     told["request"] |= {"workloads": [EVIL], "architecture": EVIL, "framework": EVIL}
     told["certificate"]["scope"].append(EVIL)
     evil = PlanDocument.model_validate(told)
-    reason = played_plan(evil)
+    reason = replayed_plan(evil)
     assert isinstance(reason, str)
     found = Page(plan_page(PlanContents(EVIL, evil, reason)))
     assert found.handlers == []

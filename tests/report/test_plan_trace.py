@@ -12,8 +12,8 @@ import report_cases
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.strategy.strategy import Zero
-from phaze.report.trace.chrome import written
-from phaze.report.trace.plan import plan_trace
+from phaze.report.trace.chrome_trace import written
+from phaze.report.trace.iteration_trace import plan_trace
 
 
 @pytest.fixture(scope="module", params=["1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"])

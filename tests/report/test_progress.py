@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from phaze.report.progress import ConsoleProgress
+from phaze.report.console_progress import ConsoleProgress
 
 
 class Clock:

@@ -6,9 +6,9 @@ import re
 import pytest
 from rich.console import Console
 
-from phaze.report.compare import print_comparison
-from phaze.report.design import parts
-from phaze.report.tables import FRONTIER_ROWS, print_result, thin
+from phaze.report.terminal.design_tables import parts
+from phaze.report.terminal.search_tables import FRONTIER_ROWS, print_result, thin
+from phaze.report.terminal.side_by_side import print_comparison
 
 
 def render(show, *, width=80, terminal=False) -> str:

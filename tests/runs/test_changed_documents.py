@@ -9,7 +9,7 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
-from phaze.cli.rerun import asked_of_run, request_of
+from phaze.cli.records.recorded_request import asked_of_run, request_of
 from phaze.errors import InputError
 from phaze.runs.run_directory import load_run
 

@@ -13,7 +13,7 @@ from phaze.cost.kernels.kernel import alone_s
 from phaze.cost.kernels.simt_law import SimtLaw
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.validation.operators import product
+from phaze.validation.single_operators import product
 
 pytest.importorskip("scipy")
 

@@ -11,10 +11,10 @@ from phaze.cost.kernels.links import law_file, with_laws
 from phaze.cost.rung import Rung
 from phaze.hardware.network import load_network
 from phaze.hardware.tiers import LinkLaw, Medium
-from phaze.validation.columns import Columns, read_columns
-from phaze.validation.sets.collectives import large, small
-from phaze.validation.systems import system_of
-from phaze.validation.tables import TABLES
+from phaze.validation.measured_systems import system_of
+from phaze.validation.measurement_columns import Columns, read_columns
+from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.sets.collective_measurements import large, small
 from phaze.workload.work import Collective
 
 HEADER = "system,collective,ranks,ranks_per_node,bytes,time_us,library\n"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.columns import Columns
-from phaze.validation.sets import fsdp, torchtitan
-from phaze.validation.training import Runs
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.published_runs import PublishedRuns
+from phaze.validation.sets.training import fsdp_runs, torchtitan_runs
 
 MPT = {
     "gpu": "a100_40gb",
@@ -61,20 +61,20 @@ def predicted(judged):
 def taken(monkeypatch):
     """Runs that a set takes in."""
     found = []
-    keep = Runs.keep
-    monkeypatch.setattr(Runs, "keep", lambda self, run: (found.append(run), keep(self, run))[1])
+    keep = PublishedRuns.keep
+    monkeypatch.setattr(PublishedRuns, "keep", lambda self, run: (found.append(run), keep(self, run))[1])
     return found
 
 
 def test_rows_without_a_chip_or_a_known_sharding_are_counted():
-    judged = fsdp.llm_foundry(columns(MPT, {}, {"gpu": "Unheard of"}, {"sharding": "SOME_SHARD"}))
+    judged = fsdp_runs.llm_foundry(columns(MPT, {}, {"gpu": "Unheard of"}, {"sharding": "SOME_SHARD"}))
     assert len(judged.measured) == 1
     assert judged.excluded == {"no template of this chip": 1, "sharding not known": 1}
 
 
 def test_the_form_of_mpt_follows_from_its_parameters(taken):
     plain, alibi = 125311488, 123636480
-    fsdp.llm_foundry(columns(MPT, {}, {"n_params": alibi}))
+    fsdp_runs.llm_foundry(columns(MPT, {}, {"n_params": alibi}))
     assert [run.workload.parameter_count for run in taken] == [plain, alibi]
 
 
@@ -86,7 +86,7 @@ def test_held_out_sizes_clusters_and_precisions_have_sensible_times():
         {**SEVEN, "gpu": "h100_80gb", "n_gpus": 512, "global_batch_seqs": 2048, "precision": "amp_fp8"},
         {**SEVEN, "n_gpus": 8, "global_batch_seqs": 32, "act_offload": "True"},
     )
-    judged = fsdp.llm_foundry(columns(MPT, *rows))
+    judged = fsdp_runs.llm_foundry(columns(MPT, *rows))
     node, cluster, hopper, narrow, offloaded = predicted(judged)
     assert (predicted(judged) > judged.predicted[Rung.ROOFLINE]).all()
     assert node < cluster < 1.5 * node
@@ -95,12 +95,14 @@ def test_held_out_sizes_clusters_and_precisions_have_sensible_times():
 
 
 def test_recompute_costs_about_a_third_more():
-    with_, without = predicted(fsdp.llm_foundry(columns(MPT, {"act_ckpt": "True"}, {})))
+    with_, without = predicted(fsdp_runs.llm_foundry(columns(MPT, {"act_ckpt": "True"}, {})))
     assert 1.15 < with_ / without < 1.34
 
 
 def test_degrees_of_torchtitan(taken):
-    torchtitan.times(columns(LLAMA, {"n_gpus": 512, "local_batch": 32, "parallelism": "FSDP8 TP8 PP8"}, {}))
+    torchtitan_runs.times(
+        columns(LLAMA, {"n_gpus": 512, "local_batch": 32, "parallelism": "FSDP8 TP8 PP8"}, {})
+    )
     piped, plain = (run.strategy for run in taken)
     assert (piped.data_parallel, piped.sharding.tensor, piped.pipeline_parallel) == (8, 8, 8)
     assert (piped.microbatch, plain.microbatch) == (4, 2)
@@ -110,7 +112,7 @@ def test_degrees_of_torchtitan(taken):
 
 
 def test_tokens_per_second_become_seconds():
-    judged = torchtitan.times(columns(LLAMA, {}))
+    judged = torchtitan_runs.times(columns(LLAMA, {}))
     assert judged.measured == pytest.approx([16 * 8192 / (8 * 6000.0)])
 
 
@@ -126,7 +128,7 @@ def test_options_of_torchtitan_order_its_times():
         {**sharded, "precision": "fp8 rowwise"},
     )
     eager, compiled, narrow, tensor, hidden, tensorwise, rowwise = predicted(
-        torchtitan.times(columns(LLAMA, *rows))
+        torchtitan_runs.times(columns(LLAMA, *rows))
     )
     assert eager > compiled > narrow
     assert tensor > hidden
@@ -142,14 +144,14 @@ def test_larger_models_of_torchtitan_have_sensible_times(model):
         "parallelism": "FSDP8 TP8 PP8",
         "act_ckpt": "full",
     }
-    judged = torchtitan.times(columns(LLAMA, row, {**row, "options": "torch.compile, interleaved 1F1B"}))
+    judged = torchtitan_runs.times(columns(LLAMA, row, {**row, "options": "torch.compile, interleaved 1F1B"}))
     assert (predicted(judged) > judged.predicted[Rung.ROOFLINE]).all()
     assert (predicted(judged) < 8 * judged.predicted[Rung.ROOFLINE]).all()
     assert predicted(judged)[1] < predicted(judged)[0]
 
 
 def test_memory_of_torchtitan_is_compared_where_it_is_published():
-    judged = torchtitan.memory(columns(LLAMA, {}, {"n_gpus": 128}, {"memory_gib": ""}))
+    judged = torchtitan_runs.memory(columns(LLAMA, {}, {"n_gpus": 128}, {"memory_gib": ""}))
     assert judged.excluded == {"memory not published": 1}
     few, many = predicted(judged) / 2**30
     assert few - many == pytest.approx(8.03e9 * 16 * (1 / 8 - 1 / 128) / 2**30, rel=0.02)
@@ -158,6 +160,6 @@ def test_memory_of_torchtitan_is_compared_where_it_is_published():
 
 
 def test_models_of_torchtitan_without_dimensions_are_counted():
-    assert torchtitan.times(columns(LLAMA, {"model": "Llama-9-1B"})).excluded == {
+    assert torchtitan_runs.times(columns(LLAMA, {"model": "Llama-9-1B"})).excluded == {
         "no dimensions of the model": 1
     }

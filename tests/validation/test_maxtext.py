@@ -9,11 +9,10 @@ import pytest
 
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture
-from phaze.validation.columns import Columns
-from phaze.validation.maxtext_job import Job, built
-from phaze.validation.published import dimensions_of
-from phaze.validation.sets import maxtext, tpu_recipes, trainium
-from phaze.validation.slices import extents, least_slices, slice_network
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.published_models import dimensions_of
+from phaze.validation.sets.training import maxtext_runs, trainium_runs
+from phaze.validation.sets.training.maxtext_runs import Job, built, extents, least_slices, slice_network
 
 SCALED = "head_dim 128, gated MLP, vocab 32000, MHA"
 V5E: dict[str, object] = {
@@ -66,13 +65,13 @@ def test_flops_are_counted_as_maxtext_does(model, tokens, gflop_per_token):
     ],
 )
 def test_models_have_the_parameters_of_their_names(row, billions):
-    found = maxtext._Said(columns(MAXTEXT, row)).job(0)
+    found = maxtext_runs._Said(columns(MAXTEXT, row)).job(0)
     assert isinstance(found, Job)
     assert found.workload.parameter_count / 1e9 == pytest.approx(billions, abs=0.05)
 
 
 def test_a_run_is_predicted_and_sharded_over_its_slice():
-    judged = maxtext.training(
+    judged = maxtext_runs.training(
         columns(MAXTEXT, changed(), changed(n_chips=1024, slices=4, tflops_per_chip=126))
     )
     assert not judged.excluded
@@ -85,14 +84,14 @@ def test_a_run_is_predicted_and_sharded_over_its_slice():
 def test_what_a_row_does_not_say_is_assumed_and_counted():
     unsaid = changed(remat="", per_device_batch="", tflops_per_chip="", tokens_per_s_per_chip=700)
     rows = unsaid, changed(remat="custom"), changed(remat="none", per_device_batch=0.5, ici_tensor_parallel=8)
-    judged = maxtext.training(columns(MAXTEXT, *rows))
+    judged = maxtext_runs.training(columns(MAXTEXT, *rows))
     assert judged.assumed == 2
     assert judged.measured[0] == pytest.approx(32768 / 700)
     assert judged.measured[2] == pytest.approx(judged.measured[1] / 8)
 
 
 def test_rows_that_cannot_be_compared_are_counted():
-    judged = maxtext.training(
+    judged = maxtext_runs.training(
         columns(
             MAXTEXT,
             changed(chip="Unheard of"),
@@ -114,7 +113,7 @@ def test_rows_that_cannot_be_compared_are_counted():
 
 def test_recipes_by_their_log_lines():
     line = ("TPU v6e Trillium", "Mistral-7B", 8, "", 8192, "bf16", 6.32, 393216)
-    judged = tpu_recipes.training(
+    judged = maxtext_runs.recipe_training(
         columns(
             RECIPES,
             line,
@@ -142,7 +141,7 @@ def test_trainium_by_its_layout_over_cores():
         "step_s",
     )
     run = ("AWS Trainium1", "Llama-3.1-8B pre-training", 512, "TP=32 DP=32 PP=1 ZeRO-1", 1, 1024, 8192, 21.36)
-    judged = trainium.training(
+    judged = trainium_runs.training(
         columns(
             names,
             run,
@@ -168,7 +167,7 @@ def test_trainium_by_its_layout_over_cores():
 def test_models_and_chips_of_no_given_row_are_predicted(name, chip):
     sizes = {"hidden": 16384, "layers": 128, "heads": 256, "ffn": 114688}
     row = changed(chip=chip, model=name, n_chips=512, remat="minimal", mfu_pct=50, **sizes)
-    judged = maxtext.training(columns(MAXTEXT, row))
+    judged = maxtext_runs.training(columns(MAXTEXT, row))
     assert not judged.excluded
     analytic, calibrated, least = (
         judged.predicted[r][0] for r in (Rung.ANALYTIC, Rung.CALIBRATED, Rung.ROOFLINE)

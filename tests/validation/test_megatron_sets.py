@@ -14,10 +14,9 @@ from phaze.placement.pipelines.chunks import even_chunks
 from phaze.placement.pipelines.schedule import Schedule
 from phaze.placement.pipelines.simulation import pipeline_s
 from phaze.placement.strategy.framework import load_framework
-from phaze.validation.columns import Columns
-from phaze.validation.sets import literature, megatron, megatron_tables
-from phaze.validation.stated import Stated, whole
-from phaze.validation.training import Run, estimator
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.published_runs import PublishedRun, StatedRun, count_or, estimator
+from phaze.validation.sets.training import literature_runs, megatron_runs
 
 A100 = load_architecture("a100-80gb")
 GIB = 2.0**30
@@ -57,7 +56,7 @@ def iteration(run):
 
 @pytest.mark.parametrize(("billions", "layers", "hidden", "heads"), TABLE)
 def test_parameters_as_printed(billions, layers, hidden, heads):
-    stated = Stated(layers, hidden, heads, 51200, 2048, 1, 1, 1, 1)
+    stated = StatedRun(layers, hidden, heads, 51200, 2048, 1, 1, 1, 1)
     parameters = stated.workload(load_framework("megatron-lm-2021")).parameter_count
     assert round(parameters / 1e9, 1) == billions
 
@@ -76,11 +75,11 @@ def test_bubble_is_stages_less_one_over_chunks_and_microbatches(stages, chunks, 
 def test_gpt3_on_1024_a100_takes_about_32_seconds():
     """Batch 1536 at 140 TFLOP/s by the formula of SC'21 (section 5.1); 16 stages are assumed."""
     stated, framework = (
-        Stated(96, 12288, 96, 51200, 2048, 8, 16, 1024, 1536),
+        StatedRun(96, 12288, 96, 51200, 2048, 8, 16, 1024, 1536),
         load_framework("megatron-lm-2021"),
     )
     plan = replace(stated.strategy(1), recompute=Recompute.FULL)
-    run = Run(A100, stated.workload(framework), stated.cluster("hgx-a100"), framework, plan, 32.0)
+    run = PublishedRun(A100, stated.workload(framework), stated.cluster("hgx-a100"), framework, plan, 32.0)
     assert iteration(run).iteration_s == pytest.approx(32.0, rel=0.03)
 
 
@@ -88,11 +87,11 @@ def test_gpt3_on_1024_a100_takes_about_32_seconds():
 @pytest.mark.parametrize("recompute", [Recompute.FULL, Recompute.SELECTIVE])
 def test_runs_of_korthikanti_fit_in_80_gib(model, recompute):
     layers, hidden, heads, stages, chunks, batch, microbatch = KORTHIKANTI[model]
-    stated = Stated(layers, hidden, heads, 51200, 2048, 8, stages, 8 * stages, batch)
+    stated = StatedRun(layers, hidden, heads, 51200, 2048, 8, stages, 8 * stages, batch)
     framework = load_framework("megatron-lm-2022")
     plan = stated.strategy(microbatch, chunks, sequence=recompute is Recompute.SELECTIVE)
     workload, cluster = stated.workload(framework), stated.cluster("hgx-a100")
-    run = Run(A100, workload, cluster, framework, replace(plan, recompute=recompute), 1.0)
+    run = PublishedRun(A100, workload, cluster, framework, replace(plan, recompute=recompute), 1.0)
     assert 40 * GIB < iteration(run).memory_bytes < 80 * GIB
 
 
@@ -111,12 +110,12 @@ def test_iterations_and_layers_of_korthikanti_are_told_apart():
         korthikanti_row("layer backward (incl. recompute) time", "no recompute (baseline)", layers=1),
         korthikanti_row("layer backward (incl. recompute) time", "full recompute", layers=1),
     )
-    judged = megatron.iterations(rows)
+    judged = megatron_runs.recompute_iterations(rows)
     slower, faster = judged.predicted[Rung.CALIBRATED]
     assert (len(judged.measured), sum(judged.excluded.values())) == (2, 3)
     assert slower > faster > judged.predicted[Rung.ROOFLINE][1]
-    (forward,) = megatron.forward(rows).predicted[Rung.CALIBRATED]
-    plain, again = megatron.backward(rows).predicted[Rung.CALIBRATED]
+    (forward,) = megatron_runs.forward(rows).predicted[Rung.CALIBRATED]
+    plain, again = megatron_runs.backward(rows).predicted[Rung.CALIBRATED]
     assert plain + 0.9 * forward < again < plain + 1.2 * forward
     assert 0.8 * faster < 48 * (forward + plain) < faster  # the optimizer, embeddings and recompute beside
 
@@ -133,7 +132,7 @@ def test_plans_of_the_tables():
     v100 = {"gpu": "V100-SXM3 32GB (DGX-2)", "n_gpus": 1, "global_batch": 8, "seq_len": 1024}
     reported = {"iteration_s_derived": "", "iteration_ms_reported": 1000}
     zero = {"micro_batch": 16}
-    judged = megatron_tables.iterations(
+    judged = megatron_runs.published_tables(
         columns(
             table_row("SC21 Table 1 weak scaling", "PTD-P"),
             table_row("SC21 Table 2 vs ZeRO-3", "ZeRO-3 without model parallelism", **zero),
@@ -151,15 +150,15 @@ def test_plans_of_the_tables():
 
 
 def test_choices_are_those_that_batch_and_layers_allow():
-    assert Stated(24, 2048, 16, 51200, 2048, 1, 1, 4, 24).choices((1, 2, 4, 8)) == [(1, 1), (2, 1)]
-    eight = Stated(16, 2048, 16, 51200, 2048, 1, 4, 4, 12)
+    assert StatedRun(24, 2048, 16, 51200, 2048, 1, 1, 4, 24).choices((1, 2, 4, 8)) == [(1, 1), (2, 1)]
+    eight = StatedRun(16, 2048, 16, 51200, 2048, 1, 4, 4, 12)
     assert eight.choices((1, 4)) == [
         (1, 1),
         (1, 2),
         (1, 4),
         (4, 1),
     ]  # 3 microbatches make no round of 4 stages
-    assert (whole(nan, 3), whole(2.0, 3)) == (3, 2)
+    assert (count_or(nan, 3), count_or(2.0, 3)) == (3, 2)
 
 
 def paper_row(**said):
@@ -177,9 +176,9 @@ def paper_row(**said):
 
 def test_times_of_papers_in_every_form():
     """The same run by seconds, sequences, tokens, utilisation and FLOP/s."""
-    first = literature.iterations(columns(paper_row(step_s=0.5)))
+    first = literature_runs.iterations(columns(paper_row(step_s=0.5)))
     flops = first.predicted[Rung.ROOFLINE][0] * 312e12  # model FLOPs per device
-    others = literature.iterations(
+    others = literature_runs.iterations(
         columns(
             paper_row(throughput_seqs_per_s=128),
             paper_row(tokens_per_s=128 * 1024),
@@ -193,7 +192,7 @@ def test_times_of_papers_in_every_form():
 
 
 def test_papers_that_leave_too_much_open_are_counted():
-    judged = literature.iterations(
+    judged = literature_runs.iterations(
         columns(
             paper_row(),
             paper_row(layers="", step_s=1),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.columns import Columns
-from phaze.validation.sets import mlperf
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.training import mlperf_runs
 
 BERT, RESNET = "BERT-large pretraining (MLPerf, seq 512 packed/unpadded)", "ResNet-50 v1.5 224x224 (ImageNet)"
 NAMES = (
@@ -18,7 +18,7 @@ H100 = "NVIDIA H100-SXM5-80GB"
 
 def throughput(*rows):
     text = dict(zip(NAMES, zip(*(map(str, row) for row in rows), strict=True), strict=True))
-    return mlperf.throughput(Columns(Path("rows.csv"), text, len(rows)))
+    return mlperf_runs.throughput(Columns(Path("rows.csv"), text, len(rows)))
 
 
 def test_an_iteration_lasts_a_batch_over_the_logged_rate():
@@ -29,7 +29,7 @@ def test_an_iteration_lasts_a_batch_over_the_logged_rate():
 
 def test_half_of_a_sample_is_padding_and_few_positions_are_scored():
     """Multiply-accumulates of 256 of 512 tokens, and of 38 that get scores of the vocabulary."""
-    chain = mlperf._software(BERT)[0].chain(1, 1)
+    chain = mlperf_runs._software(BERT)[0].chain(1, 1)
     blocks = 24 * (12 * 1024**2 + 2 * 256 * 1024) * 256
     head = 38 * (1024**2 + 1024 * 30522)
     assert chain.model_flops == 6.0 * (blocks + head)
@@ -43,7 +43,11 @@ def test_what_is_left_out_is_counted():
         ("G593", H100, BERT, 8, 448, 2800, ""),
     )
     assert len(judged.measured) == 1
-    assert judged.excluded == {mlperf.UNKNOWN_NODES: 1, "no template of this chip": 1, mlperf.UNEVEN: 1}
+    assert judged.excluded == {
+        mlperf_runs.UNKNOWN_NODES: 1,
+        "no template of this chip": 1,
+        mlperf_runs.UNEVEN: 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,7 +63,7 @@ def test_what_is_left_out_is_counted():
     ],
 )
 def test_networks_of_systems(system, accelerator, devices, name):
-    found = mlperf.network_of(system, accelerator, devices)
+    found = mlperf_runs.network_of(system, accelerator, devices)
     assert (found and found.name) == name
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.chips import chip_of
-from phaze.validation.columns import Columns
-from phaze.validation.sets import distributed, models
+from phaze.validation.measured_systems import chip_of
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.training import neusight_runs
 from phaze.workload.work import Format
 
 NAMES = (
@@ -32,20 +32,24 @@ def row(device="Tesla T4", model="gpt2", mode="forward", option="eager"):
 
 
 def works(model, *, training=False, compiled=False, headless=False):
-    workload = models.workload_for(model, SIZES, training=training, compiled=compiled)
-    return models.works_of(workload.chain(2, 1), headless=headless)
+    workload = neusight_runs.workload_for(model, SIZES, training=training, compiled=compiled)
+    return neusight_runs.works_of(workload.chain(2, 1), headless=headless)
 
 
 def test_rows_without_a_chip_or_a_form_are_counted():
-    judged = models.neusight(columns(row(), row(device="Unheard of"), row(model="mamba")))
+    judged = neusight_runs.neusight_single_device(
+        columns(row(), row(device="Unheard of"), row(model="mamba"))
+    )
     assert len(judged.measured) == 1
-    assert judged.excluded == {"no template of this chip": 1, models.UNKNOWN_FORM: 1}
+    assert judged.excluded == {"no template of this chip": 1, neusight_runs.UNKNOWN_FORM: 1}
 
 
 @pytest.mark.parametrize("device", HELD_OUT)
 @pytest.mark.parametrize("model", ["bert_large", "gpt2_large", "opt_13", "switchxl4"])
 def test_every_chip_and_model_has_a_prediction_above_the_roofline(device, model):
-    judged = models.neusight(columns(row(device, model), row(device, model, mode="train_fwd_bwd")))
+    judged = neusight_runs.neusight_single_device(
+        columns(row(device, model), row(device, model, mode="train_fwd_bwd"))
+    )
     forward, training = judged.predicted[Rung.CALIBRATED]
     assert (judged.predicted[Rung.CALIBRATED] > judged.predicted[Rung.ROOFLINE]).all()
     most = 8 if model.startswith("bert") else 4  # scores of the vocabulary in training alone
@@ -92,15 +96,15 @@ def passes(*options, device="NVIDIA A100-SXM4-40GB", batch=4):
     rows = [(*row(device, mode="train_fwd_bwd", option=option), 4) for option in options]
     rows = [(*r[:5], batch, *r[6:]) for r in rows]
     text = dict(zip(DISTRIBUTED, zip(*(map(str, r) for r in rows), strict=True), strict=True))
-    return distributed.neusight(Columns(Path("rows.csv"), text, len(rows)))
+    return neusight_runs.neusight_several_devices(Columns(Path("rows.csv"), text, len(rows)))
 
 
 def test_one_microbatch_passes_stage_after_stage():
     """A pipeline takes what one device would, and the transfers; replicas and tensor groups a share of it."""
     judged = passes("pp2_1", "dp4", "tp4")
     pipeline, data, tensor = judged.predicted[Rung.CALIBRATED]
-    alone = models.seconds_of(
-        models.works_of(models.workload_for("gpt2", SIZES, training=True).chain(4, 1)),
+    alone = neusight_runs.seconds_of(
+        neusight_runs.works_of(neusight_runs.workload_for("gpt2", SIZES, training=True).chain(4, 1)),
         chip_of("NVIDIA A100-SXM4-40GB"),
     )[Rung.CALIBRATED]
     assert pipeline == pytest.approx(alone, rel=0.02)

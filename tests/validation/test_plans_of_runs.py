@@ -12,10 +12,10 @@ import pytest
 from phaze.cost.rung import Rung
 from phaze.placement.strategy.choices import Cut, chosen
 from phaze.placement.strategy.strategy import Strategy
-from phaze.validation.columns import read_columns
-from phaze.validation.registry import DATA_SETS, Metric
-from phaze.validation.tables import TABLES
-from phaze.validation.training import Run, Runs, estimator
+from phaze.validation.data_set_registry import DATA_SETS, Metric
+from phaze.validation.measurement_columns import read_columns
+from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.published_runs import PublishedRun, PublishedRuns, estimator
 
 FOLDER = os.environ.get("DSE_DATA")
 SETS = [s for s in DATA_SETS if s.metric in (Metric.TIME, Metric.MEMORY)]
@@ -27,13 +27,13 @@ class CollectedError(Exception):
 
 @pytest.mark.skipif(not FOLDER, reason="DSE_DATA is not set")
 def test_every_measured_plan_is_one_of_its_framework(monkeypatch):
-    runs: list[Run] = []
+    runs: list[PublishedRun] = []
 
-    def stop(_self: Runs) -> None:
+    def stop(_self: PublishedRuns) -> None:
         raise CollectedError
 
-    monkeypatch.setattr(Runs, "keep", lambda _self, run: runs.append(run))
-    monkeypatch.setattr(Runs, "judge", stop)
+    monkeypatch.setattr(PublishedRuns, "keep", lambda _self, run: runs.append(run))
+    monkeypatch.setattr(PublishedRuns, "judge", stop)
     for one in SETS:
         columns = read_columns(Path(str(FOLDER)) / "validation" / f"{one.name}.csv", TABLES[one.name])
         try:
@@ -45,7 +45,7 @@ def test_every_measured_plan_is_one_of_its_framework(monkeypatch):
     assert not refused
 
 
-def refusals(run: Run) -> Iterator[str]:
+def refusals(run: PublishedRun) -> Iterator[str]:
     """Why the framework does not run the plan, or one of those it may have been."""
     plans, name = run.framework.plans, run.framework.name
     for strategy in (run.strategy, *run.others):
@@ -59,6 +59,6 @@ def refusals(run: Run) -> Iterator[str]:
             yield f"{name}: unequal stages"
 
 
-def blocks(run: Run, strategy: Strategy) -> list[int]:
+def blocks(run: PublishedRun, strategy: Strategy) -> list[int]:
     alone = strategy.pipeline_parallel == 1
     return [] if alone else estimator(run, Rung.ANALYTIC).division(strategy).blocks.tolist()

@@ -8,9 +8,9 @@ from phaze.cost.kernels.kernel import kernels_s
 from phaze.cost.kernels.quantise import quantisation
 from phaze.cost.rung import Rung
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.validation.columns import Columns
-from phaze.validation.operators import product
-from phaze.validation.sets import products
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.kernels import gemm_measurements
+from phaze.validation.single_operators import product
 from phaze.workload.work import Format
 
 
@@ -24,15 +24,15 @@ def calibrated(chip, *works):
 
 
 def test_formats_and_bytes():
-    (gemm,) = products.product_of("fp16 storage, fp32 math", 64, 32, 128).gemms
+    (gemm,) = gemm_measurements.product_of("fp16 storage, fp32 math", 64, 32, 128).gemms
     assert (gemm.operands, gemm.a_bytes) == (Format.FP32, 2 * 64 * 32)
-    (gemm,) = products.product_of("fp8 (1x128/128x128 scaled), bf16 out", 64, 32, 128).gemms
+    (gemm,) = gemm_measurements.product_of("fp8 (1x128/128x128 scaled), bf16 out", 64, 32, 128).gemms
     assert (gemm.operands, gemm.b_bytes, gemm.c_bytes) == (Format.FP8, 32 * 128, 2 * 64 * 128)
-    assert products.product_of("nvfp4", 64, 32, 128) is None
+    assert gemm_measurements.product_of("nvfp4", 64, 32, 128) is None
 
 
 def test_tensorrt_scales_activations_first_and_unknown_formats_are_counted():
-    judged = products.aiconfigurator(
+    judged = gemm_measurements.aiconfigurator(
         table(
             "device,dtype,m,n,k,latency_ms,framework",
             "NVIDIA H200,fp8,512,1024,2048,1,TRTLLM 1.3",
@@ -46,11 +46,11 @@ def test_tensorrt_scales_activations_first_and_unknown_formats_are_counted():
         "h200", quantisation(512, 2048, per_block=False), quantisation(512, 2048, per_block=True), work
     )
     assert judged.predicted[Rung.CALIBRATED] == pytest.approx([whole + alone, blocks + alone, alone])
-    assert judged.excluded == {products.UNKNOWN_FORMAT: 1}
+    assert judged.excluded == {gemm_measurements.UNKNOWN_FORMAT: 1}
 
 
 def test_events_add_what_they_cost_on_a_machine():
-    judged = products.neusight(
+    judged = gemm_measurements.neusight(
         table(
             "device,dtype,batch,m,n,k,latency_ms",
             "NVIDIA H100 80GB HBM3,fp16,16,1024,1024,64,0.05",
@@ -61,16 +61,16 @@ def test_events_add_what_they_cost_on_a_machine():
     (batched,) = calibrated("h100", product(16, 1024, 64, 1024, operands=Format.FP16))
     (single,) = calibrated("p100", product(1, 512, 512, 512, 4, operands=Format.FP32))
     assert judged.predicted[Rung.CALIBRATED] == pytest.approx([batched + 25e-6, single + 38e-6])
-    assert judged.excluded == {products.NO_TEMPLATE: 1}
+    assert judged.excluded == {gemm_measurements.NO_TEMPLATE: 1}
     assert (judged.predicted[Rung.ROOFLINE] < judged.predicted[Rung.CALIBRATED]).all()
 
 
 def test_groups_of_equal_products_and_rates_in_place_of_times():
     columns = "device,dtype,groups,m_per_group,n,k,latency_us"
-    judged = products.deepgemm(table(columns, "NVIDIA H800 SXM5,fp8,4,256,4096,7168,64.5"))
+    judged = gemm_measurements.deepgemm(table(columns, "NVIDIA H800 SXM5,fp8,4,256,4096,7168,64.5"))
     work = product(4, 256, 7168, 4096, 1, operands=Format.FP8, result_bytes=2)
     assert judged.predicted[Rung.CALIBRATED] == pytest.approx(calibrated("h800", work))
-    best = products.best_found(
+    best = gemm_measurements.best_found(
         table("device,dtype,m,n,k,achieved_tflops", "NVIDIA H200 SXM,fp8,1000,1000,1000,2")
     )
     assert best.measured == pytest.approx([1e-3])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.columns import Columns
-from phaze.validation.sets import sailor
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.training import deepspeed_runs
 
 NAMES = (
     *("hidden", "heads", "layers", "vocab", "seq_len", "gpus_per_node", "n_gpus", "tp", "pp", "dp"),
@@ -41,7 +41,7 @@ def columns(*rows):
 
 
 def seconds(*rows):
-    return sailor.times(columns(*rows)).predicted[Rung.CALIBRATED]
+    return deepspeed_runs.times(columns(*rows)).predicted[Rung.CALIBRATED]
 
 
 def test_embedding_and_head_count_as_layers_of_the_outer_stages():
@@ -57,22 +57,24 @@ def test_the_slowest_of_several_devices_sets_the_pace():
 
 
 def test_devices_of_smaller_nodes_have_more_of_the_adapter():
-    whole, half = (sailor._nodes_of(sailor.network_of("mit-ethernet"), n) for n in (8, 2))
+    whole, half = (deepspeed_runs._nodes_of(deepspeed_runs.network_of("mit-ethernet"), n) for n in (8, 2))
     assert half.tiers[-1].bandwidth_bytes_per_s == 4 * whole.tiers[-1].bandwidth_bytes_per_s
     assert [tier.devices for tier in half.tiers] == [2, None]
 
 
 def test_doubtful_rows_and_unknown_devices_are_counted():
-    judged = sailor.times(columns(row((4, 1, 1), flag="a copy"), row((4, 1, 1), devices="Unheard-of")))
+    judged = deepspeed_runs.times(
+        columns(row((4, 1, 1), flag="a copy"), row((4, 1, 1), devices="Unheard-of"))
+    )
     assert judged.excluded == {"flagged as doubtful by the file": 1, "no template of this chip": 1}
 
 
 def bytes_of(*rows):
-    return sailor.memory(columns(*rows)).predicted[Rung.ANALYTIC]
+    return deepspeed_runs.memory(columns(*rows)).predicted[Rung.ANALYTIC]
 
 
 def test_memory_grows_with_what_the_code_keeps_of_a_sample():
-    judged = sailor.memory(columns(row((4, 1, 1)), row((4, 1, 1), microbatch=8)))
+    judged = deepspeed_runs.memory(columns(row((4, 1, 1)), row((4, 1, 1), microbatch=8)))
     small, large = judged.predicted[Rung.ANALYTIC]
     # a block of OPT by four devices keeps 14 tensors: norms' inputs and results 4, a quarter of queries, keys and
     # values 0.75, softmax 8, a quarter of the heads' results 0.25, ReLU 1; while one runs, two gradients of scores live
@@ -87,7 +89,9 @@ def test_gelu_keeps_its_input_and_relu_does_not():
 
 
 def test_rows_whose_plan_needs_more_than_was_measured_are_counted():
-    judged = sailor.memory(columns(row((4, 1, 1), microbatch=8, peak=2e10), row((4, 1, 1), microbatch=8)))
+    judged = deepspeed_runs.memory(
+        columns(row((4, 1, 1), microbatch=8, peak=2e10), row((4, 1, 1), microbatch=8))
+    )
     assert judged.excluded == {
         "less memory than weights, optimizer and kept activations of the row's plan take": 1
     }
@@ -98,4 +102,4 @@ def test_other_models_and_more_nodes_are_predicted():
     three = "RTX-3090+RTX-2080;Titan-RTX+RTX-2080;RTX-3090+Titan-RTX"
     rows = (row((4, 2, 2), "16;18", model=NEO), row((8, 3, 2), "8;9;9", three, node=8))
     assert np.isfinite(seconds(*rows)).all()
-    assert np.isfinite(sailor.memory(columns(*rows)).predicted[Rung.ANALYTIC]).all()
+    assert np.isfinite(deepspeed_runs.memory(columns(*rows)).predicted[Rung.ANALYTIC]).all()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.validation.score import score
+from phaze.validation.model_validation import score
 
 
 def test_figures_by_hand():

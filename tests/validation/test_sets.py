@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.columns import Columns
-from phaze.validation.sets import convolution, memory, profiles
-from phaze.validation.sets.profiles import Operator
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.kernels import convolution_measurements, profiler_measurements
+from phaze.validation.sets.kernels.profiler_measurements import Operator
+from phaze.validation.sets.training import megatron_runs
 from phaze.workload.work import Format, Unit
 
 DEEPBENCH = (
@@ -23,7 +24,7 @@ def columns(names, *rows):
 
 def test_deepbench_compares_every_measured_pass_and_counts_the_others():
     vgg = (56, 56, 128, 8, 256, 3, 3, 1, 1, 1, 1)
-    judged = convolution.deepbench(
+    judged = convolution_measurements.deepbench(
         columns(
             DEEPBENCH,
             ("Tesla P100", "fp32", *vgg, 0.7, 0.7, 0.8),
@@ -53,14 +54,16 @@ def test_deepbench_kernels_that_are_not_given_are_known(layer, kernel):
     times = (0.5, 0.5, 0.5)
     without = (*layer[:5], "", "", *layer[7:])
     rows = (("Tesla M40", "fp32", *sizes, *times) for sizes in (layer, without))
-    given, known = convolution.deepbench(columns(DEEPBENCH, *rows)).predicted[Rung.CALIBRATED].reshape(2, 3)
+    given, known = (
+        convolution_measurements.deepbench(columns(DEEPBENCH, *rows)).predicted[Rung.CALIBRATED].reshape(2, 3)
+    )
     assert given == pytest.approx(known), kernel
 
 
 def test_neusight_convolutions_start_late():
     names = ("device", "batch", "in_ch", "out_ch", "kernel", "in_hw", "stride", "out_hw", "latency_ms")
     rows = (("Tesla P4", 1, 8, 8, 3, 8, 1, 8, 0.4), ("Unheard of", 1, 8, 8, 3, 8, 1, 8, 0.4))
-    judged = convolution.neusight(columns(names, *rows))
+    judged = convolution_measurements.neusight(columns(names, *rows))
     assert judged.excluded == {"no template of this chip": 1}
     assert judged.predicted[Rung.CALIBRATED][0] > 3e-4 > judged.predicted[Rung.ROOFLINE][0]
 
@@ -69,7 +72,7 @@ PROFILES = ("device", "op_name", "dtype", "micro_batch", "batch", "m", "n", "k",
 
 
 def test_profiles_keep_operators_they_know():
-    judged = profiles.backward(
+    judged = profiler_measurements.backward(
         columns(
             PROFILES,
             ("NVIDIA A100 40GB", "enc-MLP-gelu", "fp16", 8, 1, 16384, 28672, "", 1600, 2800),
@@ -85,10 +88,10 @@ def operator(name, format_=Format.FP16, samples=2):
     return Operator(name, samples, 1, 4096, 1024, 512, format_)
 
 
-@pytest.mark.parametrize("name", profiles.FORWARD)
+@pytest.mark.parametrize("name", profiler_measurements.FORWARD)
 def test_every_operator_is_kernels_in_both_directions(name):
-    for kernels in (profiles.FORWARD[name], profiles.BACKWARD[name]):
-        for format_ in profiles.BYTES:
+    for kernels in (profiler_measurements.FORWARD[name], profiler_measurements.BACKWARD[name]):
+        for format_ in profiler_measurements.BYTES:
             works = kernels(operator(name, format_))
             assert works
             assert all(work.unit is Unit.VECTOR or work.gemms[0].operands is format_ for work in works)
@@ -96,12 +99,12 @@ def test_every_operator_is_kernels_in_both_directions(name):
 
 def test_traffic_of_a_dropout_with_bias_and_residual():
     n = 4096 * 1024
-    moved = [w.stream_bytes / n for w in profiles.FORWARD["enc-post-MLP-dropout"](operator("x"))]
+    moved = [w.stream_bytes / n for w in profiler_measurements.FORWARD["enc-post-MLP-dropout"](operator("x"))]
     assert sorted(moved) == [2 * 2, 2 * 2 + 1, 3 * 2]
 
 
 def test_one_sample_is_not_transposed():
-    one, two = (profiles.FORWARD["final-layernorm"](operator("x", samples=s)) for s in (1, 2))
+    one, two = (profiler_measurements.FORWARD["final-layernorm"](operator("x", samples=s)) for s in (1, 2))
     assert len(two) == len(one) + 1
 
 
@@ -124,6 +127,6 @@ def test_memory_of_a_transformer_is_korthikantis():
     share = 100 * bytes_["full recompute"] / bytes_["no recompute"]
     rows.append(("530B", *shape, "full recompute", "activation memory relative to the baseline", share))
     rows.append(("530B", *shape, "no recompute", "colour", 1))
-    judged = memory.megatron(columns(names, *rows))
+    judged = megatron_runs.layer_memory(columns(names, *rows))
     assert judged.predicted[Rung.ANALYTIC] == pytest.approx(judged.measured, rel=1e-3)
     assert judged.excluded == {"another kind of memory": 1}

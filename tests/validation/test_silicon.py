@@ -6,9 +6,9 @@ import pytest
 
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.area import area_mm2
-from phaze.validation.columns import read_columns
-from phaze.validation.sets.silicon import breakdown
-from phaze.validation.tables import TABLES
+from phaze.validation.measurement_columns import read_columns
+from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.sets.silicon_measurements import breakdown
 
 PHOTO = """chip,component,area_mm2
 A100 (GA100),cores,476

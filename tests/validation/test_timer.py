@@ -2,7 +2,7 @@
 
 import pytest
 
-from phaze.validation.timer import EXACT, Timer, timer_of
+from phaze.validation.measured_cases import EXACT, Timer, timer_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from phaze.cost.rung import Rung
 from phaze.placement.pipelines.schedule import Schedule
-from phaze.validation.columns import Columns
-from phaze.validation.sets import bridge, mlperf_gpt3
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.training import bridge_runs, mlperf_runs
 
 ROW = {
     "release": "26.04 NeMo Container",
@@ -70,12 +70,12 @@ def judged(judge, *rows):
 
 
 def seconds(*rows):
-    return judged(bridge.training, *rows).predicted[Rung.CALIBRATED]
+    return judged(bridge_runs.training, *rows).predicted[Rung.CALIBRATED]
 
 
 def test_rows_that_do_not_say_enough_are_counted():
     found = judged(
-        bridge.training,
+        bridge_runs.training,
         ROW,
         ROW | {"layers": ""},
         ROW | {"seq_len": ""},
@@ -83,9 +83,9 @@ def test_rows_that_do_not_say_enough_are_counted():
         LATENT | {"hidden": "4096"},
     )
     assert found.excluded == {
-        bridge.NO_DIMENSIONS: 2,
+        bridge_runs.NO_DIMENSIONS: 2,
         "no template of this chip": 1,
-        bridge.NO_LATENT: 1,
+        bridge_runs.NO_LATENT: 1,
     }
     assert len(found.measured) == 1
     # within what its chips can do, and not half as slow again as what was published
@@ -129,16 +129,16 @@ def test_modules_for_more_tokens_take_time():
     ],
 )
 def test_layouts_of_published_recipes(blocks, parts, expected):
-    found = bridge.stages(blocks, parts)
+    found = bridge_runs.stages(blocks, parts)
     assert found == expected
     assert not found or (sum(found), len(found)) == (blocks, parts)
 
 
 def test_interleaving_where_it_runs():
-    assert bridge.interleaved(4, 5, 16) == (Schedule.INTERLEAVED, 5)
-    assert bridge.interleaved(4, 5, 6) == (Schedule.ONE_F_ONE_B, 1)
-    assert bridge.interleaved(1, 5, 6) == (Schedule.ONE_F_ONE_B, 1)
-    assert bridge.interleaved(4, 1, 16) == (Schedule.ONE_F_ONE_B, 1)
+    assert bridge_runs.interleaved(4, 5, 16) == (Schedule.INTERLEAVED, 5)
+    assert bridge_runs.interleaved(4, 5, 6) == (Schedule.ONE_F_ONE_B, 1)
+    assert bridge_runs.interleaved(1, 5, 6) == (Schedule.ONE_F_ONE_B, 1)
+    assert bridge_runs.interleaved(4, 1, 16) == (Schedule.ONE_F_ONE_B, 1)
 
 
 STEP = {
@@ -161,7 +161,7 @@ STEP = {
 
 def test_submissions():
     found = judged(
-        mlperf_gpt3.training,
+        mlperf_runs.training,
         STEP,
         STEP | {"round": "v4.1"},
         STEP | {"round": "v4.1", "accelerator": "NVIDIA B200-SXM-180GB", "n_accelerators": "64"},
@@ -170,8 +170,8 @@ def test_submissions():
         STEP | {"accelerator": "Cerebras WSE"},
     )
     assert found.excluded == {
-        mlperf_gpt3.NO_PLAN: 1,
-        mlperf_gpt3.NO_RATE: 1,
+        mlperf_runs.NO_PLAN: 1,
+        mlperf_runs.NO_RATE: 1,
         "no template of this chip": 1,
     }
     older, newer, fewer = found.predicted[Rung.CALIBRATED]

@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 from phaze.cli.main import app
 from phaze.cost.rung import Rung
 from phaze.errors import InputError
-from phaze.validation.columns import read_columns
-from phaze.validation.registry import DATA_SETS
-from phaze.validation.tables import TABLES
-from phaze.validation.thresholds import thresholds
-from phaze.validation.validate import validate
+from phaze.validation.data_set_registry import DATA_SETS
+from phaze.validation.measurement_columns import read_columns
+from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.model_validation import thresholds, validate
 
 SCALESIM = "M,N,K,array_rows,array_cols,dataflow,compute_cycles\n"
 # ceil(100/32) ceil(200/16) (2 x 32 + 16 + 50 - 2), and the output-stationary form of the same product

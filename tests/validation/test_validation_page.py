@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from phaze.cli.main import app
 from phaze.hardware.fields import field_table
-from phaze.report.scatter import MOST, draw_scatter
-from phaze.validation.peers import peers
-from phaze.validation.registry import DATA_SETS
-from phaze.validation.unseen import unseen
+from phaze.report.charts.svg_charts import MOST_SCATTERED, draw_scatter
+from phaze.validation.data_set_registry import DATA_SETS
+from phaze.validation.model_validation import unseen_errors_pct
+from phaze.validation.validation_document import peers
 
 SVG = "{http://www.w3.org/2000/svg}"
 SCALESIM = (
@@ -32,10 +32,10 @@ def test_right_predictions_lie_on_the_diagonal():
         assert (y - y1) * (x2 - x1) == pytest.approx((y2 - y1) * (x - x1), abs=1e-6)
 
 
-@pytest.mark.parametrize("count", [1, 2, MOST + 700])
+@pytest.mark.parametrize("count", [1, 2, MOST_SCATTERED + 700])
 def test_few_and_many_points(count):
     values = np.full(count, 3e-6)
-    assert len(dots(draw_scatter(values, 2 * values, "t", "s"))) == min(count, MOST)
+    assert len(dots(draw_scatter(values, 2 * values, "t", "s"))) == min(count, MOST_SCATTERED)
 
 
 def test_page_has_a_row_and_a_picture_per_comparison(tmp_path):
@@ -60,10 +60,14 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
 
 
 def test_errors_on_chips_left_out_stand_beside():
-    assert unseen()["op_vector_neusight_fp32"]["generic"] > unseen()["op_vector_neusight_fp32"]["ampere"] > 0
+    assert (
+        unseen_errors_pct()["op_vector_neusight_fp32"]["generic"]
+        > unseen_errors_pct()["op_vector_neusight_fp32"]["ampere"]
+        > 0
+    )
     known = {s.name for s in DATA_SETS}
     families = set(field_table()["family"].choices)
-    for name, errors in unseen().items():
+    for name, errors in unseen_errors_pct().items():
         assert name in known
         assert set(errors) <= families
 

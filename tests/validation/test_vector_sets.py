@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from phaze.cost.rung import Rung
-from phaze.validation.columns import Columns
-from phaze.validation.eager import BACKWARD, FORWARD, Operator, sides
-from phaze.validation.sets import in_model, layers, vector
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.kernels import eager_measurements, layer_measurements, vector_measurements
+from phaze.validation.sets.kernels.eager_measurements import BACKWARD, FORWARD, Operator, sides
 from phaze.workload.work import Format
 
 
@@ -28,7 +28,7 @@ def columns(tmp_path, rows: Mapping[str, tuple[str, ...]]) -> Columns:
     ],
 )
 def test_tensors_fill_register_tiles(shape, rows_and_columns):
-    assert vector.tiled(shape) == rows_and_columns
+    assert vector_measurements.tiled(shape) == rows_and_columns
 
 
 def test_products_of_a_linear_layer_with_and_without_bias():
@@ -77,14 +77,16 @@ def in_model_rows(tmp_path):
 
 
 def test_rows_inside_models_are_kept_or_left_out_for_a_reason(tmp_path):
-    forward, backward = (judge(in_model_rows(tmp_path)) for judge in (in_model.forward, in_model.backward))
+    forward, backward = (
+        judge(in_model_rows(tmp_path)) for judge in (eager_measurements.forward, eager_measurements.backward)
+    )
     assert (len(forward.measured), len(backward.measured)) == (3, 1)
     assert sum(forward.excluded.values()) == 2
     assert sum(backward.excluded.values()) == 4
 
 
 def test_a_lookup_under_the_name_of_a_product_is_one(tmp_path):
-    judged = in_model.forward(in_model_rows(tmp_path))
+    judged = eager_measurements.forward(in_model_rows(tmp_path))
     _, linear, embedding = judged.predicted[Rung.ANALYTIC]
     # the same kernel, started by another call of the framework
     assert linear == pytest.approx(embedding)
@@ -94,6 +96,6 @@ def test_two_kernels_take_as_long_as_both(tmp_path):
     def add(model):
         row = {"device": ("NVIDIA A40 48GB",), "model": (model,), "op": ("add",), "kind": ("vector",)}
         sizes = {"m": ("65536",), "n": ("8192",), "k": ("",), "latency_ms_median": ("5.0",)}
-        return layers.vidur(columns(tmp_path, row | sizes)).predicted[Rung.CALIBRATED][0]
+        return layer_measurements.vidur(columns(tmp_path, row | sizes)).predicted[Rung.CALIBRATED][0]
 
     assert add("microsoft/phi-2") == pytest.approx(2 * add("meta-llama/Llama-2-7b-hf"), rel=1e-3)

@@ -21,7 +21,7 @@ from phaze.placement.strategy.mixed_estimate import MixedEstimator
 from phaze.placement.strategy.strategy import Strategy, Zero
 from phaze.report.replay.pieces_of_plan import pieces_of_devices
 from phaze.report.replay.runs_of_plan import runs
-from phaze.report.trace.plan import plan_trace
+from phaze.report.trace.iteration_trace import plan_trace
 
 CHIPS = to_table([load_architecture(name) for name in ("a100", "h100", "gh200")])
 KNOWN: dict[tuple[int, int], Estimator] = {}

@@ -13,14 +13,13 @@ from random_plans import plans
 from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.placement.pipelines.order import Kind
 from phaze.placement.strategy.breakdown import busiest
-from phaze.report.figures.timeline import plan_windows
+from phaze.report.figures.iteration_timeline import plan_windows
 from phaze.report.replay.operators_of_plan import PlanOperators
 from phaze.report.replay.pieces_of_plan import PlanPieces, What
 from phaze.report.replay.runs_of_plan import GATHER, HOST, OPTIMIZER, REDUCTION, runs
-from phaze.report.trace.chrome import written
-from phaze.report.trace.gantt_svg import draw, picture_of
-from phaze.report.trace.plan import plan_trace
-from phaze.report.trace.slices import LAYERS
+from phaze.report.trace.chrome_trace import LAYERS, written
+from phaze.report.trace.iteration_svg import draw_iteration, iteration_picture
+from phaze.report.trace.iteration_trace import plan_trace
 from phaze.workload.sharding.parallel_degrees import Parallel
 
 SEEDS = range(8)
@@ -159,7 +158,7 @@ def test_schedules_are_those_behind_the_layer_times():
 def test_documents_can_be_written(seed):
     for plan in some(seed):
         assert written(plan_trace(plan, "<a>", "small")).startswith("{")
-        root = ElementTree.fromstring(draw(picture_of(plan), "<a>"))
+        root = ElementTree.fromstring(draw_iteration(iteration_picture(plan), "<a>"))
         svg = "{http://www.w3.org/2000/svg}"
         looks = Counter(
             rect.get("class") for rect in root.iter(f"{svg}rect") if rect.find(f"{svg}title") is not None

@@ -1,0 +1,88 @@
+"""`dse archs`: the built-in architectures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import shared_options as opt
+from phaze.cli.catalogue.noun_commands import Row, noun_app
+from phaze.cli.shell_completion import archs, one_of, workloads
+
+
+def _rows() -> list[Row]:
+    from phaze.hardware.architecture import list_architectures, load_architecture
+
+    chips = [load_architecture(name) for name in list_architectures()]
+    return [{"name": chip.name, "description": chip.description} for chip in chips]
+
+
+def _show(name: str) -> str:
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.report.terminal.architecture_yaml import architecture_text
+
+    return architecture_text(find_architecture(name))
+
+
+app = noun_app("archs", "architectures", _rows, _show, archs, "h100")
+
+
+@app.command()
+def export(
+    arch: Annotated[
+        str,
+        typer.Argument(
+            help="Built-in chip, YAML file, run directory or RUN:ID.", metavar="ARCH", autocompletion=archs
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--for", help="scale-sim or accelforge.", autocompletion=one_of("scale-sim", "accelforge")
+        ),
+    ] = "scale-sim",
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            *("--workload", "-w"),
+            help="Also write the matrix products of this workload.",
+            metavar="MODEL",
+            autocompletion=workloads,
+        ),
+    ] = None,
+    mode: opt.ModeOption = "training",
+    attention: opt.Attention = "flash",
+    microbatch: opt.Microbatch = 1,
+    tensor_parallel: Annotated[
+        int, typer.Option(min=1, help="Devices that each product is divided over.")
+    ] = 1,
+    bind: opt.Bind = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files (default: ./ARCH-SIMULATOR).", metavar="DIR")
+    ] = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write input files of another simulator: the chip, and the products of a workload; comments say what is left out.
+
+    Examples:
+        dse archs export tpuv4 --for accelforge
+        dse archs export results/gpt3-400W --for scale-sim --workload gpt3 --out gpt3-scale-sim
+    """
+    from phaze.cli.console_output import say
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import open_workload
+    from phaze.report.exports.simulator_inputs import Simulator, matrix_products, simulator_files
+    from phaze.runs.atomic_files import file_name, write_atomically
+    from phaze.runs.run_directory import run_directory
+
+    chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
+    opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None
+    work = matrix_products(opened.chain(microbatch, tensor_parallel)) if opened else ()
+    files = simulator_files(chip, work, simulator)
+    with run_directory(out or Path(f"{file_name(chip.name)}-{simulator.value}")) as folder:
+        for name, text in files.items():
+            write_atomically(folder / name, text)
+    say(f"written: {', '.join(str(folder / name) for name in files)}", quiet=quiet)

@@ -1,0 +1,115 @@
+"""`dse graph`: the operators of a workload and what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phaze.cli import shared_options as opt
+from phaze.cli.shell_completion import one_of
+
+if TYPE_CHECKING:
+    from phaze.report.charts.operator_graph import Drawing
+    from phaze.workload.work import LayerChain
+
+
+class Format(StrEnum):
+    """How a graph is written."""
+
+    TEXT = "text"
+    DOT = "dot"
+    JSON = "json"
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+def command(
+    workload: opt.WorkloadArgument,
+    layer: Annotated[
+        str | None,
+        typer.Option(help="Operators of this layer: its number, from 1, or its name.", metavar="N|NAME"),
+    ] = None,
+    mode: opt.ModeOption = "training",
+    microbatch: opt.Microbatch = 1,
+    tensor_parallel: Annotated[int, typer.Option(min=1, help="Devices that share each layer.")] = 1,
+    attention: opt.Attention = "flash",
+    bind: opt.Bind = None,
+    format: Annotated[
+        str,
+        typer.Option(
+            help="text, dot, json, mermaid, or svg (needs Graphviz).",
+            autocompletion=one_of("text", "dot", "json", "mermaid", "svg"),
+        ),
+    ] = "text",
+    out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
+) -> None:
+    """Show the layers of a workload, or the operators of one layer: forward, and in training backward.
+
+    Examples:
+        dse graph resnet50 --layer bottleneck1 --format mermaid
+        dse graph gpt3 --mode decode --tensor-parallel 8
+
+    See also: dse workloads show for FLOPs and bytes.
+    """
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import open_workload
+    from phaze.report.charts.operator_graph import draw_layer, draw_model
+
+    wanted = choose(Format, format, "--format")
+    model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
+    widths = model.tensor_parallel_widths(tensor_parallel)
+    chain = _chain(model.chain, microbatch, tensor_parallel, widths)
+    drawing = draw_model(chain, model.mode) if layer is None else draw_layer(chain, model.mode, layer)
+    _write(_text(drawing, wanted), out)
+
+
+def _chain(
+    chain: Callable[[int, int], LayerChain], microbatch: int, width: int, widths: tuple[int, ...]
+) -> LayerChain:
+    """The chain of layers at an admissible width. InputError for another one."""
+    from phaze.errors import InputError
+
+    if width not in widths:
+        known = ", ".join(map(str, widths))
+        raise InputError(f"--tensor-parallel {width} does not divide this workload; {known} would")
+    return chain(microbatch, width)
+
+
+def _text(drawing: Drawing, wanted: Format) -> str:
+    from phaze.report.charts.operator_graph import to_dot, to_json, to_mermaid, to_svg
+
+    writers: Mapping[Format, Callable[[Drawing], str]] = {
+        Format.TEXT: _tables,
+        Format.DOT: to_dot,
+        Format.JSON: to_json,
+        Format.SVG: to_svg,
+        Format.MERMAID: to_mermaid,
+    }
+    return writers[wanted](drawing)
+
+
+def _tables(drawing: Drawing) -> str:
+    """The tables as the terminal would show them."""
+    from phaze.cli.console_output import console
+    from phaze.report.charts.operator_graph import drawing_tables
+
+    screen = console()
+    with screen.capture() as captured:
+        for table in drawing_tables(drawing):
+            screen.print(table)
+            screen.print()
+    return captured.get()
+
+
+def _write(text: str, out: Path | None) -> None:
+    from phaze.runs.atomic_files import check_writable, write_atomically
+
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    check_writable(out)
+    write_atomically(out, text)

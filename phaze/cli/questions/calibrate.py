@@ -1,0 +1,58 @@
+"""`dse calibrate`: the calibrated rung of a chip from a user's own measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phaze.cli import shared_options as opt
+from phaze.cli.shell_completion import archs
+
+
+def command(
+    data: Annotated[Path, typer.Argument(help="Folder of measurements, files as dse validate reads.")],
+    arch: Annotated[
+        str, typer.Option("--arch", "-a", help="The chip: built-in name or YAML file.", autocompletion=archs)
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write the constants here, for --calibration.")] = None,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Fit the cost model's constants to measurements of a chip; every fifth row is judged, not fitted.
+
+    Examples:
+        dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
+        dse calibrate measurements --arch mychip.yaml --json
+
+    See also: dse validate; dse evaluate --calibration.
+    """
+    from phaze.cli.console_output import console, print_json, print_rows, say
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.runs.atomic_files import check_writable, write_atomically
+    from phaze.validation.kernel_calibration import Calibrator, rows_of
+
+    if out is not None:
+        check_writable(out)
+    chip = find_architecture(arch)
+    with console(stderr=True).status("", spinner="dots") as status:
+        rows = rows_of(data / "validation" if (data / "validation").is_dir() else data, chip, status.update)
+        found, laws = Calibrator(chip, rows).fit(status.update)
+    table = [
+        {
+            "law": law.file.removesuffix(".yaml"),
+            "rows_fitted": law.fitted,
+            "rows_judged": law.aside,
+            "error_before_pct": law.before_pct,
+            "error_after_pct": law.after_pct,
+        }
+        for law in laws
+    ]
+    if json:
+        print_json({"schema": "phaze-calibrate/1", **found.model_dump(mode="json"), "errors": table})
+    else:
+        print_rows(table)
+    if out is not None:
+        write_atomically(out, found.text())
+        say(f"written: {out}", quiet=quiet)

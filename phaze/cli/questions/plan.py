@@ -1,0 +1,146 @@
+"""`dse plan`: the best way to run a workload on a cluster of one architecture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from phaze.cli import shared_options as opt
+from phaze.cli import training_plan_options as own
+from phaze.cli.manual.typer_app import App
+from phaze.cli.questions import plan_serving
+from phaze.cli.shell_completion import one_of
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.plan_document import PlanDocument
+
+_TASK = (
+    "plans",
+    "devices",
+    "global_batch",
+    "network",
+    "recipe",
+    "attention",
+    "fusion",
+    "rung",
+    "calibration",
+)
+
+app = App(name="plan", invoke_without_command=True)
+
+
+@app.callback()
+def training(
+    context: typer.Context,
+    arch: opt.ArchOrNone = None,
+    workload: opt.WorkloadOrNone = None,
+    devices: opt.Devices = 1024,
+    global_batch: opt.GlobalBatch = None,
+    framework: own.Framework = "ideal",
+    plans: own.Plans = "full",
+    data_parallel: own.Degree = None,
+    tensor_parallel: own.Degree = None,
+    pipeline_parallel: own.Degree = None,
+    context_parallel: own.Degree = None,
+    expert_parallel: own.Degree = None,
+    sequence_parallel: own.Sequence = None,
+    whole: own.Whole = None,
+    microbatch: own.Degree = None,
+    schedule: own.Schedule = None,
+    chunks: own.Chunks = None,
+    recompute: own.Recompute = None,
+    zero: own.Zero = None,
+    order: own.Order = None,
+    offload: own.Offload = None,
+    recipe: opt.Recipe = None,
+    attention: own.Attention = None,
+    fusion: own.Fusion = None,
+    bind: opt.Bind = None,
+    network: opt.Network = "default",
+    rung: opt.Rung = "analytic",
+    calibration: opt.Calibration = None,
+    out: opt.Keep = None,
+    json: opt.Json = False,
+) -> None:
+    """Find the fastest training plan that fits in memory, with a proof; what is fixed stays fixed.
+
+    Examples:
+        dse plan --arch h100 --workload gpt3 --devices 1024
+        dse plan --arch h100 --workload llama3-70b --devices 512 --framework megatron-lm-2022 --zero 1 --json
+        dse plan --arch a100-80gb --workload llama3-70b --devices 8 --global-batch 64 --offload any
+        dse plan --arch h100 --workload llama3-8b --devices 8 --global-batch 64 --recipe fp8
+
+    Exit codes: 3
+
+    See also: dse plan export and dse plan serving; dse whatif, which plans for every value of one thing.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from phaze.cli.console_output import console, print_json
+    from phaze.errors import InputError
+    from phaze.inputs.input_files import record_question
+    from phaze.report.terminal.plan_tables import print_plan
+    from phaze.runs.run_directory import kept_answer
+
+    if arch is None or not workload:
+        raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
+    with kept_answer(out) as keep:
+        document = record_question(answer(context.params), "plan", context.params, ["dse", *sys.argv[1:]])
+        keep(document)
+    if json:
+        print_json(document)
+    else:
+        print_plan(document, console())
+
+
+def answer(asked: Mapping[str, Any]) -> PlanDocument:
+    """The best plan as the options say."""
+    from phaze.inputs.plan_inputs import HELD, held_choices, plan_answer
+
+    choices = held_choices(**{name: asked[name] for name in HELD})
+    task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
+    return plan_answer(asked["arch"], asked["workload"], asked["framework"], choices, **task)
+
+
+@app.command()
+def export(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="What dse plan --json printed ( - : standard input), or a folder of dse plan --out.",
+            metavar="PLAN",
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="megatron-lm, torchtitan or maxtext.",
+            autocompletion=one_of("megatron-lm", "torchtitan", "maxtext"),
+        ),
+    ] = "megatron-lm",
+) -> None:
+    """Print a plan as a launch recipe.
+
+    Examples:
+        dse plan export plan.json --for torchtitan
+        dse plan export - --for maxtext
+
+    See also: dse plan --json, which prints the document.
+    """
+    from phaze.cli.console_output import say
+    from phaze.inputs.named_choices import choose
+    from phaze.report.exports.recipe_export import Target, recipe
+    from phaze.runs.document_formats import read_plan
+
+    told = recipe(read_plan(file), choose(Target, target, "--for"))
+    typer.echo(told.text, nl=False)
+    for remark in told.remarks:
+        say(f"dse: {remark}", quiet=False)
+
+
+app.command("serving")(plan_serving.command)

@@ -1,0 +1,247 @@
+"""`dse solve schedule|placement`: the solvers alone, on an instance file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from phaze.cli import shared_options as opt
+from phaze.cli.manual.typer_app import App
+from phaze.cli.shell_completion import one_of
+
+if TYPE_CHECKING:
+    from phaze.solvers.placement import PlacementProblem
+    from phaze.solvers.placement.general import GeneralProblem
+
+
+# The result document, and a row of the table for each stage.
+Answer = tuple[dict[str, Any], list[dict[str, object]]]
+
+
+class Compat(StrEnum):
+    """Whose rules to follow instead of the instance's own."""
+
+    PHAZE = "phaze"
+
+
+def placement_answer(data: object, compat: Compat | None) -> Answer:
+    """The best plan of a parsed instance; its `format` chooses the solver.
+
+    Raises:
+        InstanceError: the instance is malformed, or too large for the exact search.
+    """
+    from phaze.solvers.placement import FORMAT as CHAIN
+    from phaze.solvers.placement import InstanceError, read_problem
+    from phaze.solvers.placement.general import FORMAT as GENERAL
+    from phaze.solvers.placement.general import read_general_problem, with_phaze_conventions
+
+    named = data.get("format", CHAIN) if isinstance(data, Mapping) else CHAIN
+    if named not in (CHAIN, GENERAL):
+        raise InstanceError(f"$.format: must be {CHAIN!r} or {GENERAL!r}, got {named!r}")
+    if named == CHAIN:
+        return _place_chain(read_problem(data))
+    problem = read_general_problem(data)
+    return _place_graph(with_phaze_conventions(problem) if compat is Compat.PHAZE else problem)
+
+
+def _place_chain(problem: PlacementProblem) -> Answer:
+    from phaze.solvers.placement import place
+
+    result = place(problem)
+    document = {
+        "status": result.status.value,
+        "time_per_batch_s": result.time_per_batch_s,
+        "num_stages": result.num_stages,
+        "data_parallel": result.data_parallel,
+        "tensor_parallel": result.tensor_parallel,
+        "stages": [{"layers": list(s.layers), "devices": s.devices} for s in result.stages],
+        "runtime_s": result.runtime_s,
+    }
+    return document, _stage_rows(document)
+
+
+def _place_graph(problem: GeneralProblem) -> Answer:
+    from phaze.solvers.placement.general import place_general
+
+    result = place_general(problem)
+    widths = {stage.tensor_parallel for stage in result.stages}
+    document = {
+        "status": result.status.value,
+        "time_per_batch_s": result.time_per_batch_s,
+        "num_stages": result.num_stages,
+        "depth": result.depth,
+        "data_parallel": result.data_parallel,
+        "tensor_parallel": widths.pop() if len(widths) == 1 else None,
+        "devices_used": result.devices_used,
+        "stages": [
+            {
+                "layers": list(stage.layers),
+                "devices": stage.devices,
+                "device_type": stage.device_type,
+                "tensor_parallel": stage.tensor_parallel,
+                "recompute": stage.recompute.value,
+                "zero": stage.zero,
+            }
+            for stage in result.stages
+        ],
+        "runtime_s": result.runtime_s,
+    }
+    return document, _stage_rows(document)
+
+
+def _stage_rows(document: dict[str, Any]) -> list[dict[str, object]]:
+    """The stages as rows of a table."""
+    return [{"stage": i, **s, "layers": _layer_span(s["layers"])} for i, s in enumerate(document["stages"])]
+
+
+def _layer_span(layers: Sequence[int]) -> str:
+    """Layer ids, a run of consecutive ones as first-last."""
+    consecutive = list(layers) == list(range(layers[0], layers[0] + len(layers)))
+    return f"{layers[0]}-{layers[-1]}" if consecutive and len(layers) > 2 else " ".join(map(str, layers))
+
+
+app = App(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
+_Problem = TypeVar("_Problem")
+
+
+@app.command()
+def schedule(
+    file: File,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="exact, ilp or critical-path.", autocompletion=one_of("exact", "ilp", "critical-path")
+        ),
+    ] = "exact",
+    time_limit: opt.TimeLimit = "60s",
+    gantt: Annotated[
+        Path | None, typer.Option(help="Draw the schedule into this file, .svg or .html.")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Schedule the operators of one layer on tensor and vector cores.
+
+    Examples:
+        dse solve schedule layer.json --time-limit 10s --gantt layer.svg
+        dse solve schedule layer.json --method critical-path --json
+
+    Exit codes: 3, 4
+
+    See also: dse solve placement.
+    """
+    from phaze.inputs.named_choices import choose
+    from phaze.quantity import parse_time
+    from phaze.report.charts.gantt_chart import gantt as chart
+    from phaze.report.charts.gantt_files import check_gantt_file, write_gantt
+    from phaze.solvers.scheduling import InstanceError, Method, read_instance
+    from phaze.solvers.scheduling import schedule as solve
+
+    chosen, limit = choose(Method, method, "--method"), parse_time(time_limit, "--time-limit")
+    problem = _read(file, read_instance, InstanceError)
+    if gantt is not None:
+        check_gantt_file(gantt)
+    result = solve(problem, chosen, limit)
+    if gantt is not None:
+        write_gantt(chart(problem, result, file.stem), gantt)
+    document = {
+        "status": result.status.value,
+        "optimal": result.optimal,
+        "method": result.method.value,
+        "makespan_s": _finite(result.makespan_s),
+        "lower_bound_s": _finite(result.lower_bound_s),
+        "gap": _finite(result.gap),
+        "runtime_s": result.runtime_s,
+        "starts_s": dict(result.starts_s),
+        "ends_s": dict(result.ends_s),
+        "parallel": list(result.parallel),
+        "cores": {name: list(cores) for name, cores in result.cores.items()},
+    }
+    units = {operator.id: operator.units for operator in problem.operators}
+    rows = [
+        {
+            "operator": name,
+            "units": "+".join(units[name]),
+            "start_s": start,
+            "end_s": result.ends_s[name],
+            "cores": "all" if name in result.parallel else " ".join(result.cores[name]),
+        }
+        for name, start in sorted(result.starts_s.items(), key=lambda item: item[1])
+    ]
+    _show(document, rows, json=json)
+
+
+@app.command()
+def placement(
+    file: File,
+    compat: Annotated[
+        str | None,
+        typer.Option(
+            help="phaze: PHAZE's rules instead of the instance's own.", autocompletion=one_of("phaze")
+        ),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Split layers into pipeline stages, and choose data and tensor parallelism and the stages' options.
+
+    Examples:
+        dse solve placement chain.json
+        dse solve placement chain.json --compat phaze --json
+
+    Exit codes: 3, 4
+
+    See also: dse solve schedule.
+    """
+
+    from phaze.inputs.named_choices import choose
+    from phaze.solvers.placement import InstanceError
+
+    rules = None if compat is None else choose(Compat, compat, "--compat")
+    document, rows = _read(file, lambda data: placement_answer(data, rules), InstanceError)
+    _show(document, rows, json=json)
+
+
+def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
+    """The problem in a file; InputError names the file and the JSON path at fault."""
+    from phaze.errors import InputError
+    from phaze.runs.atomic_files import read_json
+
+    data = read_json(file)
+    try:
+        return reader(data)
+    except error_type as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no infinity: an unknown makespan is null."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _show(document: dict[str, Any], rows: list[dict[str, object]], *, json: bool) -> None:
+    """Print the answer; without one, leave with the exit code that says why."""
+    from phaze.cli.console_output import print_json, print_rows
+    from phaze.errors import InfeasibleError, OutOfTimeError
+
+    if json:
+        print_json(document)
+    else:
+        print_rows(rows)
+        for name, value in document.items():
+            if not isinstance(value, dict | list):
+                typer.echo(f"{name}: {_text(value)}")
+    codes = {"infeasible": InfeasibleError.exit_code, "no_solution": OutOfTimeError.exit_code}
+    raise typer.Exit(codes.get(document["status"], 0))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

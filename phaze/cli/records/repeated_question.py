@@ -1,0 +1,102 @@
+"""What a run directory was asked, asked again: one way for every verb that keeps an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.cli.questions import compare, evaluate, plan, plan_serving, sweep, whatif
+from phaze.cli.records.recorded_request import asked_of_run, check_asked, check_inputs
+from phaze.errors import InputError
+from phaze.explore.documents.result_document import ResultDocument
+from phaze.inputs.recorded_options import asked_before
+from phaze.runs.run_directory import write_answer
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.result_document import Manifest
+    from phaze.explore.request.search_progress import Progress
+    from phaze.runs.document_formats import Answer
+
+
+@dataclass(frozen=True)
+class RepeatedAnswer:
+    """The new answer, and how it is written to a folder."""
+
+    document: Answer
+    write: Callable[[Path, Answer], None] = write_answer
+
+    def signed_as(self, before: Manifest) -> RepeatedAnswer:
+        """The same with the question of another manifest: it is that one's."""
+        manifest = self.document.manifest
+        told = {name: getattr(before, name) for name in ("command", "asked", "inputs_sha256")}
+        signed = manifest and manifest.model_copy(update=told)
+        return RepeatedAnswer(self.document.model_copy(update={"manifest": signed}), self.write)
+
+
+_ANSWERS: Mapping[str, tuple[Callable[..., None], Callable[[Mapping[str, Any]], Answer]]] = {
+    "evaluate": (evaluate.command, evaluate.answer),
+    "compare": (compare.command, lambda asked: compare.answer(asked).document),
+    "plan": (plan.training, plan.answer),
+    "plan serving": (plan_serving.command, lambda asked: plan_serving.answer(asked)[1][2]),
+    "whatif": (whatif.command, whatif.answer),
+}
+
+
+def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAnswer:
+    """Ask once more what an answer was asked, of the same files.
+
+    Raises InputError where that is not known, an input has changed since, or was an object of Python.
+    """
+    manifest = document.manifest
+    if manifest is None:
+        raise InputError(f"{run} does not tell what was asked")
+    verb = manifest.asked.verb if manifest.asked else "run"
+    if verb == "run":
+        return _repeat_run(asked_of_run(manifest, run), report).signed_as(manifest)
+    if verb == "sweep":
+        options = asked_before(manifest, run, sweep.command)
+        check_asked(verb, options, run)
+        check_inputs(manifest, options)
+        return _repeat_sweep(options, report).signed_as(manifest)
+    if verb not in _ANSWERS:
+        raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
+    command, answer = _ANSWERS[verb]
+    options = asked_before(manifest, run, command)
+    check_asked(verb, options, run)
+    check_inputs(manifest, options)
+    return RepeatedAnswer(answer(options)).signed_as(manifest)
+
+
+def _repeat_run(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
+    from phaze.explore.answers.main_job import explore
+    from phaze.inputs.run_inputs import make_request
+    from phaze.runs.run_directory import write_run
+
+    found = explore(make_request(options), report)
+
+    def write(folder: Path, document: Answer) -> None:
+        if isinstance(document, ResultDocument):
+            write_run(folder, document, found.designs)
+
+    return RepeatedAnswer(found.document, write)
+
+
+def _repeat_sweep(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
+    """A sweep from its start, in a study that does not last."""
+    from phaze.explore.documents.sweep_document import SweepDocument, sweep_document
+    from phaze.explore.sampling.optuna_sweep import Sweep
+    from phaze.inputs.sweep_inputs import make_plan
+    from phaze.runs.run_directory import write_sweep
+
+    started = datetime.now(UTC)
+    sampling = Sweep(make_plan({**options, "join": False}, None), report)
+    found = sampling.run()
+
+    def write(folder: Path, document: Answer) -> None:
+        if isinstance(document, SweepDocument):
+            write_sweep(folder, document, found)
+
+    return RepeatedAnswer(sweep_document(sampling, found, started), write)

@@ -1,0 +1,38 @@
+"""Writes a plan for one of the training frameworks that are known."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from phaze.errors import InputError
+from phaze.explore.documents.plan_document import PlanDocument
+from phaze.report.exports import maxtext_recipe, megatron_recipe, torchtitan_recipe
+from phaze.report.exports.launch_recipe import Recipe
+from phaze.workload.workload import Mode
+
+
+class Target(StrEnum):
+    """Frameworks that a plan can be written for."""
+
+    MEGATRON_LM = "megatron-lm"
+    TORCHTITAN = "torchtitan"
+    MAXTEXT = "maxtext"
+
+
+def recipe(document: PlanDocument, target: Target) -> Recipe:
+    """The best plan of a document for a framework.
+
+    Raises InputError for what none of these runs: inference, and stages that end inside a block.
+    """
+    if (mode := document.request["mode"]) != Mode.TRAINING:
+        raise InputError(f"launch recipes are of training plans; this is one of {mode}")
+    if document.best.strategy.grain == "layer":
+        raise InputError(
+            "stages of this plan end inside blocks, where no framework with a launch recipe cuts: use --plans full"
+        )
+    writers = {
+        Target.MEGATRON_LM: megatron_recipe.write,
+        Target.TORCHTITAN: torchtitan_recipe.write,
+        Target.MAXTEXT: maxtext_recipe.write,
+    }
+    return writers[target](document)

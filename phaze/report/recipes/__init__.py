@@ -1,1 +1,0 @@
-"""Plans as launch recipes of training frameworks."""

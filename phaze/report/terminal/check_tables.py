@@ -1,0 +1,98 @@
+"""What checks say, as text: a run worked out again, and the model against measurements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from phaze.explore.documents.certify_document import CertifyReport
+from phaze.report.terminal.design_tables import plain_table
+from phaze.validation.validation_document import Comparison, ValidationReport
+
+
+def print_certify_report(report: CertifyReport, console: Console) -> None:
+    """The verdict, then every check."""
+    wrong = sum(not check.passed for check in report.checks)
+    verdict = (
+        "everything holds" if report.passed else f"[bold]{wrong} of {len(report.checks)} checks fail[/bold]"
+    )
+    console.print(f"{escape(report.run)}: {verdict}")
+    table = plain_table("Checks", "", "", "")
+    table.show_header = False
+    table.columns[1].justify = table.columns[2].justify = "left"
+    for check in report.checks:
+        table.add_row(escape(check.name), "holds" if check.passed else "FAILS", escape(check.note))
+    console.print(table)
+    picked = Counter(sample.stratum for sample in report.samples)
+    if picked:
+        console.print("Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items()))
+    if report.unchecked:
+        console.print(f"Not checked: {escape(', '.join(_places(report.unchecked)))}")
+
+
+def _places(paths: Sequence[str]) -> list[str]:
+    """Paths by their first two names, with how many are below them; the document has each by itself."""
+    found = Counter(".".join(path.replace("[]", "").split(".")[:2]) for path in paths)
+    return [place if count == 1 else f"{place} ({count} fields)" for place, count in found.items()]
+
+
+def print_validation_report(report: ValidationReport, console: Console) -> None:
+    """One line per comparison that has rows, then what was left out and why."""
+    console.print(errors_table(report))
+    _print_excluded(report, console)
+
+
+def errors_table(report: ValidationReport) -> Table:
+    """One line per comparison that has rows."""
+    rung = report.sets[0].rung.value
+    table = plain_table(
+        f"Errors of the {rung} rung, %", "", "rows", "mean", "median", "bias", "roofline", "left out", ""
+    )
+    table.columns[0].justify = table.columns[-1].justify = "left"
+    for comparison in filter(lambda c: c.rows, report.sets):
+        table.add_row(escape(comparison.title), *_figures(comparison), _verdict(comparison))
+    return table
+
+
+def _figures(comparison: Comparison) -> tuple[str, ...]:
+    errors = (
+        comparison.mape_pct,
+        comparison.median_ape_pct,
+        comparison.bias_pct,
+        comparison.roofline_mape_pct,
+    )
+    figures = ("-" if e is None else f"{e:.1f}" for e in errors)
+    return str(comparison.rows), *figures, left_out(comparison)
+
+
+def left_out(comparison: Comparison) -> str:
+    """Errors on chips that constants were not fitted on, from the family that generalises best to the worst."""
+    errors = comparison.unseen_pct.values()
+    low, high = (f"{edge:.0f}" for edge in (min(errors), max(errors))) if errors else ("-", "-")
+    return low if low == high else f"{low}-{high}"
+
+
+def _verdict(comparison: Comparison) -> str:
+    if comparison.threshold_pct is None:
+        return ""
+    return "" if comparison.passed else f"above {comparison.threshold_pct:g}"
+
+
+def _print_excluded(report: ValidationReport, console: Console) -> None:
+    """Reasons for excluded rows, over all comparisons."""
+    table = plain_table("Rows left out", "", "rows", "why")
+    table.columns[0].justify = table.columns[-1].justify = "left"
+    for comparison in report.sets:
+        for reason, rows in comparison.excluded_reasons.items():
+            table.add_row(escape(comparison.title), str(rows), escape(reason))
+    if table.row_count:
+        console.print(table)
+    open_ = [f"{c.title} ({c.assumed} of {c.rows})" for c in report.sets if c.assumed]
+    if open_:
+        console.print("Fastest plan taken where a row leaves it open: " + escape(", ".join(open_)))
+    if report.not_compared:
+        console.print("Not compared yet: " + escape(", ".join(report.not_compared)))

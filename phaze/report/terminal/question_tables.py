@@ -1,0 +1,141 @@
+"""Tables for several workloads, a budget for the cluster, and a whole training run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from phaze.explore.documents.result_document import (
+    ClusterReport,
+    PortfolioReport,
+    ResultDocument,
+    TrainingRun,
+)
+from phaze.report import number_format as fmt
+from phaze.report.terminal.design_tables import plain_table
+
+FRONTIER_ROWS = 10
+DAY_S, MWH_J = 86400.0, 3.6e9
+
+
+def questions(document: ResultDocument) -> Iterator[RenderableType]:
+    """What a result says beyond one workload on a given number of devices."""
+    if document.portfolio is not None:
+        yield regret_table(document.portfolio)
+        yield cross_table(document.portfolio)
+        yield score_table(document.portfolio, document.best.id)
+    if document.cluster is not None:
+        yield cluster_table(document.cluster)
+    if document.training_run is not None:
+        yield training_table(document.training_run)
+
+
+def regret_table(report: PortfolioReport) -> Table:
+    """What each workload loses against its own best design."""
+    table = plain_table(
+        f"One design for all ({escape(report.combine)})",
+        "workload",
+        "weight",
+        "samples/s",
+        "alone",
+        "regret",
+        "",
+    )
+    for name, share in report.workloads.items():
+        table.add_row(
+            escape(name),
+            fmt.number(share.weight),
+            fmt.number(share.throughput_samples_per_s),
+            fmt.number(share.own.throughput_samples_per_s),
+            fmt.percent(share.regret),
+            "" if share.own.gap == 0 else f"alone at most {fmt.percent(share.own.gap)} more",
+        )
+    return table
+
+
+def cross_table(report: PortfolioReport) -> Table:
+    """The common design and every workload's own best, each on all workloads."""
+    names = list(report.workloads)
+    table = plain_table("On each workload, samples/s", "best for", "score", *map(escape, names))
+    for row in report.cross:
+        table.add_row(
+            escape(", ".join(row.winner_for) or "all together"),
+            fmt.number(row.score),
+            *(fmt.number(row.throughputs_samples_per_s[name]) for name in names),
+        )
+    return table
+
+
+def score_table(report: PortfolioReport, best_id: str) -> Table:
+    """The frontier of score against power, at even steps, the winner among them and marked."""
+    steps = report.frontier
+    count = min(FRONTIER_ROWS, len(steps))
+    at = {round(i * (len(steps) - 1) / max(count - 1, 1)) for i in range(count)}
+    shown = [p for i, p in enumerate(steps) if i in at or p.id == best_id]
+    table = plain_table(
+        f"Frontier of score against power, {len(shown)} of {len(steps)} points",
+        "architecture",
+        "W",
+        "mm2",
+        "score",
+    )
+    for point in shown:
+        table.add_row(
+            escape(point.id) + (" *" if point.id == best_id else ""),
+            fmt.number(point.tdp_w),
+            fmt.number(point.area_mm2),
+            fmt.number(point.score),
+        )
+    return table
+
+
+def cluster_table(report: ClusterReport) -> Table:
+    """Every number of devices that was looked at."""
+    budgets = (
+        (report.power_budget_w, "W", "power_per_device_w"),
+        (report.cost_budget_usd, "USD", "price_per_device_usd"),
+    )
+    given = [(budget, unit, share) for budget, unit, share in budgets if budget is not None]
+    table = plain_table(
+        f"Devices within {' and '.join(fmt.decimal(budget, unit) for budget, unit, _ in given)}",
+        "devices",
+        *(f"{unit} each" for _, unit, _ in given),
+        "samples/s",
+        "at most",
+        "",
+    )
+    for choice in report.choices:
+        reached = choice.throughput_samples_per_s
+        table.add_row(
+            f"{choice.devices:,}" + (" *" if choice.devices == report.devices else ""),
+            *(fmt.number(getattr(choice, share)) for _, _, share in given),
+            "-" if reached is None else fmt.number(reached),
+            fmt.number(choice.upper_bound_samples_per_s),
+            choice.status,
+        )
+    return table
+
+
+def training_table(run: TrainingRun) -> Table:
+    """Days, energy and money of a training run, with what they rest on."""
+    table = plain_table("Training run", "", "")
+    table.show_header = False
+    length = fmt.decimal(run.samples, "samples")
+    for label, value in (
+        ("length", length if run.tokens is None else f"{length}, {fmt.decimal(run.tokens, 'tokens')}"),
+        ("duration", f"{fmt.number(run.duration_s / DAY_S)} days"),
+        ("energy, data centre included", f"{fmt.number(run.facility_energy_j / MWH_J)} MWh"),
+        ("electricity", fmt.decimal(run.electricity_usd, "USD")),
+        ("chips, written off", fmt.decimal(run.chips_usd, "USD")),
+        ("together", fmt.decimal(run.total_usd, "USD")),
+    ):
+        table.add_row(label, value)
+    years = run.lifetime_s / DAY_S / 365.25
+    table.caption = (
+        f"{fmt.number(run.usd_per_kwh)} USD/kWh, PUE {fmt.number(run.power_usage_effectiveness)}, "
+        f"{fmt.decimal(run.chip_usd, 'USD')} a chip over {fmt.number(years)} years"
+    )
+    return table

@@ -1,0 +1,459 @@
+"""What searches answer, as text, from the documents alone: the answer of `dse run`, its frontier on any axes, a search
+without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from phaze.explore.documents.result_document import (
+    Certificate,
+    Comparison,
+    Design,
+    FrontierPoint,
+    ResultDocument,
+)
+from phaze.explore.documents.robustness_document import Robustness
+from phaze.explore.documents.strategy_report import Distance, Improvement, Stop, StrategyReport
+from phaze.explore.request.design_metrics import METRICS, Metric, metric
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.price import price_usd
+from phaze.report import number_format as fmt
+from phaze.report.terminal.design_tables import blocks, plain_table
+from phaze.report.terminal.question_tables import questions
+from phaze.report.terminal.wham_tables import wham_blocks
+
+
+def amount(name: str, value: float) -> str:
+    """An objective's value in a certificate, with its unit: a minimised one is there as its reciprocal."""
+    axis = METRICS[name]
+    shown = value if axis.maximise else 1.0 / value
+    return fmt.memory(shown) if axis.unit == "bytes" else f"{fmt.number(shown, 5)} {axis.unit}"
+
+
+def axes_table(
+    points: Sequence[FrontierPoint], names: Sequence[str], best: Design, most: int, *, complete: bool
+) -> Table:
+    """At most some `most` points by their first axis, the winner among them and marked.
+
+    An architecture stands there once for every setting that is on the frontier.
+    """
+    axes = [metric(name) for name in names]
+    rows = sorted((_priced_row(point) for point in points), key=lambda row: (axes[0].value(row), row["id"]))
+    winner = _winner_row(rows, best)
+    at = sorted({*_even_places(len(rows), most), winner})
+    title = f"Frontier on {', '.join(fmt.label(name) for name in names)}: {len(at)} of {len(rows)} points"
+    title += " (* the winner)" + ("" if complete else " (so far)")
+    table = plain_table(title, "architecture", *(_heading(axis) for axis in axes))
+    for i in at:
+        mark = " *" if i == winner else ""
+        figures = (_figure(axis, axis.value(rows[i])) for axis in axes)
+        table.add_row(escape(rows[i]["id"]) + mark, *figures)
+    return table
+
+
+def _winner_row(rows: Sequence[Mapping[str, Any]], best: Design) -> int:
+    """The row of the winner: its architecture, in the setting whose throughput is nearest to what is reported."""
+    throughput = next(iter(best.workloads.values())).throughput_samples_per_s
+    return min(
+        range(len(rows)),
+        key=lambda i: (rows[i]["id"] != best.id, abs(rows[i]["throughput_samples_per_s"] - throughput)),
+    )
+
+
+def _even_places(count: int, most: int) -> Iterator[int]:
+    """At most so many of `count` places, evenly, both ends among them."""
+    shown = min(most, count)
+    return (round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown))
+
+
+def _priced_row(point: FrontierPoint) -> dict[str, Any]:
+    """A point with its price."""
+    table = to_table([Architecture(name=point.id, fields=point.architecture)])
+    return {**point.model_dump(), "price_usd": float(price_usd(table, np.array([point.area_mm2]))[0])}
+
+
+def _heading(axis: Metric) -> str:
+    if axis.name == "mfu":
+        return "MFU"
+    return "memory" if axis.unit == "bytes" else axis.unit
+
+
+def _figure(axis: Metric, value: float) -> str:
+    if axis.name == "mfu":
+        return fmt.percent(value)
+    return fmt.memory(value) if axis.unit == "bytes" else fmt.number(value)
+
+
+COURSE_ROWS = 8  # improvements shown
+_STOPPED = {
+    Stop.CONVERGED: "its own rule",
+    Stop.EVALUATIONS: "the budget of evaluations",
+    Stop.TIME: "the time limit",
+    Stop.EXHAUSTED: "nothing was left to try",
+}
+
+
+def strategy_table(report: StrategyReport, objective: Callable[[float], str]) -> Table:
+    """What ran, what it cost, what it found, and the distance; `objective` writes a value with its unit."""
+    table = plain_table(f"Search without proof: --strategy {escape(report.strategy)}", "", "")
+    table.show_header = False
+    table.columns[1].justify = "left"
+    table.add_row("evaluated", f"{report.evaluations:,} architectures in {fmt.duration(report.runtime_s)}")
+    table.add_row("stopped by", _STOPPED[report.stopped])
+    if report.best_value is not None:
+        table.add_row("best found", escape(objective(report.best_value)))
+    if report.distance is not None:
+        certified = objective(report.distance.certified)
+        kind = "proven optimum" if report.distance.proven else "certified search"
+        table.add_row(kind, escape(certified))
+        table.add_row("distance", escape(distance_words(report.distance)))
+    for name, figure in report.figures.items():
+        if name != "per_stage_value":  # told in a table of its own
+            table.add_row(fmt.label(name), f"{figure:,.0f}" if figure % 1 == 0 else fmt.number(figure))
+    return table
+
+
+def course_table(report: StrategyReport, objective: Callable[[float], str]) -> Table:
+    """The improvements, thinned to some eight rows: the first, the last, and even steps between."""
+    shown = thinned(report.history, COURSE_ROWS)
+    table = plain_table(
+        f"Its improvements, {len(shown)} of {len(report.history)}", "after evaluation", "seconds", "objective"
+    )
+    for step in shown:
+        table.add_row(f"{step.evaluation:,}", fmt.number(step.elapsed_s), escape(objective(step.value)))
+    return table
+
+
+def distance_words(found: Distance) -> str:
+    """How far a search ended from what the certified one knows, in words."""
+    if found.share == 0:
+        what = "none: the same as the certified search"
+    elif found.share < 0:
+        what = f"{fmt.percent(-found.share)} better than the certified search, which ran out of time"
+    else:
+        what = f"misses {fmt.percent(found.share)} of it"
+    if found.proven:
+        return what
+    return f"{what}; not proven, at most {fmt.number(found.upper_bound, 5)}"
+
+
+def thinned(steps: Sequence[Improvement], rows: int) -> list[Improvement]:
+    """At most so many of the steps, evenly, both ends among them."""
+    if len(steps) <= rows:
+        return list(steps)
+    return [steps[round(i * (len(steps) - 1) / (rows - 1))] for i in range(rows)]
+
+
+_DESIGN_ROWS = 12  # designs shown
+
+
+def print_robustness(robustness: Robustness, console: Console) -> None:
+    """The sentence, the designs, and what was varied."""
+    for block in robustness_blocks(robustness):
+        console.print(block, highlight=False)
+        console.print()
+
+
+def robustness_blocks(robustness: Robustness) -> tuple[RenderableType, ...]:
+    """The same, to be printed one below the other."""
+    return escape(robustness.summary) + ".", design_table(robustness), constant_table(robustness)
+
+
+def design_table(robustness: Robustness) -> Table:
+    """The designs compared, best first; marked: the smallest worst regret, the best worst case."""
+    shown = robustness.designs[:_DESIGN_ROWS]
+    table = plain_table(
+        f"Within {100 * robustness.slack:g} % of the best, {len(shown)} of {len(robustness.designs)} kinds",
+        *("design", "price", "best in", "regret", "W 5-95 %", "over W"),
+    )
+    marks = {robustness.least_regret: " r", robustness.best_worst_case: " w"}
+    if robustness.least_regret == robustness.best_worst_case:
+        marks = {robustness.least_regret: " rw"}
+    for design in shown:
+        low, high = design.tdp_range_w
+        over = design.over_power_probability
+        table.add_row(
+            escape(design.id) + marks.get(design.id, ""),
+            fmt.percent(design.price),
+            _whole_percent(design.best_probability),
+            fmt.percent(design.worst_regret),
+            f"{fmt.number(low)}-{fmt.number(high)}",
+            "-" if over is None else _whole_percent(over),
+        )
+    found = f"{robustness.near_optimal:,} architectures" + ("" if robustness.complete else " (time was over)")
+    table.caption = (
+        f"{found}, {robustness.scenarios} scenarios; Kendall's tau {robustness.rank_correlation:.2f} on average, "
+        f"{robustness.least_rank_correlation:.2f} at least. regret: the worst; r: smallest, w: best worst case"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def constant_table(robustness: Robustness) -> Table:
+    """What was varied."""
+    table = plain_table("Constants that were varied together", "constant", "of", "from", "to")
+    table.columns[1].justify = "left"
+    for constant in robustness.constants:
+        table.add_row(
+            escape(fmt.label(constant.name)), constant.group, f"x {constant.low:g}", f"x {constant.high:g}"
+        )
+    return table
+
+
+def _whole_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+_SWEEP_ROWS = 20
+
+
+def sweep_table(
+    designs: Sequence[Mapping[str, Any]], objectives: Sequence[Metric], trials: int, infeasible: int
+) -> Group:
+    """The non-dominated rows of a design table, best on the first objective first; at most twenty."""
+    first = objectives[0]
+    sign = -1 if first.maximise else 1
+    rows = sorted(designs, key=lambda row: sign * first.value(row))
+    title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
+    if len(rows) > _SWEEP_ROWS:
+        title += f", {_SWEEP_ROWS} shown"
+    table = plain_table("", "architecture", *(f"{m.name}\n{m.unit}" for m in objectives))
+    for row in rows[:_SWEEP_ROWS]:
+        table.add_row(escape(str(row["id"])), *(fmt.number(metric.value(row)) for metric in objectives))
+    return Group(f"[bold]{title}[/bold]", table)
+
+
+FRONTIER_ROWS = 10
+_BY_OBJECTIVE = {
+    "throughput": "",
+    "throughput_per_tdp": " by throughput per watt",
+    "tdp": " by least power",
+    "area": " by least area",
+    "energy_per_sample": " by least energy per sample",
+    "memory": " by least memory",
+    "cost_per_chip": " by least cost per chip",
+    "score": "",
+    "score_per_tdp": " by combined score per watt",
+}
+NEXT_BEST_ROWS = 3
+_OPTIMAL = "no other point of the space is better within the model"
+
+
+def print_result(document: ResultDocument, console: Console) -> None:
+    """The whole answer, most important first."""
+    console.print(answer_sentence(document), highlight=False)
+    console.print()
+    for block in _blocks(document):
+        console.print(block, highlight=False)
+        console.print()
+
+
+def answer_sentence(document: ResultDocument) -> str:
+    """The answer in one sentence (rich markup)."""
+    best, certificate = document.best, document.certificate
+    names = ", ".join(best.workloads)
+    devices = next(iter(best.workloads.values())).devices
+    plural = "" if devices == 1 else "s"
+    figures = "; ".join(
+        f"{fmt.number(r.throughput_samples_per_s)} samples/s at {fmt.percent(r.mfu)} MFU"
+        + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
+        for name, r in best.workloads.items()
+    )
+    task = f"for [bold]{escape(names)}[/bold] on {devices:,} device{plural}{_BY_OBJECTIVE[certificate.objective]}"
+    design = f"[bold]{escape(best.id)}[/bold]"
+    proof = _proof(certificate)
+    if document.strategy is not None:
+        told = f"--strategy {escape(document.strategy.strategy)} found {design} {task}"
+        proof = _behind(document.strategy, certificate)
+    elif certificate.optimal:
+        told = f"The best accelerator {task} is {design}"
+    else:
+        told = f"The best accelerator found {task} is {design}"
+    return f"{told}: {figures}, with {fmt.number(best.area_mm2)} mm2 and {fmt.number(best.tdp_w)} W; {proof}."
+
+
+def certificate_table(certificate: Certificate) -> Table:
+    """What is proven, and over which points."""
+    table = plain_table("Certificate", "", "")
+    table.show_header = False
+    table.columns[1].justify = "left"
+    undecided = certificate.pruned_by.get("open", 0)
+    by = ", ".join(
+        f"{count:,} {fmt.label(stage)}"
+        for stage, count in certificate.pruned_by.items()
+        if count and stage != "open"
+    )
+    plans = certificate.plans_per_architecture
+    reached, bound = (
+        amount(certificate.objective, v) for v in (certificate.objective_value, certificate.upper_bound)
+    )
+    for name, value in (
+        ("objective", f"{fmt.label(certificate.objective)}: {reached}"),
+        ("no point is better than", f"{bound} (gap {100 * certificate.gap:.3g} %)"),
+        ("points of the space", f"{certificate.space_size:,}"),
+        *((("  plans of each architecture", f"{plans:,}"),) if plans else ()),
+        ("  over budget", f"{certificate.over_budget:,}"),
+        ("  pruned by a bound", f"{certificate.pruned - undecided:,}" + (f" ({by})" if by else "")),
+        *((("  not decided", f"{undecided:,}"),) if undecided else ()),
+        ("  evaluated", f"{certificate.evaluated:,}"),
+        ("frontier complete", "yes" if certificate.frontier_complete else "no"),
+        ("holds within", "; ".join(certificate.scope)),
+    ):
+        table.add_row(name, escape(value))
+    return table
+
+
+def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, state: str = "") -> Table:
+    """Throughput against power, some ten rows; the winner is among them and marked; `state` ends the title."""
+    shown = thin(frontier, FRONTIER_ROWS, best_id)
+    title = f"Frontier of throughput against power, {len(shown)} of {len(frontier)} points"
+    title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + state
+    table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
+    for point in shown:
+        table.add_row(
+            escape(point.id) + (" *" if point.id == best_id else ""),
+            fmt.number(point.tdp_w),
+            fmt.number(point.area_mm2),
+            fmt.number(point.throughput_samples_per_s),
+            fmt.percent(point.mfu),
+            fmt.number(point.energy_per_sample_j),
+        )
+    return table
+
+
+def thin(points: Sequence[FrontierPoint], rows: int, keep_id: str = "") -> list[FrontierPoint]:
+    """At most `rows` points at even steps of throughput, both ends among them, and the one to keep."""
+    ordered = sorted(points, key=lambda point: (point.throughput_samples_per_s, point.tdp_w))
+    if len(ordered) <= rows:
+        return ordered
+    low, high = (ordered[end].throughput_samples_per_s for end in (0, -1))
+    kept = {i for i, point in enumerate(ordered) if point.id == keep_id}
+    for step in range(rows):
+        wanted = low + (high - low) * step / (rows - 1)
+        kept.add(min(range(len(ordered)), key=lambda i: abs(ordered[i].throughput_samples_per_s - wanted)))
+    return [ordered[i] for i in sorted(kept)]
+
+
+def next_best_table(designs: Sequence[Design], best: Design) -> Table:
+    """The best evaluated architectures after the winner."""
+    table = plain_table("Next best", "architecture", "W", "mm2", "samples/s", "of the winner")
+    for design in designs[:NEXT_BEST_ROWS]:
+        ratio = throughput_ratio(design, best)
+        table.add_row(
+            escape(design.id),
+            fmt.number(design.tdp_w),
+            fmt.number(design.area_mm2),
+            " / ".join(fmt.number(r.throughput_samples_per_s) for r in design.workloads.values()),
+            fmt.percent(ratio),
+        )
+    return table
+
+
+def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
+    """Known chips and plans beside the winner, each figure that of the model."""
+    table = plain_table(
+        "Known chips beside the winner", "", "W", "mm2", "GHz", "samples/s", "MFU", "winner is"
+    )
+    reference = next(iter(best.workloads.values())).throughput_samples_per_s
+    for row in rows:
+        result = row.result
+        figures = (
+            (
+                fmt.number(result.throughput_samples_per_s),
+                fmt.percent(result.mfu),
+                f"{fmt.number(reference / result.throughput_samples_per_s)} x as fast",
+            )
+            if result
+            else ("-", "-", "-")
+        )
+        table.add_row(
+            escape(row.name),
+            fmt.number(row.tdp_w),
+            fmt.number(row.area_mm2),
+            fmt.number(row.clock_hz / 1e9),
+            *figures,
+        )
+    return table
+
+
+def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
+    yield from blocks(document.best)
+    yield certificate_table(document.certificate)
+    yield from _search(document)
+    yield from questions(document)
+    if document.frontier:
+        yield frontier_of(document)
+    if document.next_best:
+        yield next_best_table(document.next_best, document.best)
+    if document.comparison:
+        yield Group(comparison_table(document.comparison, document.best), *_notes(document.comparison))
+    if document.robustness is not None:
+        yield from robustness_blocks(document.robustness)
+    elif document.request.get("robust"):
+        yield "--robust: there was no time to evaluate a design near the best; raise --time-limit"
+
+
+def _search(document: ResultDocument) -> Iterator[RenderableType]:
+    """How a search without proof went, if one was asked for."""
+    if document.strategy is not None:
+        objective = partial(amount, document.certificate.objective)
+        yield strategy_table(document.strategy, objective)
+        yield course_table(document.strategy, objective)
+        if document.wham is not None:
+            yield from wham_blocks(document.wham, objective)
+
+
+def frontier_of(document: ResultDocument) -> Table:
+    """The frontier on whatever axes it has."""
+    complete = document.certificate.frontier_complete
+    if axes := document.request.get("axes"):
+        return axes_table(document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete)
+    state = "" if complete else " (of what was found)" if document.strategy else " (so far)"
+    return frontier_table(document.frontier, document.best.id, state)
+
+
+def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
+    """What was changed, alike notes on one line; the clock has a column of its own."""
+    alike: dict[str, list[str]] = {}
+    for row in rows:
+        note = row.note.removeprefix(f"at {row.clock_hz / 1e9:.2f} GHz, ")
+        alike.setdefault(note, []).append(row.name)
+    for note, names in alike.items():
+        if note:
+            yield escape(f"  {', '.join(names)}: {note}")
+
+
+def _proof(certificate: Certificate) -> str:
+    if certificate.optimal:
+        return _OPTIMAL
+    return f"no other point can be better by more than {fmt.percent(certificate.gap)} within the model"
+
+
+def _behind(report: StrategyReport, certificate: Certificate) -> str:
+    """What the certified search says of a design that a strategy found."""
+    away = report.distance
+    if away is not None and away.proven and away.share == 0:
+        return _OPTIMAL
+    if away is None or away.share <= 0:
+        return _proof(certificate)
+    better = fmt.percent(away.share / (1.0 - away.share))
+    if away.proven:
+        return f"the certified optimum is {better} better"
+    return f"the certified search found one that is {better} better, and {_proof(certificate)}"
+
+
+def throughput_ratio(design: Design, best: Design) -> float:
+    """Geometric mean of the throughput ratios over the workloads both have."""
+    product, count = 1.0, 0
+    for name, result in design.workloads.items():
+        if name in best.workloads:
+            product *= result.throughput_samples_per_s / best.workloads[name].throughput_samples_per_s
+            count += 1
+    return product ** (1 / count) if count else 0.0

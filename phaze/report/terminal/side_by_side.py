@@ -1,0 +1,95 @@
+"""Architectures side by side, and two runs side by side, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from phaze.explore.documents.result_document import Design
+from phaze.report import number_format as fmt
+from phaze.report.number_format import number
+from phaze.report.terminal.design_tables import plain_table
+from phaze.runs.run_difference import Change, Difference
+
+
+def print_comparison(rows: Mapping[str, Design | str], console: Console) -> None:
+    """One table per workload, the fastest first; below it, why an architecture is missing."""
+    for block in comparison_blocks(rows):
+        console.print(block)
+        if not isinstance(block, str):
+            console.print()
+
+
+def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableType]:
+    """The same as tables and sentences."""
+    designs = {name: row for name, row in rows.items() if not isinstance(row, str)}
+    for workload in next(iter(designs.values())).workloads if designs else ():
+        table = plain_table(
+            escape(workload), "architecture", "samples/s", "MFU", "W", "mm2", "J/sample", "placement"
+        )
+        table.caption = "placement: data x tensor x pipeline parallel"
+        table.caption_justify = "left"
+        ordered = sorted(
+            designs.items(), key=lambda item: -item[1].workloads[workload].throughput_samples_per_s
+        )
+        for name, design in ordered:
+            result = design.workloads[workload]
+            plan = result.placement
+            table.add_row(
+                escape(name),
+                fmt.number(result.throughput_samples_per_s),
+                fmt.percent(result.mfu),
+                fmt.number(design.tdp_w),
+                fmt.number(design.area_mm2),
+                fmt.number(result.energy_per_iteration_j / result.global_batch),
+                f"{plan.data_parallel}x{plan.tensor_parallel}x{plan.pipeline_parallel}",
+            )
+        yield table
+    for name, reason in rows.items():
+        if isinstance(reason, str):
+            yield f"{escape(name)}: {escape(reason.removeprefix(f'{name}: '))}"
+
+
+MOST = 20  # changes that are listed of each kind
+
+
+def print_difference(found: Difference, console: Console) -> None:
+    """One sentence, then what differs."""
+    console.print(_sentence(found))
+    for title, changes in (
+        ("Asked", found.asked),
+        ("Files read", found.inputs),
+        ("Versions", found.versions),
+        ("Answer", found.answer),
+    ):
+        if changes:
+            console.print()
+            _print_changes(title, changes, console)
+
+
+def _sentence(found: Difference) -> str:
+    asked = "Same question" if found.same_question else "Different questions"
+    return f"{asked}, {'the same answer' if found.same_answer else 'different answers'}."
+
+
+def _print_changes(title: str, changes: Sequence[Change], console: Console) -> None:
+    table = plain_table(title, "", "first", "second")
+    for change in changes[:MOST]:
+        table.add_row(escape(change.name), _text(change.first), _text(change.second))
+    console.print(table)
+    if rest := changes[MOST:]:
+        console.print(f"and {len(rest)} more; --json lists all of them")
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return number(value)
+    text = str(value)
+    return escape(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
+
+
+_LONGEST = 24

@@ -1,0 +1,78 @@
+"""What becomes of the best plan as one thing varies: a table, and a picture of where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape as html
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from phaze.errors import InputError
+from phaze.explore.documents.plan_document import WhatIfDocument, WhatIfPoint
+from phaze.report import number_format as fmt
+from phaze.report.charts.svg_charts import StackedBar, draw_bars
+from phaze.report.plan_words import TIMES, summary
+from phaze.report.terminal.design_tables import plain_table
+from phaze.runs.atomic_files import check_writable, write_atomically
+
+
+def print_whatif(document: WhatIfDocument, console: Console) -> None:
+    """One line per value, then the plans."""
+    table = plain_table("", document.varied, "iteration", "samples/s", "MFU", "memory", "fastest")
+    best = max((_throughput(point) for point in document.points), default=0.0)
+    for point in document.points:
+        if point.plan is None:
+            table.add_row(escape(point.value), "does not fit", "", "", "", "")
+            continue
+        told = point.plan.best
+        share = told.throughput_samples_per_s / best
+        table.add_row(
+            escape(point.value),
+            fmt.duration(told.iteration_time_s),
+            fmt.number(told.throughput_samples_per_s),
+            fmt.percent(told.mfu),
+            fmt.memory(told.memory_bytes),
+            fmt.percent(share),
+        )
+    console.print(table)
+    console.print()
+    for point in document.points:
+        told_plan = summary(point.plan.best.strategy) if point.plan else point.reason or ""
+        console.print(f"[bold]{escape(document.varied)} {escape(point.value)}[/bold]: {escape(told_plan)}")
+
+
+def _throughput(point: WhatIfPoint) -> float:
+    return point.plan.best.throughput_samples_per_s if point.plan else 0.0
+
+
+def check_plot_file(path: Path) -> None:
+    """Find out before the work: InputError for a suffix other than .svg and .html, or a place nobody can write."""
+    if path.suffix.lower() not in (".svg", ".html"):
+        raise InputError(f"--plot {path}: the name must end in .svg or .html")
+    check_writable(path)
+
+
+def write_plot(document: WhatIfDocument, path: Path) -> None:
+    """Stacked bars of seconds per sample and device, whole or not at all. Raises InputError as `check_plot_file`."""
+    check_plot_file(path)
+    bars = [StackedBar(point.value, _parts(point)) for point in document.points]
+    title = f"Device time per sample by {document.varied.replace('_', ' ')}"
+    picture = draw_bars(bars, title, document.varied.replace("_", " "), "device seconds per sample")
+    if path.suffix.lower() == ".html":
+        picture = (
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{html(title)}</title></head>\n'
+            f"<body>{picture}</body></html>\n"
+        )
+    write_atomically(path, picture)
+
+
+def _parts(point: WhatIfPoint) -> Mapping[str, float]:
+    """Seconds of all devices per sample, by cause."""
+    if point.plan is None:
+        return {}
+    best = point.plan.best
+    each = int(point.plan.request["devices"]) / (best.throughput_samples_per_s * best.iteration_time_s)
+    spent = best.breakdown.model_dump()
+    return {name: spent[key] * each for key, name in TIMES.items() if spent[key] > 0}

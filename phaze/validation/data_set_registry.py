@@ -1,0 +1,122 @@
+"""The data sets that the model is compared with, by the name of their file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from phaze.validation.measured_cases import Judged
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets import collective_measurements, silicon_measurements
+from phaze.validation.sets.kernels import (
+    convolution_measurements,
+    eager_measurements,
+    gemm_measurements,
+    layer_measurements,
+    profiler_measurements,
+    systolic_measurements,
+    vector_measurements,
+)
+from phaze.validation.sets.training import (
+    bridge_runs,
+    deepspeed_runs,
+    fsdp_runs,
+    literature_runs,
+    maxtext_runs,
+    megatron_runs,
+    mlperf_runs,
+    neusight_runs,
+    torchtitan_runs,
+    trainium_runs,
+)
+
+
+class Metric(StrEnum):
+    """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`.
+
+    `time` is that of whole iterations.
+    """
+
+    LATENCY = "latency"
+    LATENCY_BACKWARD = "latency_backward"
+    LATENCY_SMALL = "latency_small"
+    AREA = "area"
+    POWER = "power"
+    MEMORY = "memory"
+    TIME = "time"
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One comparison: the stem of a CSV file, what is compared, and how its rows are judged."""
+
+    name: str
+    metric: Metric
+    judge: Callable[[Columns], Judged]
+
+
+_COLLECTIVES: tuple[str, ...] = (
+    "coll_aiconfigurator_nccl",
+    "coll_deepbench_allreduce",
+    "coll_llmcompass_a100",
+    "coll_ml_engineering",
+    "coll_sailor_aceso",
+    "coll_vidur",
+    "coll_vtrain_allreduce",
+)
+
+DATA_SETS: tuple[DataSet, ...] = (
+    DataSet("chip_area_breakdown", Metric.AREA, silicon_measurements.breakdown),
+    DataSet("chip_specs", Metric.AREA, silicon_measurements.areas),
+    DataSet("chip_specs", Metric.POWER, silicon_measurements.powers),
+    *(DataSet(name, Metric.LATENCY, collective_measurements.large) for name in _COLLECTIVES),
+    *(DataSet(name, Metric.LATENCY_SMALL, collective_measurements.small) for name in _COLLECTIVES),
+    DataSet("e2e_llmfoundry_fsdp", Metric.TIME, fsdp_runs.llm_foundry),
+    DataSet("e2e_megatron_bridge", Metric.TIME, bridge_runs.training),
+    DataSet("e2e_mlperf_gpt3_175b", Metric.TIME, mlperf_runs.training),
+    DataSet("e2e_mlperf_bert_resnet", Metric.TIME, mlperf_runs.throughput),
+    DataSet("e2e_neusight_distributed", Metric.TIME, neusight_runs.neusight_several_devices),
+    DataSet("e2e_neusight_models_fp32", Metric.TIME, neusight_runs.neusight_single_device),
+    DataSet("e2e_torchtitan", Metric.TIME, torchtitan_runs.times),
+    DataSet("e2e_torchtitan", Metric.MEMORY, torchtitan_runs.memory),
+    DataSet("e2e_sailor", Metric.TIME, deepspeed_runs.times),
+    DataSet("e2e_sailor", Metric.MEMORY, deepspeed_runs.memory),
+    DataSet("e2e_vtrain_multi_node", Metric.TIME, deepspeed_runs.multi_node),
+    DataSet("e2e_vtrain_single_node", Metric.TIME, deepspeed_runs.single_node),
+    DataSet("e2e_korthikanti_times", Metric.TIME, megatron_runs.recompute_iterations),
+    DataSet("e2e_korthikanti_times", Metric.LATENCY, megatron_runs.forward),
+    DataSet("e2e_korthikanti_times", Metric.LATENCY_BACKWARD, megatron_runs.backward),
+    DataSet("e2e_literature", Metric.TIME, literature_runs.iterations),
+    DataSet("e2e_megatron", Metric.TIME, megatron_runs.published_tables),
+    DataSet("e2e_maxtext_tpu", Metric.TIME, maxtext_runs.training),
+    DataSet("e2e_tpu_recipes", Metric.TIME, maxtext_runs.recipe_training),
+    DataSet("e2e_trainium", Metric.TIME, trainium_runs.training),
+    DataSet("mem_korthikanti", Metric.MEMORY, megatron_runs.layer_memory),
+    DataSet("op_attention_context_aiconfigurator", Metric.LATENCY, layer_measurements.aiconfigurator_context),
+    DataSet(
+        "op_attention_generation_aiconfigurator", Metric.LATENCY, layer_measurements.aiconfigurator_generation
+    ),
+    DataSet("op_conv_deepbench", Metric.LATENCY, convolution_measurements.deepbench),
+    DataSet("op_conv_neusight_fp32", Metric.LATENCY, convolution_measurements.neusight),
+    DataSet("op_bmm_neusight_fp16_h100", Metric.LATENCY, gemm_measurements.neusight),
+    DataSet("op_gemm_aiconfigurator", Metric.LATENCY, gemm_measurements.aiconfigurator),
+    DataSet("op_gemm_deepbench", Metric.LATENCY, gemm_measurements.deepbench),
+    DataSet("op_gemm_deepgemm_fp8_h800", Metric.LATENCY, gemm_measurements.deepgemm),
+    DataSet("op_gemm_neusight_fp32", Metric.LATENCY, gemm_measurements.neusight),
+    DataSet("op_gemm_tpu_v4", Metric.LATENCY, gemm_measurements.tpu_v4),
+    DataSet("op_gemm_tpu_v6e_v7", Metric.LATENCY, gemm_measurements.tpu_gemms),
+    DataSet("op_gpt3_layer_llmcompass", Metric.LATENCY, layer_measurements.gpt3_layer),
+    DataSet("op_in_model_neusight_fp32", Metric.LATENCY, eager_measurements.forward),
+    DataSet("op_in_model_neusight_fp32", Metric.LATENCY_BACKWARD, eager_measurements.backward),
+    DataSet("op_llm_layer_vidur_fp16", Metric.LATENCY, layer_measurements.vidur),
+    DataSet("op_mamf_max_achievable_matmul", Metric.LATENCY, gemm_measurements.best_found),
+    DataSet("op_llmcompass_fp16", Metric.LATENCY, layer_measurements.llmcompass),
+    DataSet("op_vector_neusight_fp32", Metric.LATENCY, vector_measurements.neusight),
+    DataSet("op_vector_tpu_v4", Metric.LATENCY, vector_measurements.tpu_v4),
+    DataSet("op_tpu_microbench_bf16", Metric.LATENCY, gemm_measurements.microbenchmarks),
+    DataSet("op_transformer_aceso_profiles", Metric.LATENCY, profiler_measurements.forward),
+    DataSet("op_transformer_aceso_profiles", Metric.LATENCY_BACKWARD, profiler_measurements.backward),
+    DataSet("systolic_scalesim_compute_cycles", Metric.LATENCY, systolic_measurements.compute_cycles),
+    DataSet("systolic_scalesim_stalls", Metric.LATENCY, systolic_measurements.stalled_cycles),
+)

@@ -1,0 +1,1 @@
+"""Data sets of whole models and of training runs."""
