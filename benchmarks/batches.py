@@ -12,9 +12,9 @@ from phaze.solvers.placement.chain.chain_search import place_batch
 from phaze.solvers.placement.partition import PartitionProblem, bottlenecks, stage_limits
 from placement_instances import transformer_chain
 
-from phaze.cost.model import CostModel
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.cost.cost_model import CostModel
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
 
 LAYERS = 96

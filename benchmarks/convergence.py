@@ -25,8 +25,8 @@ from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategies
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
 
 CHIPS = ("tpuv4", "tpuv2", "phaze-reference")

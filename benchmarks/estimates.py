@@ -12,12 +12,12 @@ from report import Report
 from tables import duration, table
 from timing import median_s
 
-from phaze.cost.factors import factor_table
-from phaze.cost.model import CostModel
-from phaze.cost.scalesim import Dataflow
-from phaze.cost.scalesim_stalls import Interfaces, stalled_run
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.cost.cost_model import CostModel
+from phaze.cost.hardware_factors import factor_table
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
+from phaze.validation.scalesim.scalesim_cycles import Dataflow
+from phaze.validation.scalesim.scalesim_stalls import Interfaces, stalled_run
 from phaze.workload.work import Gemm
 
 TARGET_PER_S = 2e6

@@ -11,10 +11,10 @@ from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import load_network
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.many import iterations
-from phaze.placement.strategy.search.screen import screened
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.plan_batches.plan_batch import batch_iterations
+from phaze.parallel.plan_search.plan_lower_bounds import screened_plans
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.workload_loader import load_workload
 
 CHIP = "h100"
@@ -66,8 +66,8 @@ def _every_plan(search: Search) -> tuple[int, float]:
     task, chip = _task(search), load_architecture(CHIP)
     rest = (task.cluster, task.framework, task.rung, task.own)
     estimator, space = Estimator(task.workload, to_table([chip]), *rest), task.plan_space
-    plans = [plan for some in screened(estimator, space) for plan in space.variants(some.strategy)]
-    return len(plans), seconds(lambda: iterations(estimator, plans))[1]
+    plans = [plan for some in screened_plans(estimator, space) for plan in space.variants(some.strategy)]
+    return len(plans), seconds(lambda: batch_iterations(estimator, plans))[1]
 
 
 def _plan(search: Search) -> PlanDocument:

@@ -20,11 +20,11 @@ from phaze.explore.answers.main_job import evaluate
 from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, load_architecture
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.framework import load_framework
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_choices import load_plans
 from phaze.workload.workload_loader import load_workload
 
 DEVICES = 1024

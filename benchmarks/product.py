@@ -9,8 +9,8 @@ from timing import median_s, seconds
 
 from phaze.explore.answers.main_job import explore
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
 
 

@@ -23,8 +23,8 @@ from phaze.explore.sampling.design_assessor import Assessor
 from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
 from phaze.explore.sampling.sampled_study import BATCH
 from phaze.explore.sampling.study_record import StudyPlace
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.runs.executors.dask_cluster import Dask
 from phaze.runs.executors.worker_processes import Processes
 from phaze.workload.workload_loader import load_workload

@@ -75,7 +75,7 @@ def test_what_is_not_known_is_refused(value):
 
 def test_a_digest_is_the_same_in_every_process():
     code = (
-        "from phaze.digest import digest; from phaze.hardware.network import load_network; import numpy as np\n"
+        "from phaze.digest import digest; from phaze.hardware.cluster_network import load_network; import numpy as np\n"
         "print(digest({'a', 'b', 'c'}, {'x': 1.5, 'y': (None, np.arange(3.0))}, load_network()))"
     )
     runs = [

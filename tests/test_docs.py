@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "results" / "README.md"]

@@ -9,8 +9,8 @@ import pytest
 
 from phaze.explore.sampling.sampled_study import Sampler
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space, new_space_text
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space, new_space_text
 from phaze.workload.workload_loader import load_workload
 
 PAGES = Path(__file__).parents[1] / "docs" / "how-to"

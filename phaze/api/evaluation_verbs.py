@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanCertificate, PlanDocument, PlanResult
     from phaze.explore.documents.result_document import Design, ResultDocument, WorkloadResult
     from phaze.hardware.architecture import Architecture
-    from phaze.hardware.network import Network
+    from phaze.hardware.cluster_network import Network
     from phaze.inputs.task_inputs import Source
-    from phaze.placement.strategy.choices import Plans
-    from phaze.placement.strategy.framework import Framework
+    from phaze.parallel.framework import Framework
+    from phaze.parallel.plan_choices import Plans
     from phaze.runs.document_formats import Answer
     from phaze.validation.validation_document import Comparison, ValidationReport
 
@@ -302,13 +302,13 @@ def validate(
 
     Raises InputError where there is no such folder, set or rung.
     """
-    from phaze.cost.rung import Rung
+    from phaze.cost.fidelity import Fidelity
     from phaze.inputs.input_files import measurements_folder
     from phaze.inputs.named_choices import choose
     from phaze.validation.model_validation import validate as judged
 
     folder = measurements_folder(Path(data) if data is not None else None)
-    return Validated(judged(folder, as_list(sets), choose(Rung, rung, "--rung"), progress))
+    return Validated(judged(folder, as_list(sets), choose(Fidelity, rung, "--rung"), progress))
 
 
 def _kept(out: str | Path | None) -> AbstractContextManager[Callable[[Answer], None]]:

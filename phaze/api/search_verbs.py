@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     )
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
-    from phaze.hardware.network import Network
-    from phaze.hardware.space import DesignSpace
+    from phaze.hardware.cluster_network import Network
+    from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.inputs.task_inputs import Source
-    from phaze.placement.strategy.choices import Plans
-    from phaze.placement.strategy.framework import Framework
+    from phaze.parallel.framework import Framework
+    from phaze.parallel.plan_choices import Plans
 
 
 _KEYS = ("id", "score", "tdp_w", "area_mm2", "throughput_samples_per_s", "mfu", "energy_per_sample_j")

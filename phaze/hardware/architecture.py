@@ -12,10 +12,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from phaze.errors import InputError
+from phaze.hardware.architecture_naming import decoded
+from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.catalogue import Catalogue, find, packaged
-from phaze.hardware.fields import FieldValue, default_values, field_named, field_table, still_valid
-from phaze.hardware.naming import decoded
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.hardware_fields import FieldValue, default_values, field_named, field_table, still_valid
 from phaze.quantity import si_value
 from phaze.ranges import Line, Positive
 from phaze.yaml_file import checked, parse_yaml, read_yaml

@@ -12,10 +12,10 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats
 from phaze.errors import Shortfall
-from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.power import tdp_w
-from phaze.hardware.price import price_usd
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.package_price import price_usd
 
 
 class Limit(StrEnum):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phaze.hardware.constants import constants
-from phaze.hardware.fields import Field, field_table
+from phaze.hardware.hardware_fields import Field, field_table
+from phaze.hardware.physical_constants import constants
 
 _HEAD = """# Hardware fields and constants
 

@@ -59,7 +59,7 @@ def _evaluated_design(folder: Path, design: str) -> Architecture:
     from difflib import get_close_matches
 
     from phaze.hardware.architecture import load_architecture
-    from phaze.hardware.fields import field_table
+    from phaze.hardware.hardware_fields import field_table
     from phaze.runs.run_directory import load_designs
 
     rows = {str(row["id"]): row for row in load_designs(folder)}

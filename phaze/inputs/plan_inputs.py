@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.task_inputs import Source
-    from phaze.placement.strategy.choices import Plans
-    from phaze.placement.strategy.framework import Framework
-    from phaze.placement.strategy.strategy import Offload
-    from phaze.workload.sharding.parallel_degrees import Shardable
+    from phaze.parallel.framework import Framework
+    from phaze.parallel.parallel_plan import Offload
+    from phaze.parallel.plan_choices import Plans
+    from phaze.workload.parallel_degrees import Shardable
 
 
 def held_choices(
@@ -37,9 +37,9 @@ def held_choices(
 ) -> dict[str, tuple[Any, ...]]:
     """The choices of a plan space that options fix. Raises InputError for words that are not known."""
     from phaze.inputs.named_choices import choose
-    from phaze.placement.cluster import Recompute
-    from phaze.placement.pipelines.schedule import Schedule
-    from phaze.placement.strategy.strategy import Order, Zero
+    from phaze.parallel.cluster import Recompute
+    from phaze.parallel.parallel_plan import RankOrder, Zero
+    from phaze.parallel.pipelines.pipeline_schedule import Schedule
 
     stage = _count("--zero", zero, 0, max(Zero))
     found = {
@@ -54,7 +54,7 @@ def held_choices(
         "chunks": _count("--chunks", chunks),
         "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
         "zeros": None if stage is None else Zero(stage),
-        "orders": choose(Order, order, "--order") if order else None,
+        "orders": choose(RankOrder, order, "--order") if order else None,
     }
     fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
     fixed |= {"whole": _whole(whole)} if whole else {}
@@ -78,7 +78,7 @@ def offloads(text: str) -> tuple[frozenset[Offload], ...]:
     """
     from phaze.errors import InputError
     from phaze.inputs.named_choices import nearest
-    from phaze.placement.strategy.strategy import Offload
+    from phaze.parallel.parallel_plan import Offload
 
     if text == "any":
         return tuple(frozenset(some) for n in range(len(Offload) + 1) for some in combinations(Offload, n))
@@ -98,7 +98,7 @@ def offloads(text: str) -> tuple[frozenset[Offload], ...]:
 def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
     """Sets of layers that may stay whole: `any`, `none`, or some of them joined by `+`. Raises InputError."""
     from phaze.inputs.named_choices import choose
-    from phaze.workload.sharding.parallel_degrees import Shardable
+    from phaze.workload.parallel_degrees import Shardable
 
     if text == "any":
         sizes = range(len(Shardable) + 1)
@@ -126,8 +126,8 @@ def plan_answer(
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
     from phaze.inputs.task_inputs import make_task, one_workload
-    from phaze.placement.strategy.choices import Plans, load_plans
-    from phaze.placement.strategy.framework import Framework, load_framework
+    from phaze.parallel.framework import Framework, load_framework
+    from phaze.parallel.plan_choices import Plans, load_plans
     from phaze.workload.fusion_rules import describe_fusion
 
     software = framework if isinstance(framework, Framework) else load_framework(framework)

@@ -12,10 +12,10 @@ from phaze.inputs.named_choices import choose
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Task
     from phaze.hardware.architecture import Architecture
-    from phaze.hardware.axis import Option
-    from phaze.hardware.fields import FieldValue
-    from phaze.hardware.space import DesignSpace
-    from phaze.hardware.table import ArchitectureTable
+    from phaze.hardware.architecture_table import ArchitectureTable
+    from phaze.hardware.hardware_fields import FieldValue
+    from phaze.hardware.spaces.design_space import DesignSpace
+    from phaze.hardware.spaces.space_axis import Option
 
 _FORMATS = ("precision", "fp8_rate", "fp4_rate")
 """Fields that say what arrays are faster at."""
@@ -27,8 +27,8 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     Nothing asked: fp8 where some of the chips are made for it (`precision: bf16+fp8`). Raises InputError for a word
     that is no recipe, and one that is faster on none of the chips.
     """
-    from phaze.hardware.derived import narrow_speed
-    from phaze.hardware.fields import code
+    from phaze.hardware.derived_figures import narrow_speed
+    from phaze.hardware.hardware_fields import code
     from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
 
     if asked is None:

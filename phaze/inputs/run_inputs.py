@@ -78,8 +78,8 @@ def asked_task(workloads: Sequence[Source], asked: Mapping[str, Any]) -> Task:
 
     The software says how attention runs and what is fused unless options do. Raises InputError for several workloads.
     """
-    from phaze.placement.strategy.choices import Plans, load_plans
-    from phaze.placement.strategy.framework import Framework, load_framework
+    from phaze.parallel.framework import Framework, load_framework
+    from phaze.parallel.plan_choices import Plans, load_plans
     from phaze.workload.fusion_rules import describe_fusion
 
     plans, software = asked["plans"], asked["framework"]

@@ -13,8 +13,8 @@ from phaze.quantity import Quantity, parse_area, parse_frequency, parse_power, p
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Budgets, Task
-    from phaze.hardware.network import Network
-    from phaze.hardware.space import DesignSpace
+    from phaze.hardware.cluster_network import Network
+    from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.workload.workload import Workload
 
     Source = str | Path | Workload
@@ -58,17 +58,17 @@ def make_task(
     **loading: Any,  # noqa: ANN401 - options of `make_workload`
 ) -> Task:
     """A workload on a cluster."""
-    from phaze.cost.kernels.calibration_file import load_calibration
-    from phaze.cost.rung import Rung
+    from phaze.cost.fidelity import Fidelity
+    from phaze.cost.kernels.fitted_constants import load_calibration
     from phaze.explore.request.explore_request import Task
-    from phaze.hardware.network import Network, load_network
+    from phaze.hardware.cluster_network import Network, load_network
 
     return Task(
         make_workload(one_workload(workloads), global_batch=global_batch, **loading),
         devices,
         network if isinstance(network, Network) else load_network(network),
         global_batch,
-        choose(Rung, "calibrated" if calibration else rung, "--rung"),
+        choose(Fidelity, "calibrated" if calibration else rung, "--rung"),
         load_calibration(calibration) if calibration else None,
     )
 
@@ -162,10 +162,10 @@ def make_space(
     named: str | Path | DesignSpace, node: str | None, clock: Quantity | None, held: Sequence[str] = ()
 ) -> DesignSpace:
     """A design space, with the process node, the clock and the fields of `held` (`FIELD=VALUE`) fixed where asked."""
-    from phaze.hardware.fields import field_named
-    from phaze.hardware.space import DesignSpace
-    from phaze.hardware.space_file import load_space
-    from phaze.hardware.space_fix import fix
+    from phaze.hardware.hardware_fields import field_named
+    from phaze.hardware.spaces.design_space import DesignSpace
+    from phaze.hardware.spaces.space_file import load_space
+    from phaze.hardware.spaces.space_fix import fix
 
     space = named if isinstance(named, DesignSpace) else load_space(named)
     if node is not None:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from phaze.explore.documents.result_document import ResultDocument
-from phaze.hardware.fields import field_table
+from phaze.hardware.hardware_fields import field_table
 from phaze.report.number_format import field as readable
 from phaze.report.number_format import label, unit_of
 from phaze.yaml_file import parse_yaml

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phaze.hardware.fields import FieldKind, field_table
+from phaze.hardware.hardware_fields import FieldKind, field_table
 
 
 def arrow_array(values: NDArray[Any]) -> pa.Array:

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.bound import LowerTables, lower_s
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
+from phaze.cost.latency_bound import LowerTables, lower_s
 from phaze.digest import digest
-from phaze.hardware.table import ArchitectureTable
-from phaze.recall import Recall
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.memo import Memo
 from phaze.scheduling.known import KnownRows
-from phaze.scheduling.passes import Band, Effort, TimedPass
+from phaze.scheduling.passes import SolveLimits, TimeBounds, TimedPass
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
@@ -50,7 +50,7 @@ class TimedChain:
     model: CostModel
     table: ArchitectureTable
     base: TimedChain | None = None
-    recall: Recall | None = None
+    recall: Memo | None = None
     passes: dict[Pass, TimedPass] = field(default_factory=dict)
     _known: KnownRows = field(default_factory=KnownRows)
 
@@ -162,7 +162,7 @@ class TimedChain:
         rows: Rows,
         times: tuple[LayerTimes, LayerTimes],
         at: Rows,
-        effort: Effort,
+        effort: SolveLimits,
     ) -> int:
         """Schedule one pass exactly for the architectures `rows[at]`, in place; how many problems that took."""
         direction, layer = which
@@ -170,11 +170,11 @@ class TimedChain:
         low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
         open_ = at[low[at, layer] < high[at, layer]]
         if len(open_):
-            band = passes[layer].exact(rows[open_], Band(low[open_, layer], high[open_, layer]), effort)
+            band = passes[layer].exact(rows[open_], TimeBounds(low[open_, layer], high[open_, layer]), effort)
             low[open_, layer], high[open_, layer] = band.lower_s, band.upper_s
         return len(open_)
 
-    def exact(self, rows: Rows, effort: Effort) -> tuple[LayerTimes, LayerTimes]:
+    def exact(self, rows: Rows, effort: SolveLimits) -> tuple[LayerTimes, LayerTimes]:
         """(lower, upper) layer times after exact scheduling of what the bounds leave open.
 
         They are equal unless the exact solver ran out of the time or the states it may take.

@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.model import CostModel, OperatorLatencies, PassCosts
-from phaze.hardware.table import ArchitectureTable
-from phaze.recall import Recall
-from phaze.scheduling.effort import Effort
+from phaze.cost.cost_model import CostModel, OperatorLatencies, PassCosts
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.memo import Memo
+from phaze.scheduling.effort import SolveLimits
 from phaze.scheduling.known import KnownRows
-from phaze.scheduling.solved import Solved
+from phaze.scheduling.solved import SolvedSchedules
 from phaze.solvers.scheduling import Operator, ScheduleProblem
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 from phaze.solvers.scheduling.batch.search import search
 from phaze.solvers.scheduling.batch.solve import BatchBounds, batch_bounds
 from phaze.workload.work import Pass, Unit
 
-__all__ = ["Band", "Effort", "TimedPass", "schedule_problem"]
+__all__ = ["SolveLimits", "TimeBounds", "TimedPass", "schedule_problem"]
 
 
 NEVER_S = 1e30
@@ -41,7 +41,7 @@ UNBLOCKED = frozenset({"LINK"})
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class TimeBounds:
     """The time of a pass is proven to lie between `lower_s` and `upper_s`, both (A,) seconds.
 
     Where the two meet the time is known exactly. `upper_s` is the length of a real schedule: one that passed
@@ -60,16 +60,16 @@ class TimedPass:
 
     costs: PassCosts
     table: ArchitectureTable
-    solved: Solved
+    solved: SolvedSchedules
     _optimal: dict[bytes, float] = field(default_factory=dict)
     _rough: KnownRows = field(default_factory=KnownRows)
 
     @classmethod
-    def of(cls, costs: PassCosts, table: ArchitectureTable, recall: Recall | None = None) -> TimedPass:
+    def of(cls, costs: PassCosts, table: ArchitectureTable, recall: Memo | None = None) -> TimedPass:
         """A pass of which this search has scheduled nothing yet."""
         units = tuple(UNITS_OF[w.unit] for w in costs.pass_.works)
         graph = BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED)
-        return cls(costs, table, Solved(graph, recall))
+        return cls(costs, table, SolvedSchedules(graph, recall))
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedPass:
         """The same pass on other architectures, at a model derived from this one's; schedules are shared."""
@@ -93,17 +93,17 @@ class TimedPass:
             "LINK": np.ones(len(rows), dtype=np.int64),
         }
 
-    def band(self, rows: Rows, *, rough: bool = False) -> Band:
+    def band(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
         """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""
         if not self.work.works:
-            return Band(np.zeros(len(rows)), np.zeros(len(rows)))
+            return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         bounds = self._first_bounds(rows, latencies, capacity)
         if not rough:
             durations = latencies.single_s, latencies.parallel_s
             bounds = batch_bounds(self.graph, *durations, capacity, known=bounds)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        return Band(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
+        return TimeBounds(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
     def _first_bounds(
         self, rows: Rows, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]]
@@ -118,13 +118,13 @@ class TimedPass:
         found = self._rough.get(self.costs.factors.shown(rows), work_out)
         return BatchBounds(found[:, 0], found[:, 1])
 
-    def exact(self, rows: Rows, band: Band, effort: Effort) -> Band:
+    def exact(self, rows: Rows, band: TimeBounds, effort: SolveLimits) -> TimeBounds:
         """An open band narrowed to the exact time, as far as the effort allows; all rows are solved.
 
         Architectures with the same latencies and cores share one answer.
         """
         if not self.work.works:
-            return Band(np.zeros(len(rows)), np.zeros(len(rows)))
+            return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
         length = self._searched(latencies, capacity, band.upper_s)
@@ -141,7 +141,7 @@ class TimedPass:
         for i, makespan in zip(left.tolist(), found, strict=True):
             lower[i] = max(band.lower_s[i], makespan.lower_s, floor[i])
             upper[i] = max(lower[i], min(band.upper_s[i], max(makespan.upper_s, floor[i])))
-        return Band(lower, upper)
+        return TimeBounds(lower, upper)
 
     def _searched(
         self, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]], upper_s: Floats

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from phaze.cost.model import OperatorLatencies
+from phaze.cost.cost_model import OperatorLatencies
 from phaze.digest import digest
-from phaze.recall import Recall
-from phaze.scheduling.effort import Effort
+from phaze.memo import Memo
+from phaze.scheduling.effort import SolveLimits
 from phaze.solvers.scheduling import ScheduleProblem, ScheduleResult, schedule
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 
@@ -35,11 +35,11 @@ class Makespan:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolvedSchedules:
     """Makespans of the problems of one pass; those that are proven optimal are kept for later searches."""
 
     graph: BatchGraph
-    recall: Recall | None = None
+    recall: Memo | None = None
     _known: dict[tuple[object, ...], Makespan] = field(default_factory=dict)
 
     @cached_property
@@ -47,7 +47,7 @@ class Solved:
         return digest(self.graph)
 
     def solve(
-        self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, effort: Effort
+        self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, effort: SolveLimits
     ) -> list[Makespan]:
         """One makespan per problem; `latencies` are those of the problems, in their order."""
         new: dict[tuple[object, ...], int] = {}
@@ -63,12 +63,12 @@ class Solved:
                 self._known[key] = self._found(problems[i], names.get(i), effort)
         return [self._known[_key(problem)] for problem in problems]
 
-    def _is_known(self, key: tuple[object, ...], effort: Effort) -> bool:
+    def _is_known(self, key: tuple[object, ...], effort: SolveLimits) -> bool:
         """Whether a problem was solved to optimality, or searched as long before."""
         known = self._known.get(key)
         return known is not None and (known.exact or known.states >= effort.states)
 
-    def _found(self, problem: ScheduleProblem, name: str | None, effort: Effort) -> Makespan:
+    def _found(self, problem: ScheduleProblem, name: str | None, effort: SolveLimits) -> Makespan:
         limit = None if math.isinf(effort.states) else int(effort.states)
         result = schedule(problem, time_limit_s=effort.left_s(), state_limit=limit)
         # Only what is proven does not depend on the time that there was.
@@ -81,7 +81,7 @@ class Solved:
         rows: Sequence[int],
         problems: Sequence[ScheduleProblem],
         latencies: OperatorLatencies,
-        effort: Effort,
+        effort: SolveLimits,
     ) -> dict[int, str]:
         """What each problem is remembered under: everything that its schedule depends on."""
         return {

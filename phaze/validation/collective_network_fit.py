@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective import wire_bytes
-from phaze.cost.exchange import fastest_s
-from phaze.cost.kernels.fitted import GENERIC
-from phaze.cost.kernels.links import LIBRARY, with_laws
-from phaze.cost.link_fit import fit_law
+from phaze.cost.collective_times import fastest_s, wire_bytes
+from phaze.cost.kernels.fitted_constants import GENERIC
+from phaze.cost.kernels.law_fitting import fit_link_law
+from phaze.cost.kernels.link_constants import LIBRARY, with_laws
 from phaze.errors import InputError
-from phaze.hardware.network import Network
-from phaze.hardware.tiers import LinkLaw, Medium, Tier, Topology
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.network_tiers import LinkLaw, Medium, Tier, Topology
 from phaze.validation.measurement_columns import Columns, read_columns
 from phaze.validation.measurement_schemas import OWN_COLLECTIVES
 from phaze.validation.sets.collective_measurements import COLLECTIVES
@@ -155,7 +154,7 @@ def _fitted(network: Network, position: int, samples: Sequence[Sample], bandwidt
     measured = np.array([s.time_s for s in samples])
     law = network.tiers[position].law
     start = replace(law, **{name: max(getattr(law, name), _LITTLE) for name in _CONSTANTS})
-    law = fit_law(start, _CONSTANTS, lambda tried: _predicted_s(with_law(tried), samples), measured)
+    law = fit_link_law(start, _CONSTANTS, lambda tried: _predicted_s(with_law(tried), samples), measured)
     if bandwidth_is_given:
         return with_law(law)
     tiers, wide = list(network.tiers), network.tiers[position].bandwidth_bytes_per_s or 0.0

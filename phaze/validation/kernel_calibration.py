@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.kernels.calibration_file import CalibrationFile
-from phaze.cost.kernels.fit import fit
-from phaze.cost.kernels.fitted import Constants, Own
-from phaze.cost.kernels.kernel import alone_s
+from phaze.cost.kernels.fitted_constants import CalibrationFile, Constants, OwnConstants
+from phaze.cost.kernels.kernel_laws import alone_s
+from phaze.cost.kernels.law_fitting import fit_constants
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.validation.measured_cases import Row
 from phaze.validation.model_validation import compare, score
 
@@ -99,11 +98,13 @@ class Calibrator:
 
     def _fitted(self, file: str, law: Any, rows: Sequence[Row]) -> dict[str, float]:  # noqa: ANN401 - any law
         predict, measured = _Predictor(self.chip, rows), np.array([row.measured_s for row in rows])
-        best = fit(law, lambda new: predict(Constants(self._family, {file: numbers(new)})), measured)
+        best = fit_constants(
+            law, lambda new: predict(Constants(self._family, {file: numbers(new)})), measured
+        )
         return numbers(best)
 
     def _error_pct(self, rows: Sequence[Row], file: str, constants: Mapping[str, float]) -> float:
-        own: Own = {file: constants} if constants else {}
+        own: OwnConstants = {file: constants} if constants else {}
         predicted = _Predictor(self.chip, rows)(Constants(self._family, own))
         return score(predicted, np.array([row.measured_s for row in rows])).mape_pct
 

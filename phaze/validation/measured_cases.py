@@ -15,13 +15,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from phaze.arrays import Floats
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.model import CostModel
-from phaze.cost.roofline import roofline_s
-from phaze.cost.rung import Rung
+from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.network import Network, load_network
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.cluster_network import Network, load_network
 from phaze.workload.work import Pass, Work
 from phaze.yaml_file import parse_yaml
 
@@ -98,7 +98,7 @@ class Judged:
     """
 
     measured: Floats
-    predicted: Mapping[Rung, Floats]
+    predicted: Mapping[Fidelity, Floats]
     excluded: Mapping[str, int]
     rows: tuple[Row, ...] = ()
     assumed: int = 0
@@ -129,7 +129,7 @@ class Cases:
     def judge(self) -> Judged:
         """Predict all rows taken in."""
         network = load_network("default")
-        predicted = {rung: np.zeros(len(self._rows)) for rung in Rung}
+        predicted = {rung: np.zeros(len(self._rows)) for rung in Fidelity}
         for chip in {row.chip.name: row.chip for row in self._rows}.values():
             kernels = [
                 (i, w) for i, row in enumerate(self._rows) if row.chip.name == chip.name for w in row.works
@@ -137,27 +137,27 @@ class Cases:
             where = [i for i, _ in kernels]
             for rung, seconds in _predict(chip, tuple(work for _, work in kernels), network).items():
                 np.add.at(predicted[rung], where, seconds)
-        for rung in (Rung.ANALYTIC, Rung.CALIBRATED):
+        for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
             shown = [row.timer.reading_s(s) for row, s in zip(self._rows, predicted[rung], strict=True)]
             predicted[rung] = np.array(shown)
         measured = np.array([row.measured_s for row in self._rows])
         return Judged(measured, predicted, dict(self._excluded), tuple(self._rows))
 
 
-def _predict(chip: Architecture, works: tuple[Work, ...], network: Network) -> dict[Rung, Floats]:
+def _predict(chip: Architecture, works: tuple[Work, ...], network: Network) -> dict[Fidelity, Floats]:
     """Seconds of each operator alone on an otherwise idle chip, in the faster of its modes.
 
     Where nothing is fitted for an operator on a chip, the calibrated rung is the analytic one.
     """
     table = to_table([chip])
-    analytic, calibrated = (kernels_s(works, table, r)[0] for r in (Rung.ANALYTIC, Rung.CALIBRATED))
+    analytic, calibrated = (kernels_s(works, table, r)[0] for r in (Fidelity.ANALYTIC, Fidelity.CALIBRATED))
     silent = np.flatnonzero(np.isnan(analytic))
     if len(silent):
         analytic[silent] = _overlapped_s(tuple(works[i] for i in silent), table, network)
     return {
-        Rung.ROOFLINE: roofline_s(Pass(works, ()), table, network)[0],
-        Rung.ANALYTIC: analytic,
-        Rung.CALIBRATED: np.where(np.isnan(calibrated), analytic, calibrated),
+        Fidelity.ROOFLINE: roofline_s(Pass(works, ()), table, network)[0],
+        Fidelity.ANALYTIC: analytic,
+        Fidelity.CALIBRATED: np.where(np.isnan(calibrated), analytic, calibrated),
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from phaze.hardware.architecture import Architecture, load_architecture
-from phaze.hardware.network import Network, list_networks, load_network
+from phaze.hardware.cluster_network import Network, list_networks, load_network
 from phaze.quantity import parse_rate, parse_time
 from phaze.yaml_file import parse_yaml
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from phaze.cost.scalesim import Dataflow
 from phaze.validation.measurement_columns import (
     BATCH,
     BYTES,
@@ -27,6 +26,7 @@ from phaze.validation.measurement_columns import (
     maybe,
     one_of,
 )
+from phaze.validation.scalesim.scalesim_cycles import Dataflow
 from phaze.validation.sets.collective_measurements import COLLECTIVES
 
 _COUNTED: Mapping[str, Cell] = MappingProxyType(

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter
 
 from phaze.arrays import Floats
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.errors import MALFORMED, InputError
 from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
 from phaze.validation.measured_cases import Judged
@@ -76,14 +76,14 @@ def _ranks(values: Floats) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def thresholds() -> dict[str, dict[Metric, dict[Rung, float]]]:
+def thresholds() -> dict[str, dict[Metric, dict[Fidelity, float]]]:
     """Largest mean absolute percentage error, by data set, metric and rung."""
     file = resources.files("phaze.validation").joinpath("thresholds.yaml")
     content = parse_yaml(file.read_text(encoding="utf-8"), "validation/thresholds.yaml")
-    return TypeAdapter(dict[str, dict[Metric, dict[Rung, float]]]).validate_python(content)
+    return TypeAdapter(dict[str, dict[Metric, dict[Fidelity, float]]]).validate_python(content)
 
 
-def threshold_pct(name: str, metric: Metric, rung: Rung) -> float | None:
+def threshold_pct(name: str, metric: Metric, rung: Fidelity) -> float | None:
     """The limit of one comparison in percent; None where there is none."""
     return thresholds().get(name, {}).get(metric, {}).get(rung)
 
@@ -177,12 +177,12 @@ class Compared:
     """One data set: its rows, measured and predicted, and the figures of every rung."""
 
     judged: Judged
-    comparisons: Mapping[Rung, Comparison]
+    comparisons: Mapping[Fidelity, Comparison]
 
     @property
     def title(self) -> str:
         """Name of the set, and of the metric where that is not a latency."""
-        return self.comparisons[Rung.ANALYTIC].title
+        return self.comparisons[Fidelity.ANALYTIC].title
 
 
 def compare(
@@ -214,13 +214,13 @@ def compare(
 
 def _compared(data_set: DataSet, file: Path) -> Compared:
     judged = judge_good_rows(data_set.judge, read_columns(file, TABLES[data_set.name]))
-    return Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Rung})
+    return Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Fidelity})
 
 
 def validate(
     folder: Path,
     names: Collection[str] = (),
-    rung: Rung = Rung.ANALYTIC,
+    rung: Fidelity = Fidelity.ANALYTIC,
     progress: Callable[[str], None] | None = None,
 ) -> ValidationReport:
     """The report of one rung on the data sets of a folder; errors as `compare`."""
@@ -228,7 +228,7 @@ def validate(
 
 
 def report(
-    folder: Path, names: Collection[str], rung: Rung, compared: Sequence[Compared]
+    folder: Path, names: Collection[str], rung: Fidelity, compared: Sequence[Compared]
 ) -> ValidationReport:
     """The report of one rung; files of the folder that nothing is compared with are named."""
     known = {s.name for s in DATA_SETS}
@@ -251,9 +251,9 @@ def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None
             raise InputError(f"{folder}: no data set {name!r} that the model is compared with{hint}")
 
 
-def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
+def _figures(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
     judged = _said(judged, rung)
-    errors, roofline = _score(judged, rung), _score(judged, Rung.ROOFLINE)
+    errors, roofline = _score(judged, rung), _score(judged, Fidelity.ROOFLINE)
     figures = asdict(errors) if errors else dict.fromkeys(Score.__dataclass_fields__)
     return Comparison(
         name=data_set.name,
@@ -271,13 +271,13 @@ def _figures(data_set: DataSet, judged: Judged, rung: Rung) -> Comparison:
     )
 
 
-def _fitted(data_set: DataSet, rung: Rung) -> bool:
+def _fitted(data_set: DataSet, rung: Fidelity) -> bool:
     """Whether a rung has fitted constants for what a set measures."""
     fitted = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.TIME)
-    return rung is not Rung.ROOFLINE and data_set.metric in fitted
+    return rung is not Fidelity.ROOFLINE and data_set.metric in fitted
 
 
-def _said(judged: Judged, rung: Rung) -> Judged:
+def _said(judged: Judged, rung: Fidelity) -> Judged:
     """The rows that the rung has a prediction for; the others are excluded and counted."""
     silent = np.full(len(judged.measured), np.nan)
     said = np.isfinite(judged.predicted.get(rung, silent))
@@ -292,7 +292,7 @@ def _said(judged: Judged, rung: Rung) -> Judged:
     return Judged(judged.measured[kept], predicted, reasons, rows, judged.assumed)
 
 
-def _score(judged: Judged, rung: Rung) -> Score | None:
+def _score(judged: Judged, rung: Fidelity) -> Score | None:
     if rung not in judged.predicted or not len(judged.measured):
         return None
     return score(judged.predicted[rung], judged.measured)

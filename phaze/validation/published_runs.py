@@ -10,22 +10,22 @@ from math import isnan
 
 import numpy as np
 
-from phaze.cost.kernels.fitted import GENERIC
-from phaze.cost.kernels.links import with_laws
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import GENERIC
+from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes, product_flops_per_s
-from phaze.placement.cluster import Cluster
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.derived_figures import hbm_capacity_bytes, product_flops_per_s
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import network_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_models import gpt
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 RunGroup = tuple[Workload, str, Cluster, Framework]
@@ -43,10 +43,10 @@ class PublishedRun:
     workload: Workload
     cluster: Cluster
     framework: Framework
-    strategy: Strategy
+    strategy: ParallelPlan
     measured: float
     figure: Callable[[Iteration], float] = lambda iteration: iteration.iteration_s
-    others: tuple[Strategy, ...] = ()
+    others: tuple[ParallelPlan, ...] = ()
 
 
 @dataclass
@@ -66,15 +66,15 @@ class PublishedRuns:
 
     def judge(self) -> Judged:
         """Predict all runs taken in; roofline: the model's FLOPs at the peak of all devices for their format."""
-        predicted = {rung: np.full(len(self._runs), np.nan) for rung in Rung}
-        known: dict[Rung, dict[RunGroup, Estimator]] = {rung: {} for rung in Rung}
+        predicted = {rung: np.full(len(self._runs), np.nan) for rung in Fidelity}
+        known: dict[Fidelity, dict[RunGroup, Estimator]] = {rung: {} for rung in Fidelity}
         for i, run in enumerate(self._runs):
-            for rung in (Rung.ANALYTIC, Rung.CALIBRATED):
+            for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
                 found = _best(run, estimator(run, rung, known[rung]))
                 predicted[rung][i] = run.figure(found)
             rate = product_flops_per_s(to_table([run.chip]), run.workload.operands)
             peak = float(rate[0]) * run.cluster.devices
-            predicted[Rung.ROOFLINE][i] = found.model_flops / peak
+            predicted[Fidelity.ROOFLINE][i] = found.model_flops / peak
         measured = np.array([run.measured for run in self._runs])
         assumed = sum(bool(run.others) for run in self._runs)
         return Judged(measured, predicted, dict(self._excluded), assumed=assumed)
@@ -89,12 +89,12 @@ def _best(run: PublishedRun, costs: Estimator) -> Iteration:
     return min(fitting, key=lambda iteration: iteration.iteration_s)
 
 
-def estimator(run: PublishedRun, rung: Rung, known: dict[RunGroup, Estimator] | None = None) -> Estimator:
+def estimator(run: PublishedRun, rung: Fidelity, known: dict[RunGroup, Estimator] | None = None) -> Estimator:
     """What costs a run; runs of one model on one cluster share what their layers cost where they share `known`."""
     known = {} if known is None else known
     key = (run.workload, run.chip.name, run.cluster, run.framework)
     if key not in known:
-        family = str(run.chip.value("family")) if rung is Rung.CALIBRATED else GENERIC
+        family = str(run.chip.value("family")) if rung is Fidelity.CALIBRATED else GENERIC
         cluster = replace(run.cluster, network=with_laws(run.cluster.network, family))
         known[key] = Estimator(run.workload, to_table([run.chip]), cluster, run.framework, rung)
     return known[key]
@@ -154,9 +154,9 @@ class StatedRun:
         """All its devices on a network by name."""
         return Cluster(self.devices, self.batch, network_of(network))
 
-    def strategy(self, microbatch: int, chunks: int = 1, *, sequence: bool = False) -> Strategy:
+    def strategy(self, microbatch: int, chunks: int = 1, *, sequence: bool = False) -> ParallelPlan:
         """The degrees with a microbatch and so many parts of the model on each device."""
-        return Strategy(
+        return ParallelPlan(
             microbatch=microbatch,
             data_parallel=self.replicas,
             pipeline_parallel=self.stages,

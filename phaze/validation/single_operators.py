@@ -7,7 +7,7 @@ from dataclasses import replace
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
 from phaze.workload.operators.rule_table import RULES
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Link, Role, Unit, Work
 
 Pair = tuple[int, int]

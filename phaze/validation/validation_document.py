@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.explore.documents.document_record import Record
 from phaze.validation.data_set_registry import Metric
 from phaze.yaml_file import parse_yaml
@@ -48,7 +48,7 @@ class Comparison(Record):
 
     name: str = Field(description="Data set: stem of its file.")
     metric: Metric = Field(description="What is compared.")
-    rung: Rung = Field(description="Rung of the model.")
+    rung: Fidelity = Field(description="Rung of the model.")
     rows: int = Field(description="Rows compared.")
     excluded: int = Field(description="Rows of the file left out; with `rows` all of them.")
     excluded_reasons: dict[str, int] = Field(description="Rows left out, by reason.")

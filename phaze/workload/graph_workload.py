@@ -17,9 +17,9 @@ from phaze.workload.layers.layer_reuse import Repeats, Signatures, interpolate_l
 from phaze.workload.operators.low_precision import Recipe, with_recipe
 from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext, word
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.expert_parallelism import expert_tensors
 from phaze.workload.sharding.layer_division import UndividedModel
-from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.sharding.shard_roles import among_experts
 from phaze.workload.sharding.shardable_layers import classify_segments, mix_chains
 from phaze.workload.training.backward_pass import trained_parameters

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from phaze.workload.fusion_rules import Fused
-from phaze.workload.sharding.parallel_degrees import Group, Shardable, Sharding
+from phaze.workload.parallel_degrees import Group, Shardable, Sharding
 
 
 class Unit(StrEnum):

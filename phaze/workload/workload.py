@@ -10,7 +10,7 @@ from typing import Protocol
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.operators.operator_graph import OperatorGraph
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Format, LayerChain
 
 

@@ -14,8 +14,8 @@ from phaze.cli.main import app
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.documents.result_manifest import describe_request
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.runs.run_directory import load_run
 from phaze.workload.workload_loader import load_workload
 

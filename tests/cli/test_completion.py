@@ -17,19 +17,19 @@ from phaze.solvers.scheduling import Method
 
 from phaze.cli.main import app
 from phaze.cli.questions.solve import Compat
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import METRICS
 from phaze.explore.request.explore_request import Designs, Objective
 from phaze.explore.sampling.sampled_study import Sampler
 from phaze.hardware.architecture import list_architectures
-from phaze.hardware.fields import field_named
-from phaze.hardware.network import list_networks
-from phaze.hardware.space_file import list_spaces
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.framework import list_frameworks
-from phaze.placement.strategy.strategy import Order
+from phaze.hardware.cluster_network import list_networks
+from phaze.hardware.hardware_fields import field_named
+from phaze.hardware.spaces.space_file import list_spaces
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import list_frameworks
+from phaze.parallel.parallel_plan import RankOrder
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.report.exports.recipe_export import Target
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.workload import Attention, Mode
@@ -57,9 +57,9 @@ WORDS = {
     },
     "sweep": {"sampler": Sampler, "objectives": METRICS},
     "evaluate": {"arch": list_architectures(), "framework": list_frameworks(), "recompute": Recompute},
-    "plan": {"schedule": TRAINED, "order": Order, "rung": [Rung.ANALYTIC, Rung.CALIBRATED]},
+    "plan": {"schedule": TRAINED, "order": RankOrder, "rung": [Fidelity.ANALYTIC, Fidelity.CALIBRATED]},
     "plan export": {"target": Target},
-    "validate": {"rung": Rung},
+    "validate": {"rung": Fidelity},
     "solve schedule": {"method": Method},
     "solve placement": {"compat": Compat},
     "archs show": {"item": list_architectures()},

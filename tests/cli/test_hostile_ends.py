@@ -9,8 +9,8 @@ import pytest
 
 from phaze.explore.documents.result_document import Certificate, FrontierPoint
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.runs.run_directory import table_columns
 
 SPACE = "schema_version: 1\nname: x\nbase: tpuv4\naxes: [{fields: [hbm_stacks], values: [2, 4, 6]}]\n"

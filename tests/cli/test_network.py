@@ -10,12 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
-from phaze.cost.exchange import fastest_s
-from phaze.cost.kernels.links import LIBRARY
+from phaze.cost.collective_times import fastest_s
+from phaze.cost.kernels.link_constants import LIBRARY
 from phaze.errors import InputError
-from phaze.hardware.network import Network, load_network
-from phaze.hardware.network_file import network_yaml
-from phaze.hardware.tiers import LinkLaw, Medium, Tier
+from phaze.hardware.cluster_network import Network, load_network, network_yaml
+from phaze.hardware.network_tiers import LinkLaw, Medium, Tier
 from phaze.validation.collective_network_fit import fit_network, read_samples
 from phaze.workload.work import Collective
 

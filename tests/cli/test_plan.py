@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from phaze.placement.strategy.checker import PlanError
+from phaze.parallel.recount.plan_checker import PlanError
 
 SMALL = ("--arch", "h100", "--workload", "gpt3-xl", "--devices", "8", "--global-batch", "64")
 FEW = ("--microbatch", "4", "--schedule", "1f1b", "--chunks", "1")

@@ -15,7 +15,7 @@ from phaze.cli.manual.option_groups import grouped_options
 from phaze.cli.manual.result_reference import reference as documents
 from phaze.explore.documents.document_record import meanings
 from phaze.hardware.architecture import list_architectures
-from phaze.placement.strategy.framework import list_frameworks
+from phaze.parallel.framework import list_frameworks
 from phaze.runs.document_schemas import Kind, schema
 from phaze.workload.workload_library import list_workloads
 

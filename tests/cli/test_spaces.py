@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from phaze.cli.main import app
 from phaze.errors import InputError
-from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import load_space, new_space_text, parse_space
+from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import load_space, new_space_text, parse_space
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.fields import default_values
-from phaze.hardware.network import two_tiers
-from phaze.hardware.table import ArchitectureTable
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.cluster_network import two_tiers
+from phaze.hardware.hardware_fields import default_values
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Gemm, Link, Pass, Traffic, Unit, Work
 
 NETWORK = two_tiers(8, None, 1e-6, 50e9, 5e-6)

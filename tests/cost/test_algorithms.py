@@ -8,11 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from phaze.cost.algorithms import terms
-from phaze.cost.group import levels
-from phaze.cost.topology import share
-from phaze.hardware.network import Network, load_network, two_tiers
-from phaze.hardware.tiers import Algorithm, Tier, Topology
+from phaze.cost.collective_algorithms import bandwidth_share, levels, terms
+from phaze.hardware.cluster_network import Network, load_network, two_tiers
+from phaze.hardware.network_tiers import Algorithm, Tier, Topology
 from phaze.workload.work import Collective
 
 SWITCH = Network(name="switch", tiers=(Tier(devices=None),))
@@ -169,7 +167,7 @@ def test_a_ring_over_nodes_shares_their_adapters(nodes, each):
 def test_rings_of_a_cube_mesh():
     """Six links per device: one ring of a triangle of single links uses one link either way, of six."""
     cube = load_network("dgx1-v100").tiers[0]
-    shares = {n: round(6 * share(level_of(cube, n), Collective.ALL_REDUCE), 6) for n in range(2, 9)}
+    shares = {n: round(6 * bandwidth_share(level_of(cube, n), Collective.ALL_REDUCE), 6) for n in range(2, 9)}
     # pairs and rings by hand from the list of links; five devices close no ring
     assert shares == {2: 1, 3: 2, 4: 4, 5: 1.6, 6: 2, 7: 4, 8: 6}
 
@@ -181,17 +179,19 @@ def level_of(tier, members):
 
 def test_shares_of_other_topologies():
     ring_of_8 = Tier(devices=8, topology=Topology.RING)
-    assert share(level_of(ring_of_8, 8), Collective.ALL_REDUCE) == 1
-    assert share(level_of(ring_of_8, 4), Collective.ALL_REDUCE) == 0.5  # a line: both directions share it
-    assert share(level_of(ring_of_8, 8), Collective.ALL_TO_ALL) == 0.5  # two hops on average
+    assert bandwidth_share(level_of(ring_of_8, 8), Collective.ALL_REDUCE) == 1
+    assert (
+        bandwidth_share(level_of(ring_of_8, 4), Collective.ALL_REDUCE) == 0.5
+    )  # a line: both directions share it
+    assert bandwidth_share(level_of(ring_of_8, 8), Collective.ALL_TO_ALL) == 0.5  # two hops on average
     torus = Tier(devices=64, topology=Topology.TORUS, dims=(4, 4, 4))
-    assert share(level_of(torus, 64), Collective.ALL_REDUCE) == 1
-    assert share(level_of(torus, 16), Collective.ALL_REDUCE) == pytest.approx(2 / 3)
+    assert bandwidth_share(level_of(torus, 64), Collective.ALL_REDUCE) == 1
+    assert bandwidth_share(level_of(torus, 16), Collective.ALL_REDUCE) == pytest.approx(2 / 3)
     everyone = Tier(devices=8, topology=Topology.FULLY_CONNECTED)
-    assert share(level_of(everyone, 8), Collective.ALL_REDUCE) == 1
-    assert share(level_of(everyone, 3), Collective.ALL_REDUCE) == pytest.approx(2 / 7)
+    assert bandwidth_share(level_of(everyone, 8), Collective.ALL_REDUCE) == 1
+    assert bandwidth_share(level_of(everyone, 3), Collective.ALL_REDUCE) == pytest.approx(2 / 7)
     tree = Tier(devices=None, topology=Topology.FAT_TREE, oversubscription=2.0)
-    assert share(level_of(tree, 8), Collective.ALL_TO_ALL) == 0.5
+    assert bandwidth_share(level_of(tree, 8), Collective.ALL_TO_ALL) == 0.5
 
 
 def test_groups_that_do_not_divide_are_spread_evenly():

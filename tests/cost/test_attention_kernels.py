@@ -7,16 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.kernels.attention_decode import DecodeLaw, decode_s
-from phaze.cost.kernels.attention_prefill import PrefillLaw, prefill_s
-from phaze.cost.kernels.attention_sizes import attention_chip, attention_sizes, decodes
-from phaze.cost.kernels.fitted import fitted
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.roofline import roofline_s
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import fitted_constants
+from phaze.cost.kernels.flash_attention import (
+    DecodeLaw,
+    PrefillLaw,
+    attention_chip,
+    attention_sizes,
+    decode_s,
+    decodes,
+    prefill_s,
+)
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.fields import field_table
-from phaze.hardware.network import load_network
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.hardware_fields import field_table
 from phaze.validation.single_operators import attention, product
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
@@ -31,7 +37,7 @@ DECODING = DecodeLaw(0.0, 0.0, 0.0, 1.0, 1e30, 1.0, 1e30, 0.0, 0.0, 0.0)
 PEAK, BANDWIDTH, SMS = 311.86944e12, 2039e9, 108  # of the A100
 
 
-def seconds(work, rung=Rung.ANALYTIC, chip="a100-80gb"):
+def seconds(work, rung=Fidelity.ANALYTIC, chip="a100-80gb"):
     return float(kernels_s([work], CHIPS[chip], rung)[0, 0])
 
 
@@ -98,7 +104,7 @@ def test_never_below_the_roofline(batch, queries, keys, kv_heads, share, head, c
 @given(st.integers(1, 200), st.integers(1, 4096), st.sampled_from(sorted(CHIPS)))
 def test_more_sequences_never_take_less(batch, queries, chip):
     work = [attention(b, queries, queries, 8, 8, 64, causal=True, staged=True) for b in (batch, batch + 3)]
-    assert seconds(work[1], Rung.CALIBRATED, chip) >= seconds(work[0], Rung.CALIBRATED, chip)
+    assert seconds(work[1], Fidelity.CALIBRATED, chip) >= seconds(work[0], Fidelity.CALIBRATED, chip)
 
 
 def test_masked_tiles_are_skipped():
@@ -142,7 +148,7 @@ def test_what_stays_in_the_cache_needs_no_memory():
 
 @pytest.mark.parametrize("chip", sorted(CHIPS))
 def test_backward_takes_its_five_products_for_forwards_two(chip):
-    before, after = (seconds(p(8192, 8192), Rung.CALIBRATED, chip) for p in (forward, backward))
+    before, after = (seconds(p(8192, 8192), Fidelity.CALIBRATED, chip) for p in (forward, backward))
     assert 1.5 < after / before < 3.0  # the softmax is about the same
 
 
@@ -154,7 +160,7 @@ def test_a_window_costs_what_it_leaves():
 def test_attention_on_other_chips_and_other_operators_have_no_law():
     tpu = to_table([load_architecture("tpuv4")])
     works = [attention(2, 512, 512, 8, 8, 64, causal=True)]
-    assert np.isnan(kernels_s(works, tpu, Rung.ANALYTIC)).all()
+    assert np.isnan(kernels_s(works, tpu, Fidelity.ANALYTIC)).all()
     with pytest.raises(ValueError, match="no flash attention"):
         decodes(product(1, 8, 8, 8))
 
@@ -163,7 +169,7 @@ def test_attention_on_other_chips_and_other_operators_have_no_law():
     ("kind", "file"), [(PrefillLaw, "attention_prefill.yaml"), (DecodeLaw, "attention_decode.yaml")]
 )
 def test_families_with_constants_are_choices_of_the_field(kind, file):
-    assert set(fitted(kind, file)) <= set(field_table()["family"].choices)
+    assert set(fitted_constants(kind, file)) <= set(field_table()["family"].choices)
 
 
 def test_fp32_runs_at_the_rate_of_fp32():
@@ -176,5 +182,5 @@ def test_fp32_runs_at_the_rate_of_fp32():
     half, tf32, fp32 = (seconds(of(operands)) for operands in (None, Format.TF32, Format.FP32))
     assert 10 * half < fp32 < 18 * half
     assert 1.5 * half < tf32 < 2.1 * half
-    both = kernels_s([of(Format.FP32), work], CHIPS["a100-80gb"], Rung.ANALYTIC)[0]
+    both = kernels_s([of(Format.FP32), work], CHIPS["a100-80gb"], Fidelity.ANALYTIC)[0]
     assert both == pytest.approx([fp32, half])

@@ -7,11 +7,11 @@ The spreadsheet below counts multiply-accumulates, bytes and all-reduce payloads
 import numpy as np
 import pytest
 
-from phaze.cost.collective import wire_bytes
-from phaze.cost.model import CostModel
-from phaze.cost.optimizer import optimizer_s_per_parameter
+from phaze.cost.collective_times import wire_bytes
+from phaze.cost.cost_model import CostModel
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import load_network
+from phaze.hardware.cluster_network import load_network
 from phaze.workload.work import Collective, Unit
 from phaze.workload.workload_loader import load_workload
 

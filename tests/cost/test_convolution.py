@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.kernels.convolution import ConvolutionLaw, convolution_chip, convolutions_s
-from phaze.cost.kernels.fitted import fitted, law_of
-from phaze.cost.kernels.kernel import Shape, kernels_s, shape_of
-from phaze.cost.kernels.windows import convolutions, padded_product
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.convolutions import (
+    ConvolutionLaw,
+    convolution_chip,
+    convolutions,
+    convolutions_s,
+    padded_product,
+)
+from phaze.cost.kernels.fitted_constants import fitted_constants, law_of
+from phaze.cost.kernels.kernel_laws import Shape, kernels_s, shape_of
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.fields import field_table
+from phaze.hardware.hardware_fields import field_table
 from phaze.validation.single_operators import convolution, product
 from phaze.workload.work import Format, Role
 
@@ -130,7 +135,7 @@ def test_more_samples_never_take_less(role, batch, channels, filters, side):
 
 
 def test_families_with_constants_are_choices_of_the_field():
-    laws = fitted(ConvolutionLaw, "convolution.yaml")
+    laws = fitted_constants(ConvolutionLaw, "convolution.yaml")
     assert {"generic", "maxwell", "pascal", "volta", "turing", "vega"} == set(laws)
     assert set(laws) <= set(field_table()["family"].choices)
 
@@ -138,8 +143,10 @@ def test_families_with_constants_are_choices_of_the_field():
 def test_kernels_are_costed_by_the_law_of_convolutions():
     work = layer(8, 64, 64, 56)
     assert shape_of(work) is Shape.CONVOLUTION
-    assert kernels_s((work,), TABLE, Rung.CALIBRATED)[0, 0] == seconds(work, chip=convolution_chip(TABLE))[0]
-    assert np.isnan(kernels_s((work,), to_table([load_architecture("tpuv3")]), Rung.CALIBRATED)).all()
+    assert (
+        kernels_s((work,), TABLE, Fidelity.CALIBRATED)[0, 0] == seconds(work, chip=convolution_chip(TABLE))[0]
+    )
+    assert np.isnan(kernels_s((work,), to_table([load_architecture("tpuv3")]), Fidelity.CALIBRATED)).all()
 
 
 def test_other_products_are_no_convolutions():
@@ -170,5 +177,5 @@ def test_products_serve_convolutions_of_16_bits_only_where_the_library_has_them(
         family = "turing" if table is t4 else "ampere"
         law = law_of(ConvolutionLaw, "convolution.yaml", family)
         alone = convolutions_s(convolutions([work], table), convolution_chip(table), law)[0]
-        found = kernels_s([work], table, Rung.CALIBRATED)[0, 0]
+        found = kernels_s([work], table, Fidelity.CALIBRATED)[0, 0]
         assert (found == alone) if same else (found < 0.5 * alone)

@@ -11,8 +11,8 @@ from cost_cases import NETWORK, chips, grid, product, reduction, tensor, transfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.bound import LowerTables, lower_s, serial_blocks
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
+from phaze.cost.latency_bound import LowerTables, lower_s, serial_blocks
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
 TABLE = grid(

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from cost_cases import NETWORK, chips, exchange, product, tensor, transformer_layer
 
-from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
-from phaze.cost.model import CostModel
-from phaze.cost.optimizer import optimizer_s_per_parameter
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.hardware.power import power_parts_w
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.cost.cost_model import CostModel
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
+from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.silicon.package_power import power_parts_w
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Pass
 from phaze.workload.workload import Numerics
 

@@ -10,15 +10,15 @@ from cost_cases import NETWORK, chips, exchange, grid, product, reduction, tenso
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective import link_s
-from phaze.cost.model import Bottleneck, CostModel
-from phaze.cost.roofline import roofline_s
-from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
+from phaze.cost.collective_times import link_s
+from phaze.cost.core_cycles import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
+from phaze.cost.cost_model import Bottleneck, CostModel
+from phaze.cost.roofline_model import roofline_s
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Pass, Unit
 
 MIXED = {

@@ -8,7 +8,7 @@ from cost_cases import product, tensor, transformer_layer, vector
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.vector import passing_bytes, stream_bytes, vector_cycles
+from phaze.cost.core_cycles import passing_bytes, stream_bytes, vector_cycles
 
 
 @pytest.mark.parametrize(

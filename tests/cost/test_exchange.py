@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective import collective_s, least_link_s
-from phaze.cost.exchange import algorithms_s, fastest_s
-from phaze.cost.kernels.links import with_laws
-from phaze.hardware.network import Network, list_networks, load_network, two_tiers
-from phaze.hardware.tiers import Algorithm, LinkLaw, Tier, Topology
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.cost.collective_times import algorithms_s, collective_s, fastest_s, least_link_s
+from phaze.cost.kernels.link_constants import with_laws
+from phaze.hardware.cluster_network import Network, list_networks, load_network, two_tiers
+from phaze.hardware.network_tiers import Algorithm, LinkLaw, Tier, Topology
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Link
 
 NAMES = list_networks()

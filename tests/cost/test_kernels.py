@@ -5,22 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phaze.cost.kernels.fitted import Constants, fitted, law_of
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.kernels.links import law_file
-from phaze.cost.kernels.quantise import PER_BLOCK, QuantiseLaw, quantisation
-from phaze.cost.kernels.serial import SerialLaw
-from phaze.cost.kernels.simt_law import SimtLaw, simt_law
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import Constants, fitted_constants, law_of
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.kernels.link_constants import law_file
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, QuantiseLaw, quantisation
+from phaze.cost.kernels.simt_products import SimtLaw, simt_law
+from phaze.cost.kernels.systolic_programs import SerialLaw
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.fields import field_table
-from phaze.hardware.tiers import LinkLaw, Medium
+from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.network_tiers import LinkLaw, Medium
 from phaze.validation.single_operators import exchange, product
 from phaze.workload.work import Collective, Format, Traffic
 
 
 def calibrated_s(works, chip):
-    return kernels_s(works, to_table([load_architecture(chip)]), Rung.CALIBRATED)[0]
+    return kernels_s(works, to_table([load_architecture(chip)]), Fidelity.CALIBRATED)[0]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def calibrated_s(works, chip):
     ],
 )
 def test_families_with_constants_are_choices_of_the_field(kind, file):
-    assert set(fitted(kind, file)) <= set(field_table()["family"].choices)
+    assert set(fitted_constants(kind, file)) <= set(field_table()["family"].choices)
 
 
 def test_nothing_is_said_where_nothing_is_fitted():

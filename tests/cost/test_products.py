@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.kernels.fitted import Constants
-from phaze.cost.kernels.products import Products, products_s, simt_chip, simt_products_s
-from phaze.cost.kernels.simt_law import SimtLaw, simt_law
+from phaze.cost.kernels.fitted_constants import Constants
+from phaze.cost.kernels.simt_products import (
+    Products,
+    SimtLaw,
+    products_s,
+    simt_chip,
+    simt_law,
+    simt_products_s,
+)
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import product_flops_per_s
+from phaze.hardware.derived_figures import product_flops_per_s
 from phaze.validation.single_operators import product
 from phaze.workload.work import Format
 

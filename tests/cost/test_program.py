@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from cost_cases import NETWORK, product, tensor, vector
 
-from phaze.cost.kernels.fitted import Constants, law_of
-from phaze.cost.kernels.program import FILE, ProgramLaw, is_measured, measured, program_s
-from phaze.cost.model import CostModel
-from phaze.cost.roofline import roofline_s
-from phaze.cost.rung import Rung
+from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import Constants, law_of
+from phaze.cost.kernels.systolic_programs import FILE, ProgramLaw, is_measured, measured, program_s
+from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import peak_flops_per_s
-from phaze.scheduling.passes import Effort, TimedPass
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.scheduling.passes import SolveLimits, TimedPass
 from phaze.workload.work import Flash, Pass, Traffic, Unit, Work
 
 CHIP = to_table([load_architecture("tpuv5e")])
@@ -69,11 +69,11 @@ def test_blocks_that_the_mask_hides_as_a_whole_cost_nothing():
 def test_whole_models_run_operator_by_operator_and_never_beat_the_roofline(name):
     works = (tensor("up", product(4096, 4096, 4096)), vector("gelu", 1 << 22, 4.0), attention(1024, 0.5))
     pass_, table = Pass(works, ()), to_table([load_architecture(name)])
-    costs = CostModel(table, NETWORK, Rung.CALIBRATED).costs(pass_)
+    costs = CostModel(table, NETWORK, Fidelity.CALIBRATED).costs(pass_)
     alone = costs.latencies(ROW).parallel_s[0]
     assert (alone >= roofline_s(pass_, table, NETWORK)[0]).all()
     timed = TimedPass.of(costs, table)
-    band = timed.exact(ROW, timed.band(ROW), Effort(lambda: 10.0))
+    band = timed.exact(ROW, timed.band(ROW), SolveLimits(lambda: 10.0))
     assert band.upper_s[0] == pytest.approx(alone.sum())
 
 
@@ -81,5 +81,9 @@ def test_searched_architectures_stay_what_they_are():
     table = to_table([load_architecture("tpuv4"), load_architecture("trainium1"), load_architecture("h100")])
     assert measured(table).tolist() == [True, False, False]
     assert CostModel(table, NETWORK).factors.simt_of.tolist() == [-1, -1, 0]
-    assert (CostModel(table, NETWORK, Rung.CALIBRATED).factors.simt_of >= 0).tolist() == [True, False, True]
+    assert (CostModel(table, NETWORK, Fidelity.CALIBRATED).factors.simt_of >= 0).tolist() == [
+        True,
+        False,
+        True,
+    ]
     assert not is_measured("generic")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scalesim_by_words import run_by_words
 
-from phaze.cost.scalesim import Dataflow, scalesim_cycles
-from phaze.cost.scalesim_stalls import Interfaces, stalled_run
-from phaze.cost.systolic import fill_cycles, gemm_cycles
+from phaze.cost.core_cycles import fill_cycles, gemm_cycles
+from phaze.validation.scalesim.scalesim_cycles import Dataflow, scalesim_cycles
+from phaze.validation.scalesim.scalesim_stalls import Interfaces, stalled_run
 from phaze.workload.work import Gemm
 
 flows = st.sampled_from(Dataflow)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.kernels.serial import SerialChip, SerialLaw, SerialProducts, serial_products_s
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.kernels.systolic_programs import SerialChip, SerialLaw, SerialProducts, serial_products_s
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import peak_flops_per_s
+from phaze.hardware.derived_figures import peak_flops_per_s
 from phaze.validation.single_operators import product
 
 MIB = 2.0**20
@@ -49,7 +49,7 @@ def test_each_way_has_its_own_share_of_the_bandwidth():
     assert seconds(8, 256, 256, 1e6, 1e6, law) == pytest.approx(6e-6 + 2 * 8 * 256**2 / PEAK)
 
 
-def alone_s(work, chip="tpuv6e", rung=Rung.ANALYTIC):
+def alone_s(work, chip="tpuv6e", rung=Fidelity.ANALYTIC):
     return float(kernels_s((work,), to_table([load_architecture(chip)]), rung)[0, 0])
 
 
@@ -65,6 +65,6 @@ def test_an_operand_that_stays_spares_reading_again():
 def test_no_product_beats_the_peak_or_a_smaller_one(chip, m, k, n, groups):
     table = to_table([load_architecture(chip)])
     works = (product(groups, m, k, n), product(groups, m + 8, k, n))
-    seconds, longer = kernels_s(works, table, Rung.ANALYTIC)[0]
+    seconds, longer = kernels_s(works, table, Fidelity.ANALYTIC)[0]
     assert seconds >= 2 * works[0].macs / peak_flops_per_s(table)[0]
     assert longer >= seconds

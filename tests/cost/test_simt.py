@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from cost_cases import NETWORK, exchange, product, tensor, vector
 
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.model import CostModel
-from phaze.cost.roofline import roofline_s
-from phaze.cost.rung import Rung, check_rung
+from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity, check_fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.roofline_model import roofline_s
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.scheduling.passes import Effort, TimedPass
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.scheduling.passes import SolveLimits, TimedPass
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Pass
 
 WORKS = (
@@ -31,7 +31,7 @@ ROWS = np.arange(len(NAMES))
 SIMT = np.array([0, 2, 3])
 
 
-@pytest.fixture(scope="module", params=[Rung.ANALYTIC, Rung.CALIBRATED])
+@pytest.fixture(scope="module", params=[Fidelity.ANALYTIC, Fidelity.CALIBRATED])
 def model(request):
     return CostModel(TABLE, NETWORK, request.param)
 
@@ -59,7 +59,7 @@ def test_kernels_run_one_after_the_other_and_beside_the_link(model):
     wide, small, gelu = latencies.parallel_s[:, :3].T
     link = latencies.single_s[:, 3]
     expected = wide + small + np.maximum(link, gelu)
-    band = timed.exact(ROWS, timed.band(ROWS), Effort(lambda: 10.0))
+    band = timed.exact(ROWS, timed.band(ROWS), SolveLimits(lambda: 10.0))
     assert band.upper_s[SIMT] == pytest.approx(expected[SIMT])
     assert (timed.costs.lower_s(ROWS) <= band.lower_s * (1 + 1e-12)).all()
 
@@ -82,13 +82,13 @@ def test_attribution_sums_to_the_latency(model):
 
 
 def test_rungs_for_whole_models():
-    check_rung(Rung.ANALYTIC, load_architecture("tpuv4"))
-    check_rung(Rung.CALIBRATED, load_architecture("h100"))
-    check_rung(Rung.CALIBRATED, load_architecture("tpuv4"))
+    check_fidelity(Fidelity.ANALYTIC, load_architecture("tpuv4"))
+    check_fidelity(Fidelity.CALIBRATED, load_architecture("h100"))
+    check_fidelity(Fidelity.CALIBRATED, load_architecture("tpuv4"))
     with pytest.raises(InputError, match="bounds operators"):
-        check_rung(Rung.ROOFLINE, load_architecture("h100"))
+        check_fidelity(Fidelity.ROOFLINE, load_architecture("h100"))
     with pytest.raises(InputError, match="measured family"):
-        check_rung(Rung.CALIBRATED, load_architecture("trainium1"))
+        check_fidelity(Fidelity.CALIBRATED, load_architecture("trainium1"))
 
 
 def in_format(operands):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.kernels.fitted import fitted, law_of
-from phaze.cost.kernels.kernel import Shape, kernels_s, shape_of
-from phaze.cost.kernels.streams import StreamChip, StreamLaw, Streams, stream_chip, streams_s
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import fitted_constants, law_of
+from phaze.cost.kernels.kernel_laws import Shape, kernels_s, shape_of
+from phaze.cost.kernels.streaming_kernels import StreamChip, StreamLaw, Streams, stream_chip, streams_s
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.fields import field_table
+from phaze.hardware.hardware_fields import field_table
 from phaze.validation.single_operators import elementwise, norm, product, softmax
 from phaze.workload.work import Unit, Work
 from phaze.workload.workload_loader import load_workload
@@ -45,7 +45,7 @@ def test_fields_of_the_a100():
 
 @pytest.mark.parametrize("file", FILES)
 def test_families_with_constants_are_choices_of_the_field(file):
-    assert set(fitted(StreamLaw, file)) <= set(field_table()["family"].choices)
+    assert set(fitted_constants(StreamLaw, file)) <= set(field_table()["family"].choices)
 
 
 @given(WORKS)
@@ -106,12 +106,12 @@ def test_an_epilogue_adds_what_it_moves_beside_the_product():
     alone = product(1, 4096, 4096, 4096)
     ridden = replace(alone, unit=Unit.TENSOR_VECTOR, stream_bytes=2.0 * 4096**2, vector_cycles=4096.0**2)
     assert (shape_of(alone), shape_of(ridden)) == (Shape.PRODUCT, Shape.EPILOGUE)
-    bare, fused = kernels_s([alone, ridden], TABLE, Rung.CALIBRATED)[0]
+    bare, fused = kernels_s([alone, ridden], TABLE, Fidelity.CALIBRATED)[0]
     extra = 2.0 * 4096**2 / (LAW.memory_efficiency * A100.memory_bytes_per_s)
     assert fused - bare == pytest.approx(extra)
 
 
-@pytest.mark.parametrize("rung", [Rung.ANALYTIC, Rung.CALIBRATED])
+@pytest.mark.parametrize("rung", [Fidelity.ANALYTIC, Fidelity.CALIBRATED])
 @pytest.mark.parametrize("chip", ["a100", "mi210", "h100", "l4", "tpuv4", "phaze-reference"])
 def test_all_vector_work_of_a_training_step_has_a_time(chip, rung):
     chain = load_workload("gpt3-small").chain(4, 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.systolic import (
+from phaze.cost.core_cycles import (
     deals,
     dealt_gemm_cycles,
     fill_cycles,

@@ -7,23 +7,22 @@ from math import ceil, log2, pi, sqrt
 import numpy as np
 import pytest
 
-from phaze.cost.algorithms import terms
-from phaze.cost.exchange import algorithms_s
-from phaze.cost.group import levels
-from phaze.cost.optimizer import optimizer_s_per_parameter
-from phaze.cost.systolic import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles, split_gemm_cycles
+from phaze.cost.collective_algorithms import levels, terms
+from phaze.cost.collective_times import algorithms_s
+from phaze.cost.core_cycles import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles, split_gemm_cycles
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.constants import constants
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.hardware.network import load_network
-from phaze.hardware.power import energy_constants, power_parts_w, relative_voltage
-from phaze.hardware.price import die_yield, dies_per_wafer, prices
-from phaze.hardware.tiers import Algorithm
-from phaze.placement.pipelines.closed_form import closed_form_period_s, closed_form_s
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.serving.memory import crowd
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.network_tiers import Algorithm
+from phaze.hardware.physical_constants import constants
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, relative_voltage
+from phaze.hardware.silicon.package_price import die_yield, dies_per_wafer, prices
+from phaze.parallel.pipelines.pipeline_closed_forms import closed_form_period_s, closed_form_s
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.serving.model_replica import crowd
 from phaze.workload.training.training_numerics import Optimizer, Precision, numerics
 from phaze.workload.work import Collective, Gemm
 from phaze.workload.workload import Mode

@@ -4,8 +4,8 @@ import pytest
 from postgres_server import PostgresServer, programs
 from small_cases import small_decoder
 
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 
 SMALL = """
 schema_version: 1

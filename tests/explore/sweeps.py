@@ -18,8 +18,8 @@ from phaze.explore.request.search_resources import ALONE
 from phaze.explore.sampling.design_assessor import Assessor
 from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan
 from phaze.explore.sampling.study_record import StudyPlace
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import parse_space
 
 SPACE = """
 schema_version: 1

@@ -8,14 +8,14 @@ import pytest
 from brute_force import brute_force, check
 
 import phaze
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate, explore
 from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.space_file import load_space, parse_space
-from phaze.placement.strategy.framework import load_framework
+from phaze.hardware.spaces.space_file import load_space, parse_space
+from phaze.parallel.framework import load_framework
 from phaze.workload.workload_loader import load_workload
 
 GPUS = """
@@ -40,7 +40,7 @@ axes:
 @pytest.fixture(scope="module")
 def task(network):
     held = {"microbatches": (2, 4)}
-    return Task(load_workload("gpt3-small"), 4, network, 64, rung=Rung.CALIBRATED, held=held)
+    return Task(load_workload("gpt3-small"), 4, network, 64, rung=Fidelity.CALIBRATED, held=held)
 
 
 @pytest.mark.parametrize("space", [GPUS, TPUS], ids=["gpus", "tpus"])
@@ -60,12 +60,15 @@ def test_the_links_are_those_of_the_family(task):
     answer = explore(ExploreRequest(across, space, Budgets())).document
     alone = evaluate(across, space.architecture(1)).workloads["gpt3-small"]
     assert answer.best.workloads["gpt3-small"].iteration_time_s == alone.iteration_time_s
-    analytic = evaluate(replace(across, rung=Rung.ANALYTIC), chip).workloads["gpt3-small"]
+    analytic = evaluate(replace(across, rung=Fidelity.ANALYTIC), chip).workloads["gpt3-small"]
     assert measured.breakdown.collective_s > analytic.breakdown.collective_s
 
 
 def test_what_no_measurement_covers_is_refused(task):
-    for rung, words in ((Rung.CALIBRATED, "space default: .* measured family"), (Rung.ROOFLINE, "roofline")):
+    for rung, words in (
+        (Fidelity.CALIBRATED, "space default: .* measured family"),
+        (Fidelity.ROOFLINE, "roofline"),
+    ):
         with pytest.raises(InputError, match=words):
             explore(ExploreRequest(replace(task, rung=rung), load_space("default"), Budgets()))
 

@@ -12,9 +12,9 @@ from small_cases import StopsSoon
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.answers.main_job import explore
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import parse_space
 
 SPACE = """
 schema_version: 1

@@ -10,8 +10,8 @@ from phaze.explore.answers.main_job import explore
 from phaze.explore.documents.result_document import Asked
 from phaze.explore.recheck.certify_run import certify as checked
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
-from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.choices import load_plans
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.plan_choices import load_plans
 
 WHOLE_ANSWERS = True  # runners-up serve as false winners
 SPACE = """

@@ -11,7 +11,7 @@ from phaze.errors import OutOfTimeError
 from phaze.explore.answers.main_job import explore
 from phaze.explore.recheck.certify_run import certify
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
-from phaze.hardware.space_file import load_space
+from phaze.hardware.spaces.space_file import load_space
 
 AXES = {
     "throughput": ("energy_per_sample", "tdp"),

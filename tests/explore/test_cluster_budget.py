@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_cases import FEW_ARRAYS
 
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.answers.cluster_exploration import (
     MOST_DEVICES,
@@ -31,9 +31,9 @@ from phaze.explore.request.explore_request import (
     TrainingLength,
 )
 from phaze.explore.request.search_progress import SilentProgress
-from phaze.hardware.price import price_usd
-from phaze.hardware.space_file import load_space
-from phaze.scheduling.passes import Effort
+from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.spaces.space_file import load_space
+from phaze.scheduling.passes import SolveLimits
 
 BUDGET = ClusterBudget(power_w=900.0, overhead=1.1)
 TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
@@ -64,7 +64,7 @@ def best_of(request_, devices):
     block = candidates.within(range(candidates.size))
     if not len(block):
         return 0.0
-    found = best_points(Evaluator(part.task, block.table), np.arange(len(block)), Effort(lambda: np.inf))
+    found = best_points(Evaluator(part.task, block.table), np.arange(len(block)), SolveLimits(lambda: np.inf))
     return part.task.cluster.global_batch / float(found.upper_s.min())
 
 
@@ -203,7 +203,7 @@ def test_numbers_of_devices_share_what_layers_cost(request_, monkeypatch):
     """Layers are costed for one number of devices, and figures are those of an evaluator of its own."""
     one, other = (with_devices(request_, BUDGET, devices).task for devices in (4, 6))
     table = Candidates(request_.space, request_.budgets).survey()
-    like, rows, effort = Evaluator(one, table), np.arange(len(table)), Effort(lambda: np.inf)
+    like, rows, effort = Evaluator(one, table), np.arange(len(table)), SolveLimits(lambda: np.inf)
     best_points(like, rows, effort)
     costed = []
     costs = CostModel.costs

@@ -18,14 +18,14 @@ from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.request.search_resources import ALONE
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.figures import layer_figures
-from phaze.placement.strategy.search.search import best_plans
-from phaze.scheduling.passes import Effort
+from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.training.layer_costs import layer_costs
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
 WHOLE_ANSWERS = True
-OVER = Effort(lambda: 0.0)
+OVER = SolveLimits(lambda: 0.0)
 
 
 class Hears:
@@ -77,8 +77,8 @@ def test_chips_that_are_worked_out_together_are_what_each_of_them_is_alone(reque
 def test_layers_of_all_chips_are_worked_out_at_once(request_, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "phaze.placement.strategy.estimate.layer_figures",
-        lambda *given: called.append(len(given[2])) or layer_figures(*given),
+        "phaze.parallel.training.iteration_estimate.layer_costs",
+        lambda *given: called.append(len(given[2])) or layer_costs(*given),
     )
     chains = {
         setting.chain for setting in Evaluator(request_.task, to_table([load_architecture("h100")])).settings

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.energy import static_w
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.pass_energy import static_w
 from phaze.errors import InfeasibleError
 from phaze.explore.answers.main_job import evaluate
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes, macs, peak_flops_per_s
-from phaze.hardware.fields import default_values
-from phaze.hardware.network import load_network
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.derived_figures import hbm_capacity_bytes, macs, peak_flops_per_s
+from phaze.hardware.hardware_fields import default_values
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 
@@ -102,7 +102,7 @@ def test_measured_links_carry_less_than_their_bandwidth():
     )
     ideal, measured = (
         evaluate(replace(task, rung=rung), chip).workloads["bert-large"].breakdown.collective_s
-        for rung in (Rung.ANALYTIC, Rung.CALIBRATED)
+        for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)
     )
     assert ideal < measured < 10 * ideal
 

@@ -15,7 +15,7 @@ from phaze.explore.explaining.winner_neighbours import FLOOR
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
 from phaze.explore.request.search_progress import SilentProgress
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.spaces.space_file import parse_space
 
 SPACE = """
 schema_version: 1

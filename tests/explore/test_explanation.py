@@ -22,13 +22,13 @@ from phaze.explore.explaining.winner_neighbours import END, MEMORY, neighbours
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.area import area_mm2
 from phaze.hardware.budgets import over_budget, within_budget
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space import Axis, DesignSpace
-from phaze.hardware.space_file import parse_space
-from phaze.placement.cluster import Recompute
-from phaze.scheduling.passes import Effort
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.design_space import Axis, DesignSpace
+from phaze.hardware.spaces.space_file import parse_space
+from phaze.parallel.cluster import Recompute
+from phaze.scheduling.passes import SolveLimits
 
 WHOLE_ANSWERS = True
 
@@ -56,7 +56,9 @@ def explanation(request_, document):
 def best_within(request_):
     """The largest throughput of the whole space within budgets, every architecture evaluated."""
     table = request_.space.table()
-    found = best_points(Evaluator(request_.task, table), np.arange(len(table)), Effort(Clock(3600.0).left))
+    found = best_points(
+        Evaluator(request_.task, table), np.arange(len(table)), SolveLimits(Clock(3600.0).left)
+    )
     throughput = request_.task.cluster.global_batch / found.upper_s
 
     def best(power_w=None, area_limit_mm2=None):
@@ -126,7 +128,7 @@ def test_neighbours_in_a_space_with_conditions_ties_and_constraints(tiny, networ
     density = tdp_w(to_table([chip]))[0] / area_mm2(to_table([chip]))[0]
     budgets = Budgets(power_density_w_per_mm2=1.01 * float(density))
     found = neighbours(
-        ExplainedWinner(ExploreRequest(task, space, budgets), chip, Effort(Clock(3600.0).left))
+        ExplainedWinner(ExploreRequest(task, space, budgets), chip, SolveLimits(Clock(3600.0).left))
     )
     assert {n.axis for n in found} == {"tensor_cores", "tensor_core_rows"}
     follows = {("tensor_cores", 8): {"tensor_core_rows": 32, "vector_cores": 1, "tensor_core_columns": 64}}
@@ -184,7 +186,9 @@ def test_a_compute_bound_chip_gains_what_its_clock_gains(tiny, network):
         vector_core_alus=16,
     )
     space = DesignSpace("one", chip, (Axis(("tensor_cores",), ((1,),)),), {})
-    winner = ExplainedWinner(ExploreRequest(Task(tiny, 1, network), space), chip, Effort(Clock(3600.0).left))
+    winner = ExplainedWinner(
+        ExploreRequest(Task(tiny, 1, network), space), chip, SolveLimits(Clock(3600.0).left)
+    )
     found = {row.parameter: row.elasticity for row in sensitivity(winner)}
     assert found["clock_hz"] == pytest.approx(1.0, abs=0.02)
     assert found["mac_rate"] + found["vector_rate"] == pytest.approx(1.0, abs=0.05)

@@ -14,7 +14,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
 from phaze.explore.request.search_progress import Clock
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def truth(request_):
     """(TDP, best throughput) of every architecture within the budget, (A, 2), found without any bound of the search."""
     (block,) = Candidates(request_.space, request_.budgets).blocks()
     evaluator = Evaluator(request_.task, block.table)
-    found = best_points(evaluator, np.arange(len(block)), Effort(lambda: np.inf))
+    found = best_points(evaluator, np.arange(len(block)), SolveLimits(lambda: np.inf))
     return np.stack([block.tdp_w, request_.task.cluster.global_batch / found.upper_s], axis=1)
 
 

@@ -16,28 +16,28 @@ from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.request.explore_request import ExploreRequest, Task
+from phaze.explore.timeline.plan_runs import runs
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.network import two_tiers
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import load_space
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.bounds import pipeline_bound_s
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.pipelines.simulation import pipeline_s
-from phaze.placement.strategy.checker import check_plan
-from phaze.placement.strategy.division import blocks
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.many import Many
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.report.replay.runs_of_plan import runs
+from phaze.hardware.cluster_network import two_tiers
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.chunk_division import blocks
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
+from phaze.parallel.plan_batches.plan_batch import IterationBatch
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.recount.plan_checker import check_plan
 from phaze.report.trace.iteration_trace import plan_trace
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload import Mode
 
-EFFORT = Effort(lambda: inf, states=1e5)
+EFFORT = SolveLimits(lambda: inf, states=1e5)
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
 MODES = (Mode.PREFILL, Mode.DECODE)
 SOFTWARE = {
@@ -103,7 +103,7 @@ def test_plans_have_forward_passes_alone_and_every_figure_is_counted_again(model
 def test_caches_stay_in_memory_in_decode_and_are_handed_on_in_prefill(models, mode):
     task = task_of(models, mode, devices=2)
     e = estimator(task)
-    shape = Strategy(2, schedule=task.plan_space.schedules[0])
+    shape = ParallelPlan(2, schedule=task.plan_space.schedules[0])
     chain = e.chain(shape)
     cache = sum(chain.layers[i].cache_bytes for i in chain.index)
     (alone,) = e.iteration(shape).memory
@@ -188,7 +188,7 @@ def test_bounds_of_pipelines(models, mode, software):
         assert bound_s <= whole_s * (1 + 1e-12)
         if not chunks.blocking:
             assert bound_s == pytest.approx(whole_s, rel=1e-12)
-        assert Many(e, (s,)).bounds_s()[0] <= e.iteration(s).iteration_s * (1 + 1e-12)
+        assert IterationBatch(e, (s,)).bounds_s()[0] <= e.iteration(s).iteration_s * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -217,7 +217,7 @@ def test_winner_and_frontier_are_those_of_searching_every_chip_alone(models, mod
 @pytest.mark.parametrize("mode", MODES)
 def test_what_backward_passes_need_is_refused(models, mode):
     e = estimator(task_of(models, mode))
-    good = Strategy(1, schedule=task_of(models, mode).plan_space.schedules[0])
+    good = ParallelPlan(1, schedule=task_of(models, mode).plan_space.schedules[0])
     e.iteration(good)
     for wrong in (
         replace(good, schedule=Schedule.ONE_F_ONE_B),
@@ -243,14 +243,14 @@ def test_training_has_no_schedule_without_backward_passes(tiny):
         _ = task.plan_space
     e = estimator(task)
     with pytest.raises(InputError, match="forward is not for training"):
-        e.iteration(Strategy(1, schedule=Schedule.FORWARD))
+        e.iteration(ParallelPlan(1, schedule=Schedule.FORWARD))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_trace_shows_it(models, mode):
     task = task_of(models, mode)
     e = estimator(task)
-    s = Strategy(2, pipeline_parallel=2, schedule=task.plan_space.schedules[0])
+    s = ParallelPlan(2, pipeline_parallel=2, schedule=task.plan_space.schedules[0])
     played = ReplayedPlan.of(e, s, e.iteration(s))
     found = list(plan_trace(played, "", "").slices)
     assert max(one.end_s for one in found) == pytest.approx(played.iteration.iteration_s)

@@ -17,13 +17,13 @@ from phaze.explore.explaining.run_explanation import explain
 from phaze.explore.recheck.certify_run import certify
 from phaze.explore.request.explore_request import ExploreRequest, Objective, Task
 from phaze.hardware.architecture import to_table
-from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.search.fit import Room
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.strategy import Zero
-from phaze.scheduling.passes import Effort
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.framework import load_framework
+from phaze.parallel.parallel_plan import Zero
+from phaze.parallel.plan_batches.memory_fit import PlanFootprint
+from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.scheduling.passes import SolveLimits
 
 HELD = {"microbatches": (1, 2), "tensor": (1, 2), "chunks": (1, 2)}
 PLANS = [("full", "ideal"), ("phaze", "exposed")]
@@ -55,7 +55,7 @@ def amounts(task):
         options = evaluator.options(setting)
         for depth in options.depths:
             for one in options.strategies(depth):
-                room = Room.of(options.layouts, one, task.plan_space.choices(one)[0])
+                room = PlanFootprint.of(options.layouts, one, task.plan_space.choices(one)[0])
                 found.update(room.need_bytes.ravel().tolist())
                 least = min(least, *(fit.least_bytes for fit in room.fits(0.0)))
     return sorted(found), least
@@ -65,11 +65,11 @@ def test_what_plans_need_at_least_is_that_of_every_plan(request_):
     """Of every setting; and a plan gets by with it, but with no less."""
     task, space = request_.task, request_.space
     evaluator = Evaluator(task, space.table())
-    rows, effort = np.arange(len(evaluator.table)), Effort(lambda: np.inf)
+    rows, effort = np.arange(len(evaluator.table)), SolveLimits(lambda: np.inf)
     for setting in evaluator.settings:
         options = evaluator.options(setting)
         rooms = (
-            Room.of(options.layouts, one, task.plan_space.choices(one)[0])
+            PlanFootprint.of(options.layouts, one, task.plan_space.choices(one)[0])
             for depth in options.depths
             for one in options.strategies(depth)
         )

@@ -18,11 +18,11 @@ from phaze.explore.request.design_metrics import METRICS, cost_per_run, metric
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.scheduling.passes import Effort
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.scheduling.passes import SolveLimits
 
-EFFORT = Effort(lambda: 1e6, 1e7)
+EFFORT = SolveLimits(lambda: 1e6, 1e7)
 RUN = cost_per_run(samples=1e6, devices=16, usd_per_kwh=0.1, lifetime_s=1e8, overhead=1.2)
 
 

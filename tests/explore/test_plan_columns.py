@@ -12,16 +12,16 @@ from small_cases import varied_architectures
 
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.network import two_tiers
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.search.fit import Room
-from phaze.placement.strategy.search.pipeline import Fitted, Pipeline
-from phaze.scheduling.passes import Effort
+from phaze.hardware.cluster_network import two_tiers
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_batches.cut_pipelines import CutPipeline, FittedPlan
+from phaze.parallel.plan_batches.memory_fit import PlanFootprint
+from phaze.parallel.plan_choices import load_plans
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
-EFFORT = Effort(lambda: inf, states=1e5)
+EFFORT = SolveLimits(lambda: inf, states=1e5)
 
 
 def shapes(tiny, software, **changes):
@@ -39,7 +39,7 @@ def every(across, columns):
     options, sheet, found = across.options, columns.sheet, {}
     for row, s in enumerate(sheet.strategies):
         zeros, orders = options.space.choices(s)
-        fits = Room.of(options.layouts, s, zeros).fits(across.capacity_bytes)
+        fits = PlanFootprint.of(options.layouts, s, zeros).fits(across.capacity_bytes)
         for (zero, fit), order in product(zip(zeros, fits, strict=True), orders):
             if fit.strategy is not None:
                 choice = sheet.choices[0].index((zero, order))
@@ -76,7 +76,7 @@ def test_bounds_and_what_is_left_out(tiny, software, capacity):
         for columns in tiers_of(across):
             exact = {}
             for key, strategy in every(across, columns).items():
-                one = Fitted(Pipeline.of(across.options, strategy, link), strategy)
+                one = FittedPlan(CutPipeline.of(across.options, strategy, link), strategy)
                 exact[key] = one.iteration_s(times)
             if not exact:
                 continue

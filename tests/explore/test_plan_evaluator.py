@@ -17,16 +17,16 @@ from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.request.explore_request import Budgets, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.network import two_tiers
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.search.search import best_plans
-from phaze.scheduling.passes import Effort
+from phaze.hardware.cluster_network import two_tiers
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
-EFFORT = Effort(lambda: inf, states=1e5)
+EFFORT = SolveLimits(lambda: inf, states=1e5)
 NETWORK = two_tiers(2, None, 1e-6, 10e9, 5e-6)
 PLAIN = Framework(name="plain", source="hides nothing")
 HIDES = {

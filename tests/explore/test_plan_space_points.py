@@ -10,13 +10,13 @@ import pytest
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.network import load_network
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.search.search import best_plans
-from phaze.scheduling.passes import Effort
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
 
@@ -37,7 +37,7 @@ def test_the_best_of_all_shapes_is_the_best_plan(software, plans):
         plans=load_plans(plans),
     )
     evaluator, rows = Evaluator(task, table), np.arange(1)
-    none, effort = np.full(1, inf), Effort(lambda: inf)
+    none, effort = np.full(1, inf), SolveLimits(lambda: inf)
     every = [evaluator.plans(setting, rows, none, effort)[0] for setting in evaluator.settings]
     least = min(one.iteration_s for one in every if one is not None)
     estimator = Estimator(task.workload, table, task.cluster, framework)

@@ -11,9 +11,9 @@ from phaze.explore.certified.certified_search import CLASSES, seed_candidates
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Task
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
-EFFORT = Effort(lambda: math.inf, 500)
+EFFORT = SolveLimits(lambda: math.inf, 500)
 ROUNDING = 1 + 1e-11
 
 

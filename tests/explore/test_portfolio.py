@@ -19,8 +19,8 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.common_score import Combine, CombinedScore
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
-from phaze.hardware.space_file import load_space
-from phaze.scheduling.passes import Effort
+from phaze.hardware.spaces.space_file import load_space
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
 SPACE = """
@@ -62,7 +62,7 @@ def truth(balance, tasks):
     """Throughput (W, A) of every candidate within budget under its best placement."""
     block = balance.all()
     rows = np.arange(len(block))
-    found = [best_points(Evaluator(t, block.table), rows, Effort(lambda: np.inf)) for t in tasks]
+    found = [best_points(Evaluator(t, block.table), rows, SolveLimits(lambda: np.inf)) for t in tasks]
     return block, np.stack([t.cluster.global_batch / f.upper_s for t, f in zip(tasks, found, strict=True)])
 
 

@@ -6,9 +6,9 @@ import pytest
 from phaze.errors import InfeasibleError
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.explore_request import Budgets
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import parse_space
 
 SPACE = parse_space(
     """

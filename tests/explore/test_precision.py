@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from brute_force import brute_force, check
 
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate, explore
 from phaze.explore.documents.result_manifest import scope
@@ -17,10 +17,10 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s, takes_recipe
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.space_file import load_space, parse_space
-from phaze.hardware.space_fix import fix
+from phaze.hardware.spaces.space_file import load_space, parse_space
+from phaze.hardware.spaces.space_fix import fix
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.low_precision import Recipe
 
 SPACE = """
@@ -34,7 +34,7 @@ axes:
     values: [[HBM2e, 4], [HBM3, 6]]
 """
 CHIP = {"tensor_cores": 6, "vector_cores": 3, "vector_core_alus": 1024}
-EFFORT = Effort(lambda: np.inf, np.inf)
+EFFORT = SolveLimits(lambda: np.inf, np.inf)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, StrategyChoice, Task
 from phaze.explore.request.search_progress import Clock
 from phaze.explore.request.search_resources import SearchResources
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.runs.store.evaluation_database import Database, GuardedStore
 
 SPACE = """

@@ -28,12 +28,12 @@ from phaze.explore.robustness.robust_answer import (
     regrets,
 )
 from phaze.explore.robustness.scenario_throughputs import distinct_designs, scenario_throughput
-from phaze.hardware.power import tdp_w
-from phaze.placement.cluster import Recompute
-from phaze.scheduling.passes import Effort
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.parallel.cluster import Recompute
+from phaze.scheduling.passes import SolveLimits
 
 BUDGETS = Budgets(power_w=250.0, area_mm2=600.0)
-EFFORT = Effort(Clock(3600.0).left)
+EFFORT = SolveLimits(Clock(3600.0).left)
 
 
 @pytest.fixture(scope="module")

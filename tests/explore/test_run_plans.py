@@ -25,18 +25,18 @@ from phaze.explore.request.explore_request import (
     StrategyChoice,
     Task,
 )
+from phaze.explore.timeline.replayed_plans import per_stage_plan
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.checker import PlanError, check_plan
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.figures import layer_figures
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.load import loads
-from phaze.placement.strategy.search.search import best_plans
-from phaze.report.replay.document import per_stage_plan
-from phaze.scheduling.passes import Effort
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.training.layer_costs import layer_costs
+from phaze.parallel.training.stage_times import stage_times
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
 SPACE = """
@@ -166,7 +166,7 @@ def test_energy_beside_throughput_against_all_points(task, space, chips):
     evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
     for setting in evaluator.settings:
-        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         points += [
             (BATCH / s, joules / BATCH) for s, joules, _ in time_energy_memory(evaluator, setting, plans)
@@ -180,7 +180,7 @@ def test_the_least_energy_is_that_of_some_point(task, space, chips):
     evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
     for setting in evaluator.settings:
-        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         points += list(time_energy_memory(evaluator, setting, plans))
     least = min(joules for _, joules, _ in points) / BATCH
@@ -276,7 +276,7 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
     evaluator = Evaluator(task, to_table(chips[:1]))
     setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
-    (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
+    (found,) = evaluator.plans(setting, rows, none, SolveLimits(lambda: inf))
     unproven = replace(found, iteration_s=found.iteration_s * 1.005)
     (planned,) = worked_out(evaluator, setting, {0: unproven})
     assert planned.iteration.iteration_s == pytest.approx(found.iteration_s)
@@ -292,12 +292,12 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
     chips, called = [*chips, *others], []
     evaluator = Evaluator(task, to_table(chips))
     monkeypatch.setattr(
-        "phaze.placement.strategy.estimate.layer_figures",
-        lambda *given: called.append(len(given[2])) or layer_figures(*given),
+        "phaze.parallel.training.iteration_estimate.layer_costs",
+        lambda *given: called.append(len(given[2])) or layer_costs(*given),
     )
     rows = np.arange(len(chips))
     for setting in evaluator.settings[::5]:
-        found = evaluator.plans(setting, rows, np.full(len(rows), inf), Effort(lambda: inf))
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         called.clear()
         together = list(time_energy_memory(evaluator, setting, plans))
@@ -309,9 +309,10 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
 def test_loads_of_a_plan_are_worked_out_once_to_tell_and_to_check_it(task, chips, monkeypatch):
     evaluator, called = Evaluator(task, to_table(chips[:1])), []
     setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
-    (found,) = evaluator.plans(setting, rows, none, Effort(lambda: inf))
+    (found,) = evaluator.plans(setting, rows, none, SolveLimits(lambda: inf))
     monkeypatch.setattr(
-        "phaze.placement.strategy.estimate.loads", lambda *given: called.append(1) or loads(*given)
+        "phaze.parallel.training.iteration_estimate.stage_times",
+        lambda *given: called.append(1) or stage_times(*given),
     )
     (planned,) = worked_out(evaluator, setting, {0: found})
     planned.check()

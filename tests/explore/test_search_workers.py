@@ -19,7 +19,7 @@ from phaze.explore.request.search_resources import SearchResources
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategy
 from phaze.runs.executors.packed_work import packed
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 
 class Elsewhere:
@@ -87,7 +87,7 @@ def test_workers_change_no_history(request_, tiny, network, name):
         assert executor.pieces >= workers
 
 
-@pytest.mark.parametrize("effort", [None, Effort(lambda: np.inf, 500)])
+@pytest.mark.parametrize("effort", [None, SolveLimits(lambda: np.inf, 500)])
 def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
     candidates = certified_search.Candidates(request_.space, request_.budgets)
     numbers = candidates.all().numbers
@@ -120,4 +120,4 @@ def test_a_clock_shows_in_another_process_what_is_left():
     clock.started -= 20.0
     assert 29.0 < pickle.loads(pickle.dumps(clock)).left() <= 30.0
     clock.interrupt()
-    assert pickle.loads(pickle.dumps(Effort(clock.left))).left_s() == 0.0
+    assert pickle.loads(pickle.dumps(SolveLimits(clock.left))).left_s() == 0.0

@@ -23,8 +23,8 @@ from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch, largest_first, shuffled
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategies, strategy
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
 
 BUDGETS = Budgets(power_w=300.0)

@@ -19,8 +19,8 @@ from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearc
 from phaze.explore.strategies.sampler_search import SampledSearch
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.workload.workload import Mode
 
 FIELDS = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
 from phaze.explore.certified.block_screening import Screen
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
-from phaze.hardware.space_file import load_space
-from phaze.scheduling.passes import Effort
+from phaze.hardware.spaces.space_file import load_space
+from phaze.scheduling.passes import SolveLimits
 
 MEMORY = """
 schema_version: 1
@@ -141,7 +141,7 @@ def test_each_bound_is_at_most_the_next_and_the_exact_time(task, small_space):
     for setting in evaluator.settings:
         work = evaluator.work_bound(setting, evaluator.work_s(setting))[rows]
         path = evaluator.quick_bound(setting, rows)
-        exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), Effort(lambda: 60.0)).lower_s
+        exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), SolveLimits(lambda: 60.0)).lower_s
         assert (work <= path * (1 + 1e-12)).all()
         assert (path <= exact * (1 + 1e-11)).all()
         np.testing.assert_array_equal(np.isinf(work), np.isinf(path))
@@ -158,7 +158,7 @@ def test_an_evaluator_on_other_architectures_equals_a_fresh_one(task, small_spac
     assert (shared.base is base) == known
     rows, nothing = np.arange(len(part)), np.full(len(part), np.inf)
     for setting in base.settings[::2]:
-        mine, other = (e.exact(setting, rows, nothing, Effort(lambda: 60.0)) for e in (shared, fresh))
+        mine, other = (e.exact(setting, rows, nothing, SolveLimits(lambda: 60.0)) for e in (shared, fresh))
         for evaluator in (shared, fresh):  # which strategies tell most is seen on other architectures
             assert (evaluator.quick_bound(setting, rows) <= mine.lower_s * (1 + 1e-11)).all()
         np.testing.assert_array_equal(mine.upper_s, other.upper_s)

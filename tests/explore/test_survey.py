@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cost.factors import factor_table
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.hardware_factors import factor_table
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.explore_request import Budgets
-from phaze.hardware.space_file import load_space
+from phaze.hardware.spaces.space_file import load_space
 
 
 @pytest.fixture(params=["default", "phaze"])
@@ -18,7 +18,7 @@ def candidates(request):
 
 
 def test_costs_worked_out_for_it_serve_all_candidates(candidates):
-    known = factor_table(candidates.survey(), Rung.ANALYTIC)
+    known = factor_table(candidates.survey(), Fidelity.ANALYTIC)
     for start in range(3):
         assert known.on(candidates.table(np.arange(start, candidates.size, 3))) is not None
 

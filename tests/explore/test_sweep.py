@@ -25,7 +25,7 @@ from phaze.explore.sampling.optuna_sweep import Sweep, non_dominated
 from phaze.explore.sampling.sampled_study import Sampler
 from phaze.explore.sampling.study_record import StudyPlace
 from phaze.explore.sampling.study_storage import without_password
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.runs.executors.open_executor import open_executor
 from phaze.runs.executors.packed_work import packed
 

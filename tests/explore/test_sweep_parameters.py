@@ -13,9 +13,9 @@ from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.request.explore_request import Budgets
 from phaze.explore.sampling.candidate_scope import CandidateScope, number_of
 from phaze.explore.sampling.space_parameters import parameters, suggested
-from phaze.hardware.axis import Condition
 from phaze.hardware.budgets import over_budget, within_budget
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.spaces.space_axis import Condition
+from phaze.hardware.spaces.space_file import parse_space
 
 HEAD = "schema_version: 1\nname: mine\n"
 AXES = """

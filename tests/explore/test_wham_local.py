@@ -22,12 +22,12 @@ from phaze.explore.strategies.wham.core_latencies import (
     stage_kinds,
 )
 from phaze.explore.strategies.wham.stage_search import explore_dimensions
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.layouts import Layouts
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.workload.workload_loader import load_workload
 
 NEVER = float("inf")
@@ -233,12 +233,12 @@ def layouts(tmp_path):
     """A decoder of eight blocks on eight devices."""
     file = tmp_path / "eight.yaml"
     file.write_text(DECODER.replace("layers: 4", "layers: 8"))
-    return Layouts(load_workload(str(file)), Cluster(8, 16, load_network()), load_framework())
+    return PlanLayouts(load_workload(str(file)), Cluster(8, 16, load_network()), load_framework())
 
 
 def kinds_of(layouts, **choices):
     """Kinds of stage of a strategy, and the kinds of unique layers."""
-    strategy = Strategy(1, **choices)
+    strategy = ParallelPlan(1, **choices)
     return stage_kinds(strategy, layouts), [layer.kind for layer in layouts.chain(strategy).layers]
 
 

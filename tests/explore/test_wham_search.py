@@ -23,15 +23,14 @@ from phaze.explore.strategies.wham.mixed_designs import MixedDesigns
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
 from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
 from phaze.explore.strategies.wham.wham_target import WhamTarget
-from phaze.hardware.space_file import load_space, parse_space
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.mixed_estimate import MixedEstimator
-from phaze.placement.strategy.search.fit import Room
-from phaze.placement.strategy.search.mixed_cuts import Cutting
-from phaze.placement.strategy.search.mixed_pipeline import Architectures
-from phaze.placement.strategy.search.mixed_search import MixedSearch
-from phaze.scheduling.passes import Effort
+from phaze.hardware.spaces.space_file import load_space, parse_space
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_batches.memory_fit import PlanFootprint
+from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_search.mixed_pipelines import Architectures
+from phaze.parallel.plan_search.mixed_plan_search import Cutting, MixedSearch
+from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.scheduling.passes import SolveLimits
 
 POWER_W = 400.0
 
@@ -123,7 +122,7 @@ def every_pipeline(evaluator, block, setting):
     options, layouts = evaluator.options(setting), several.layouts
     for strategy in every_strategy(options):
         for zero, order in product(*evaluator.task.plan_space.choices(strategy)):
-            room = Room.of(layouts, strategy, [zero])
+            room = PlanFootprint.of(layouts, strategy, [zero])
             for rows in product(range(len(block)), repeat=strategy.pipeline_parallel):
                 fitting = room.need_bytes[0] <= evaluator.capacity_bytes[list(rows)]
                 twice = strategy.schedule.weight_copies > 1
@@ -164,7 +163,7 @@ def test_a_mixed_pipeline_is_the_best_of_all(candidates, tiny, network, tmp_path
         fast = sorted(seconds for _, seconds, _ in every)
         for floor in (0.0, batch / fast[len(fast) // 50] if every else 1.0):
             target = WhamTarget(objective, floor)
-            designs = MixedDesigns(evaluator, block, setting, Effort(lambda: 600.0))
+            designs = MixedDesigns(evaluator, block, setting, SolveLimits(lambda: 600.0))
             found = designs.best(target, None, np.inf)
             kept = [(s, w) for _, s, w in every if s <= target.longest_s(batch)]
             if found is None:
@@ -187,7 +186,7 @@ def test_no_pipeline_is_better_than_its_bounds(candidates, tiny, network, tmp_pa
     evaluator, rows = Evaluator(task, block.table), np.arange(len(block))
     for setting in evaluator.settings:
         options, timed = evaluator.options(setting), evaluator.timed(setting)
-        times = evaluator.times(setting, rows, timed.exact(rows, Effort(lambda: 600.0))[1])
+        times = evaluator.times(setting, rows, timed.exact(rows, SolveLimits(lambda: 600.0))[1])
         links = evaluator.link_bytes_per_s
         chips = Architectures(times, evaluator.capacity_bytes, links, block.tdp_w)
         tiers = evaluator.across(setting, np.inf, float(links.max())).tiers

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.area import area_mm2, area_parts_mm2
-from phaze.hardware.derived import peak_flops_per_s
-from phaze.hardware.fields import default_values
-from phaze.hardware.power import power_parts_w, tdp_w
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.hardware.hardware_fields import default_values
+from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
+from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
 
 MIB = 1 << 20
 # logic, sram, energy, leakage, nominal GHz

@@ -18,15 +18,15 @@ from phaze.hardware.architecture import (
     to_table,
 )
 from phaze.hardware.catalogue import Catalogue, packaged
-from phaze.hardware.derived import (
+from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
     local_buffer_bytes_per_core,
     peak_clock_hz,
     register_bytes,
 )
-from phaze.hardware.fields import field_table
-from phaze.hardware.space_file import parse_space
+from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.yaml_file import read_yaml
 
 NAMES = list_architectures()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.hardware.constants import constants
-from phaze.hardware.fields import FieldKind, code, default_values, field_named, field_table
+from phaze.hardware.hardware_fields import FieldKind, code, default_values, field_named, field_table
+from phaze.hardware.physical_constants import constants
 from phaze.hardware.reference_page import reference_page
 from phaze.quantity import si_value
 from phaze.yaml_file import parse_yaml, read_yaml

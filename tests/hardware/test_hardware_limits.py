@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.budgets import (
     BUDGETS,
     Demand,
@@ -20,13 +19,14 @@ from phaze.hardware.budgets import (
     smallest_demand,
     within_budget,
 )
-from phaze.hardware.derived import nominal_clock_hz
-from phaze.hardware.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
-from phaze.hardware.fields import default_values, field_table
-from phaze.hardware.network import list_networks, load_network
-from phaze.hardware.power import energy_constants, power_parts_w, tdp_w
-from phaze.hardware.price import price_usd
-from phaze.hardware.space_file import load_space
+from phaze.hardware.cluster_network import list_networks, load_network
+from phaze.hardware.derived_figures import nominal_clock_hz
+from phaze.hardware.hardware_fields import default_values, field_table
+from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
+from phaze.hardware.silicon.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
+from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
+from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.spaces.space_file import load_space
 
 architectures = st.builds(
     lambda **fields: Architecture(name="any", fields={**default_values(), **fields}),

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from phaze.hardware.architecture import list_architectures, load_architecture, to_table
-from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.derived import macs, peak_flops_per_s, product_flops_per_s, under_load, vector_alus
-from phaze.hardware.power import energy_constants, power_parts_w
+from phaze.hardware.derived_figures import (
+    macs,
+    peak_flops_per_s,
+    product_flops_per_s,
+    under_load,
+    vector_alus,
+)
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import energy_constants, power_parts_w
 
 # Data sheets and whitepapers of the vendors; GeForce cards with fp32 sums.
 PUBLISHED = {

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.area import silicon_area_mm2
-from phaze.hardware.fields import default_values, field_table
-from phaze.hardware.price import (
+from phaze.hardware.hardware_fields import default_values, field_table
+from phaze.hardware.silicon.die_area import silicon_area_mm2
+from phaze.hardware.silicon.package_price import (
     die_yield,
     dies_per_wafer,
     electricity_usd,

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_mm2, area_parts_mm2
-from phaze.hardware.fields import field_table
-from phaze.hardware.space import architecture_id
-from phaze.hardware.space_file import list_spaces, load_space
-from phaze.hardware.table import factor
+from phaze.hardware.architecture_table import factor
+from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
+from phaze.hardware.spaces.design_space import architecture_id
+from phaze.hardware.spaces.space_file import list_spaces, load_space
 
 DEFAULT, PHAZE, WIDE = load_space("default"), load_space("phaze"), load_space("wide")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import to_table
-from phaze.hardware.fields import field_table
-from phaze.hardware.space_file import load_space, parse_space
+from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.spaces.space_file import load_space, parse_space
 
 HEAD = "schema_version: 1\nname: mine\n"
 MIB = 1 << 20

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.hardware.space_file import load_space, parse_space
-from phaze.hardware.space_fix import fix
+from phaze.hardware.spaces.space_file import load_space, parse_space
+from phaze.hardware.spaces.space_fix import fix
 
 DEFAULT, PHAZE, WIDE = load_space("default"), load_space("phaze"), load_space("wide")
 MIXED = parse_space(

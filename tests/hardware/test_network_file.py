@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phaze.errors import InputError
-from phaze.hardware.network import list_networks, load_network
-from phaze.hardware.network_file import network_yaml
-from phaze.hardware.tiers import Algorithm, Topology
+from phaze.hardware.cluster_network import list_networks, load_network, network_yaml
+from phaze.hardware.network_tiers import Algorithm, Topology
 
 TEXT = """schema_version: 2
 name: mine

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.placement.serving import ServingOptions, Targets, Traffic
-from phaze.placement.serving.space import ServingSpace
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.serving import ServingOptions, Targets, Traffic
+from phaze.parallel.serving.serving_space import ServingSpace
 
 DECODER = """
 schema_version: 1

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from small_cases import small_decoder, varied_architectures
 
-from phaze.cost.collective import wire_bytes
-from phaze.cost.energy import Events, dynamic_j, optimizer_events, pass_events, static_w
-from phaze.cost.model import CostModel
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.energy import ChainEnergy, Drivers
+from phaze.cost.collective_times import wire_bytes
+from phaze.cost.cost_model import CostModel
+from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
 from phaze.scheduling.layers import TimedChain
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload import Mode
 

@@ -5,19 +5,19 @@ from math import inf
 import numpy as np
 import pytest
 
-from phaze.cost.model import CostModel
+from phaze.cost.cost_model import CostModel
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.figures import layer_figures
-from phaze.placement.strategy.framework import Framework
-from phaze.placement.strategy.operators import Costs
-from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.scheduling.passes import Effort
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.layer_costs import layer_costs
+from phaze.parallel.training.operator_costs import OperatorCosts
+from phaze.scheduling.passes import SolveLimits
 from phaze.validation.published_models import gpt
 from phaze.workload.fusion_rules import Fusion
-from phaze.workload.sharding.parallel_degrees import Parallel, Sharding
+from phaze.workload.parallel_degrees import Parallel, Sharding
 
 TABLE, NETWORK = to_table([load_architecture("a100-80gb")]), load_network("hgx-a100")
 MODEL = gpt(2, 2048, 16, 51200, 1024)
@@ -30,7 +30,9 @@ def framework(**said):
 def figures(sharding, **said):
     chain, costs = MODEL.chain(4, sharding), CostModel(TABLE, NETWORK)
     links = TABLE["link_bandwidth_bytes_per_s"]
-    return layer_figures(chain, Costs(costs, framework(**said), links), TABLE, Effort(lambda: inf)).alone()
+    return layer_costs(
+        chain, OperatorCosts(costs, framework(**said), links), TABLE, SolveLimits(lambda: inf)
+    ).alone()
 
 
 def links(pass_):
@@ -63,7 +65,7 @@ def test_passes_over_scores_cost_the_loss_alone():
 
 
 def test_gathers_one_by_one_pay_for_every_start_and_every_rank():
-    sharded = Strategy(microbatch=1, data_parallel=64, zero=Zero.WEIGHTS)
+    sharded = ParallelPlan(microbatch=1, data_parallel=64, zero=Zero.WEIGHTS)
 
     def gather_s(**said):
         found = Estimator(MODEL, TABLE, Cluster(64, 64, NETWORK), framework(**said)).loads(sharded)

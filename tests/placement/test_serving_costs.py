@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 from serving_cases import CACHE_BYTES_PER_TOKEN, batches, served, space
 
 from phaze.errors import InputError
-from phaze.placement.serving import ServingOptions, Targets, Traffic
-from phaze.placement.serving.grid import LayerGrid
-from phaze.placement.serving.interpolation import Line, doublings
-from phaze.placement.serving.kernels import is_attention, only_attention, without_attention
-from phaze.placement.serving.memory import crowd, memory
-from phaze.placement.serving.replica import Chunk, Replica, even_cuts
+from phaze.parallel.serving import ServingOptions, Targets, Traffic
+from phaze.parallel.serving.layer_grid import (
+    LayerGrid,
+    Line,
+    doublings,
+    is_attention,
+    only_attention,
+    without_attention,
+)
+from phaze.parallel.serving.model_replica import Chunk, Replica, crowd, even_cuts, replica_memory
 from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import Pass, Unit, Work
 
@@ -36,7 +40,7 @@ def small(source):
 
 def whole_s(made, chain):
     _, times = TimedChain(chain, made.chip.model, made.chip.table).exact(
-        np.array([0]), Effort(lambda: math.inf, 10_000)
+        np.array([0]), SolveLimits(lambda: math.inf, 10_000)
     )
     return times.forward_s[0, list(chain.index)].sum()
 
@@ -159,7 +163,7 @@ def test_cuts_leave_the_smallest_largest_part(weights, parts):
 def test_memory_by_hand(source):
     made = space(source, traffic=Traffic(200, 101), kv_cache=KvCache.CONTIGUOUS)
     replica = Replica(_grid(made, 2), made.links, 1)
-    found = memory(replica, 10, 3, 10)
+    found = replica_memory(replica, 10, 3, 10)
     longest = 200 + 100
     assert float(found.cache_bytes) == pytest.approx(13 * longest * CACHE_BYTES_PER_TOKEN / 2)
     parameters = made.served.decode(200).chain(1, 2).parameters
@@ -172,12 +176,12 @@ def test_pages_come_as_sequences_grow(source):
         Replica(_grid(space(source, traffic=traffic, kv_cache=kind), 1), space(source).links, 1)
         for kind in (KvCache.PAGED, KvCache.CONTIGUOUS)
     )
-    few, many = (float(memory(paged, n, 0, n).cache_bytes) for n in (1, 300))
+    few, many = (float(replica_memory(paged, n, 0, n).cache_bytes) for n in (1, 300))
     first, last = -(-161 // 16) * 16, 320
     assert few == pytest.approx(last * CACHE_BYTES_PER_TOKEN)
     held = first + (last - first) * (0.5 + 3 / math.sqrt(12 * 300))
     assert many == pytest.approx(300 * held * CACHE_BYTES_PER_TOKEN)
-    assert many < float(memory(whole, 300, 0, 300).cache_bytes)
+    assert many < float(replica_memory(whole, 300, 0, 300).cache_bytes)
 
 
 def test_a_crowd_is_three_deviations_above_its_mean():

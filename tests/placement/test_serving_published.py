@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from serving_cases import space
 
-from phaze.placement.serving import Traffic
-from phaze.placement.serving.grid import LayerGrid
-from phaze.placement.serving.replica import Chunk, Replica
+from phaze.parallel.serving import Traffic
+from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.model_replica import Chunk, Replica
 
 
 def replica(model, width, traffic, batch):

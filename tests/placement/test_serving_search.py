@@ -13,22 +13,15 @@ from serving_cases import aimed, batches, served, space
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.placement.serving import (
-    Binding,
-    Policy,
-    ServingOptions,
-    Targets,
-    Traffic,
-    best_serving_plan,
-)
-from phaze.placement.serving.check import check
-from phaze.placement.serving.memory import crowd
-from phaze.placement.serving.pools import split
-from phaze.placement.serving.search import best_of
-from phaze.placement.serving.steady import Cycle, Prefill, chunks_of
-from phaze.placement.serving.trial import trial
-from phaze.placement.strategy.checker import PlanError
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.recount.plan_checker import PlanError
+from phaze.parallel.serving import Binding, Policy, ServingOptions, Targets, Traffic, best_serving_plan
+from phaze.parallel.serving.disaggregated_pools import split
+from phaze.parallel.serving.model_replica import crowd
+from phaze.parallel.serving.request_simulation import trial
+from phaze.parallel.serving.serving_checker import check_serving_plan
+from phaze.parallel.serving.serving_search import best_of
+from phaze.parallel.serving.steady_state import Cycle, Prefill, chunks_of
 
 TARGETS = [
     Targets(),
@@ -216,7 +209,7 @@ def test_memory_binds_where_caches_fill_it(made):
 
 def test_a_plan_that_misstates_anything_is_refused(made):
     plan = best_of(made)
-    check(plan, made.traffic, made.limits)
+    check_serving_plan(plan, made.traffic, made.limits)
     pool = plan.pools[0]
     for wrong in (
         {"tokens_per_s": plan.tokens_per_s * 1.01},
@@ -227,10 +220,10 @@ def test_a_plan_that_misstates_anything_is_refused(made):
         {"pools": (replace(pool, cache_bytes=made.limits.memory_bytes), *plan.pools[1:])},
     ):
         with pytest.raises(PlanError, match="serving plan"):
-            check(replace(plan, **wrong), made.traffic, made.limits)
+            check_serving_plan(replace(plan, **wrong), made.traffic, made.limits)
     tight = replace(made.limits, targets=Targets(ttft_s=plan.ttft_s / 2))
     with pytest.raises(PlanError, match="time to first token"):
-        check(plan, made.traffic, tight)
+        check_serving_plan(plan, made.traffic, tight)
 
 
 def test_what_falls_short_is_named(made):

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_cases import batches, served, space
 
-from phaze.placement.serving import Traffic
-from phaze.placement.serving.candidates import loaded
-from phaze.placement.serving.grid import LayerGrid
-from phaze.placement.serving.replica import Chunk, Replica
-from phaze.placement.serving.simulate import Engine, Requests, poisson, simulate
-from phaze.placement.serving.slots import Slots
-from phaze.placement.serving.steady import Cycle, Prefill, chunks_of
+from phaze.parallel.serving import Traffic
+from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replica_offers import loaded_offers
+from phaze.parallel.serving.request_simulation import Engine, Requests, poisson, simulate
+from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, chunks_of
 
 TRAFFIC = Traffic(256, 64)
 WAYS = {"prefill first": (256, False), "whole prompts beside decode": (256, True), "chunks": (64, True)}
@@ -136,7 +135,7 @@ def test_a_poisson_stream_against_the_simulator(made, grid, way, load):
     size, mixed = WAYS[way]
     saturated = Cycle(replica(made, grid), TRAFFIC, made.batches, chunks_of(TRAFFIC, size), mixed)
     rate = load * float(np.where(saturated.keeps_up, saturated.requests_per_s, 0.0).max())
-    told = loaded(saturated, 1, rate, made.limits)
+    told = loaded_offers(saturated, 1, rate, made.limits)
     ran = simulate(Engine(saturated.replica, saturated.chunks, mixed, 64), poisson(rate, 600, 64, 3), 256)
     steady = slice(100, 550)
     assert told.tpot_s[0] == pytest.approx(ran.tpot_s[steady].mean(), rel=0.04)

@@ -8,7 +8,7 @@ from phaze.explore.answers.main_job import evaluate
 from phaze.explore.answers.plan_replay import replay_record
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
+from phaze.hardware.cluster_network import load_network
 
 
 def played(folder, chip="tpuv4", **held):

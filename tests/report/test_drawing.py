@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.report.charts import operator_graph
-from phaze.report.charts.operator_graph import (
+from phaze.report.charts.operator_graph_chart import (
     NodePass,
     draw_layer,
     draw_model,

@@ -10,7 +10,7 @@ from small_cases import small_decoder
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_parts_mm2
+from phaze.hardware.silicon.die_area import area_parts_mm2
 from phaze.report.exports.simulator_inputs import Simulator, matrix_products, simulator_files
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from phaze.explore.documents.result_document import Breakdown
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.power import power_parts_w
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import power_parts_w
 from phaze.report.glossary import explain
 
 TABLE = to_table([load_architecture("h100")])

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 import report_cases
 
-from phaze.placement.pipelines.order import Kind
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.strategy import Zero
+from phaze.parallel.parallel_plan import Zero
+from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.report.trace.chrome_trace import written
 from phaze.report.trace.iteration_trace import plan_trace
 
@@ -57,7 +57,7 @@ def test_every_pass_of_every_microbatch_is_there(played):
         for name in one["name"].split(" and ")
         if name[-1].isdigit()
     )
-    forward = sum(int((order.kind == Kind.FORWARD).sum()) for order in timeline.orders)
+    forward = sum(int((order.kind == ActionKind.FORWARD).sum()) for order in timeline.orders)
     assert sum(count for name, count in names.items() if name.startswith("forward")) == forward
     assert {int(name.split()[-1]) for name in names} == set(range(1, plan.microbatches + 1))
 

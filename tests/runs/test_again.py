@@ -9,7 +9,7 @@ from small_cases import DECODER
 
 import phaze
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
+from phaze.hardware.cluster_network import load_network
 from phaze.runs.design_table import column
 from phaze.runs.document_formats import load_answer
 from phaze.runs.run_directory import load_designs

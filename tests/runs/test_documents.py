@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.kernels.calibration_file import load_calibration
+from phaze.cost.kernels.fitted_constants import load_calibration
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.hardware.space_file import load_space
-from phaze.placement.strategy.framework import load_framework
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.framework import load_framework
 from phaze.runs.document_formats import ANSWERS, PLAN, RESULT, load_answer, load_document, read_plan
 from phaze.runs.run_difference import compare_runs
 from phaze.workload.workload_loader import load_workload

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from phaze.hardware.fields import field_table
+from phaze.hardware.hardware_fields import field_table
 from phaze.runs.design_table import column, known_columns, reference_page
 from phaze.runs.document_schemas import Kind, schema
 from phaze.runs.run_directory import write_tables

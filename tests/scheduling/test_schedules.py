@@ -16,10 +16,10 @@ from phaze.solvers.scheduling.schedule_checker import check_schedule
 from phaze.solvers.scheduling.schedule_problem import Method, ScheduleResult, Status
 from small_cases import small_decoder, varied_architectures
 
-from phaze.cost.model import CostModel
-from phaze.hardware.network import load_network
+from phaze.cost.cost_model import CostModel
+from phaze.hardware.cluster_network import load_network
 from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import UNBLOCKED, UNITS_OF, Effort, schedule_problem
+from phaze.scheduling.passes import UNBLOCKED, UNITS_OF, SolveLimits, schedule_problem
 
 
 class Recorder(upper_bounds._Dispatch):
@@ -125,7 +125,7 @@ def test_bands_enclose_exact_times_and_exact_times_are_schedules(timed):
     rows = np.arange(0, len(timed.table), 7)
     least = timed.least(rows)
     low, high = timed.bands(rows)
-    exact, attained = timed.exact(rows, Effort(lambda: 20.0))
+    exact, attained = timed.exact(rows, SolveLimits(lambda: 20.0))
     for side in ("forward_s", "backward_s"):
         values = [getattr(times, side) for times in (least, low, exact, attained, high)]
         for smaller, larger in pairwise(values):
@@ -143,8 +143,8 @@ def test_bands_enclose_exact_times_and_exact_times_are_schedules(timed):
 def test_no_time_left_still_gives_bounds(timed):
     rows = np.arange(0, len(timed.table), 11)
     fresh = TimedChain(timed.chain, timed.model, timed.table)
-    low, high = fresh.exact(rows, Effort(lambda: 0.0))
-    exact, _ = timed.exact(rows, Effort(lambda: 20.0))
+    low, high = fresh.exact(rows, SolveLimits(lambda: 0.0))
+    exact, _ = timed.exact(rows, SolveLimits(lambda: 20.0))
     for side in ("forward_s", "backward_s"):
         assert (getattr(low, side) <= getattr(exact, side) * (1 + 1e-12)).all()
         assert (getattr(exact, side) <= getattr(high, side) * (1 + 1e-12)).all()

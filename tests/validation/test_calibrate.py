@@ -6,11 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from phaze.cost.kernels.calibration_file import load_calibration
-from phaze.cost.kernels.fit import fit
-from phaze.cost.kernels.fitted import Constants
-from phaze.cost.kernels.kernel import alone_s
-from phaze.cost.kernels.simt_law import SimtLaw
+from phaze.cost.kernels.fitted_constants import Constants, load_calibration
+from phaze.cost.kernels.kernel_laws import alone_s
+from phaze.cost.kernels.law_fitting import fit_constants
+from phaze.cost.kernels.simt_products import SimtLaw
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.validation.single_operators import product
@@ -47,7 +46,7 @@ def test_fit_finds_the_constants_that_measurements_tell():
         return alone_s(works, table, Constants("ampere", {FILE: {"launch_s": new.launch_s}}))
 
     measured = alone_s(works, table, Constants("ampere", {FILE: {"launch_s": 9e-6}}))
-    found = fit(law, predict, measured)
+    found = fit_constants(law, predict, measured)
     assert found.launch_s == pytest.approx(9e-6, rel=0.02)
     assert found.tiles == law.tiles
 

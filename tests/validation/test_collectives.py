@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cost.exchange import fastest_s
-from phaze.cost.kernels.fitted import fitted
-from phaze.cost.kernels.links import law_file, with_laws
-from phaze.cost.rung import Rung
-from phaze.hardware.network import load_network
-from phaze.hardware.tiers import LinkLaw, Medium
+from phaze.cost.collective_times import fastest_s
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import fitted_constants
+from phaze.cost.kernels.link_constants import law_file, with_laws
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.network_tiers import LinkLaw, Medium
 from phaze.validation.measured_systems import system_of
 from phaze.validation.measurement_columns import Columns, read_columns
 from phaze.validation.measurement_schemas import TABLES
@@ -39,17 +39,17 @@ def expected(network, family, collective, payload, ranks, stride=1):
 def test_rungs_take_the_constants_of_all_chips_and_of_the_family(judge):
     found = judge("h200_sxm,all_reduce,8,8,16777216,100,NCCL")
     assert found.measured.tolist() == pytest.approx([1e-4])
-    for rung, family in ((Rung.ANALYTIC, "generic"), (Rung.CALIBRATED, "hopper")):
+    for rung, family in ((Fidelity.ANALYTIC, "generic"), (Fidelity.CALIBRATED, "hopper")):
         wanted = expected("hgx-h100", family, Collective.ALL_REDUCE, 16777216, 8)
         assert found.predicted[rung].tolist() == pytest.approx([wanted])
-    assert found.predicted[Rung.ROOFLINE].tolist() == pytest.approx([16777216 / 450e9])
+    assert found.predicted[Fidelity.ROOFLINE].tolist() == pytest.approx([16777216 / 450e9])
 
 
 def test_ranks_on_several_nodes_share_adapters(judge):
     alone, together = judge(
         '"DGX A100 (8x, NVSwitch)",all_reduce,2,1,67108864,1,',
         '"DGX A100 (8x, NVSwitch)",all_reduce,8,4,67108864,1,',
-    ).predicted[Rung.ROOFLINE]
+    ).predicted[Fidelity.ROOFLINE]
     assert alone == pytest.approx(67108864 / 12.5e9)
     assert together == pytest.approx(67108864 / 4 / 12.5e9)
 
@@ -64,7 +64,7 @@ def test_what_is_left_out_is_counted(judge):
     ]
     found = judge(*rows)
     assert len(found.measured) == 2
-    assert found.predicted[Rung.ROOFLINE][0] == pytest.approx(3 / 4 * 4 * 524288 / 32e9)
+    assert found.predicted[Fidelity.ROOFLINE][0] == pytest.approx(3 / 4 * 4 * 524288 / 32e9)
     assert sorted(found.excluded.values()) == [1, 1, 1]
     assert len(judge(*rows, which=small).measured) == 1
 
@@ -72,7 +72,7 @@ def test_what_is_left_out_is_counted(judge):
 def test_host_and_copies_come_on_top(judge):
     gather, reduce = judge(
         "8x RTX 2080,all_gather,4,4,4194304,1,", "8x RTX 2080,all_reduce,4,4,4194304,1,"
-    ).predicted[Rung.CALIBRATED]
+    ).predicted[Fidelity.CALIBRATED]
     system = system_of("8x RTX 2080")
     network = with_laws(system.network, "turing")
     plain = fastest_s(Collective.ALL_REDUCE, 4194304, network, 0.0, 4)
@@ -95,6 +95,6 @@ def test_systems_never_fitted_have_a_network(name):
 
 @pytest.mark.parametrize("medium", Medium)
 def test_every_medium_has_constants_for_all_chips(medium):
-    known = fitted(LinkLaw, law_file(medium))
+    known = fitted_constants(LinkLaw, law_file(medium))
     assert "generic" in known
     assert all(one.error_pct for one in known.values())

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_runs import PublishedRuns
 from phaze.validation.sets.training import fsdp_runs, torchtitan_runs
@@ -54,7 +54,7 @@ def columns(base, *changes):
 
 
 def predicted(judged):
-    return judged.predicted[Rung.CALIBRATED]
+    return judged.predicted[Fidelity.CALIBRATED]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_held_out_sizes_clusters_and_precisions_have_sensible_times():
     )
     judged = fsdp_runs.llm_foundry(columns(MPT, *rows))
     node, cluster, hopper, narrow, offloaded = predicted(judged)
-    assert (predicted(judged) > judged.predicted[Rung.ROOFLINE]).all()
+    assert (predicted(judged) > judged.predicted[Fidelity.ROOFLINE]).all()
     assert node < cluster < 1.5 * node
     assert narrow < hopper < cluster / 1.5
     assert offloaded > node / 1.4
@@ -145,8 +145,8 @@ def test_larger_models_of_torchtitan_have_sensible_times(model):
         "act_ckpt": "full",
     }
     judged = torchtitan_runs.times(columns(LLAMA, row, {**row, "options": "torch.compile, interleaved 1F1B"}))
-    assert (predicted(judged) > judged.predicted[Rung.ROOFLINE]).all()
-    assert (predicted(judged) < 8 * judged.predicted[Rung.ROOFLINE]).all()
+    assert (predicted(judged) > judged.predicted[Fidelity.ROOFLINE]).all()
+    assert (predicted(judged) < 8 * judged.predicted[Fidelity.ROOFLINE]).all()
     assert predicted(judged)[1] < predicted(judged)[0]
 
 
@@ -155,7 +155,7 @@ def test_memory_of_torchtitan_is_compared_where_it_is_published():
     assert judged.excluded == {"memory not published": 1}
     few, many = predicted(judged) / 2**30
     assert few - many == pytest.approx(8.03e9 * 16 * (1 / 8 - 1 / 128) / 2**30, rel=0.02)
-    assert Rung.ROOFLINE not in judged.predicted
+    assert Fidelity.ROOFLINE not in judged.predicted
     assert np.isfinite(predicted(judged)).all()
 
 

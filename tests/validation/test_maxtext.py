@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_models import dimensions_of
@@ -76,7 +76,7 @@ def test_a_run_is_predicted_and_sharded_over_its_slice():
     )
     assert not judged.excluded
     assert judged.assumed == 0
-    one, four = judged.predicted[Rung.CALIBRATED]
+    one, four = judged.predicted[Fidelity.CALIBRATED]
     assert judged.measured[0] == pytest.approx(12.09, abs=0.01)
     assert four > one == pytest.approx(judged.measured[0], rel=0.1)
 
@@ -126,7 +126,7 @@ def test_recipes_by_their_log_lines():
     assert sum(judged.excluded.values()) == 4
     assert len(judged.excluded) == 4
     assert judged.assumed == 1
-    assert judged.predicted[Rung.CALIBRATED] == pytest.approx(judged.measured, rel=0.1)
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx(judged.measured, rel=0.1)
 
 
 def test_trainium_by_its_layout_over_cores():
@@ -156,8 +156,8 @@ def test_trainium_by_its_layout_over_cores():
         "layout over chips not given": 2,
         "no dimensions of this model": 1,
     }
-    assert judged.predicted[Rung.CALIBRATED] == judged.predicted[Rung.ANALYTIC]
-    assert judged.predicted[Rung.ROOFLINE] < judged.predicted[Rung.ANALYTIC] < judged.measured
+    assert judged.predicted[Fidelity.CALIBRATED] == judged.predicted[Fidelity.ANALYTIC]
+    assert judged.predicted[Fidelity.ROOFLINE] < judged.predicted[Fidelity.ANALYTIC] < judged.measured
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_models_and_chips_of_no_given_row_are_predicted(name, chip):
     judged = maxtext_runs.training(columns(MAXTEXT, row))
     assert not judged.excluded
     analytic, calibrated, least = (
-        judged.predicted[r][0] for r in (Rung.ANALYTIC, Rung.CALIBRATED, Rung.ROOFLINE)
+        judged.predicted[r][0] for r in (Fidelity.ANALYTIC, Fidelity.CALIBRATED, Fidelity.ROOFLINE)
     )
     assert least < min(analytic, calibrated) < max(analytic, calibrated) < 4 * least
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.chunks import even_chunks
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.pipelines.simulation import pipeline_s
-from phaze.placement.strategy.framework import load_framework
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.pipelines.chunk_times import even_chunks
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_runs import PublishedRun, StatedRun, count_or, estimator
 from phaze.validation.sets.training import literature_runs, megatron_runs
@@ -51,7 +51,7 @@ def columns(*rows):
 
 
 def iteration(run):
-    return estimator(run, Rung.CALIBRATED).iteration(run.strategy)
+    return estimator(run, Fidelity.CALIBRATED).iteration(run.strategy)
 
 
 @pytest.mark.parametrize(("billions", "layers", "hidden", "heads"), TABLE)
@@ -111,11 +111,11 @@ def test_iterations_and_layers_of_korthikanti_are_told_apart():
         korthikanti_row("layer backward (incl. recompute) time", "full recompute", layers=1),
     )
     judged = megatron_runs.recompute_iterations(rows)
-    slower, faster = judged.predicted[Rung.CALIBRATED]
+    slower, faster = judged.predicted[Fidelity.CALIBRATED]
     assert (len(judged.measured), sum(judged.excluded.values())) == (2, 3)
-    assert slower > faster > judged.predicted[Rung.ROOFLINE][1]
-    (forward,) = megatron_runs.forward(rows).predicted[Rung.CALIBRATED]
-    plain, again = megatron_runs.backward(rows).predicted[Rung.CALIBRATED]
+    assert slower > faster > judged.predicted[Fidelity.ROOFLINE][1]
+    (forward,) = megatron_runs.forward(rows).predicted[Fidelity.CALIBRATED]
+    plain, again = megatron_runs.backward(rows).predicted[Fidelity.CALIBRATED]
     assert plain + 0.9 * forward < again < plain + 1.2 * forward
     assert 0.8 * faster < 48 * (forward + plain) < faster  # the optimizer, embeddings and recompute beside
 
@@ -144,9 +144,9 @@ def test_plans_of_the_tables():
     assert judged.measured.tolist() == [3.5, 3.5, 1.0, 3.5]
     assert judged.assumed == 1  # the microbatch of the H100
     assert sum(judged.excluded.values()) == 1
-    table, zero3, _, core = judged.predicted[Rung.CALIBRATED]
+    table, zero3, _, core = judged.predicted[Fidelity.CALIBRATED]
     assert core < table < zero3
-    assert (judged.predicted[Rung.CALIBRATED] > judged.predicted[Rung.ROOFLINE]).all()
+    assert (judged.predicted[Fidelity.CALIBRATED] > judged.predicted[Fidelity.ROOFLINE]).all()
 
 
 def test_choices_are_those_that_batch_and_layers_allow():
@@ -177,7 +177,7 @@ def paper_row(**said):
 def test_times_of_papers_in_every_form():
     """The same run by seconds, sequences, tokens, utilisation and FLOP/s."""
     first = literature_runs.iterations(columns(paper_row(step_s=0.5)))
-    flops = first.predicted[Rung.ROOFLINE][0] * 312e12  # model FLOPs per device
+    flops = first.predicted[Fidelity.ROOFLINE][0] * 312e12  # model FLOPs per device
     others = literature_runs.iterations(
         columns(
             paper_row(throughput_seqs_per_s=128),
@@ -187,7 +187,9 @@ def test_times_of_papers_in_every_form():
         )
     )
     assert others.measured == pytest.approx(np.full(4, 0.5), rel=2e-3)
-    assert others.predicted[Rung.CALIBRATED] == pytest.approx(np.full(4, first.predicted[Rung.CALIBRATED][0]))
+    assert others.predicted[Fidelity.CALIBRATED] == pytest.approx(
+        np.full(4, first.predicted[Fidelity.CALIBRATED][0])
+    )
     assert others.assumed == 4
 
 

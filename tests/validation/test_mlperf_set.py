@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.training import mlperf_runs
 
@@ -24,7 +24,7 @@ def throughput(*rows):
 def test_an_iteration_lasts_a_batch_over_the_logged_rate():
     judged = throughput(("one", H100, RESNET, 8, 3200, 56000, 50000), ("one", H100, BERT, 8, 768, "", 7680))
     assert judged.measured == pytest.approx([3200 / 56000, 0.1])
-    assert judged.predicted[Rung.CALIBRATED] == pytest.approx(judged.measured, rel=0.25)
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx(judged.measured, rel=0.25)
 
 
 def test_half_of_a_sample_is_padding_and_few_positions_are_scored():
@@ -82,4 +82,4 @@ def test_every_accelerator_has_a_prediction(accelerator):
     judged = throughput(
         ("one", accelerator, BERT, 4, 256, 900, ""), ("one", accelerator, RESNET, 4, 256, 900, "")
     )
-    assert (judged.predicted[Rung.CALIBRATED] > judged.predicted[Rung.ROOFLINE]).all()
+    assert (judged.predicted[Fidelity.CALIBRATED] > judged.predicted[Fidelity.ROOFLINE]).all()

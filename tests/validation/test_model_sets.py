@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.training import neusight_runs
@@ -50,11 +50,13 @@ def test_every_chip_and_model_has_a_prediction_above_the_roofline(device, model)
     judged = neusight_runs.neusight_single_device(
         columns(row(device, model), row(device, model, mode="train_fwd_bwd"))
     )
-    forward, training = judged.predicted[Rung.CALIBRATED]
-    assert (judged.predicted[Rung.CALIBRATED] > judged.predicted[Rung.ROOFLINE]).all()
+    forward, training = judged.predicted[Fidelity.CALIBRATED]
+    assert (judged.predicted[Fidelity.CALIBRATED] > judged.predicted[Fidelity.ROOFLINE]).all()
     most = 8 if model.startswith("bert") else 4  # scores of the vocabulary in training alone
     assert 2 * forward < training < most * forward
-    assert judged.predicted[Rung.ANALYTIC] == pytest.approx(judged.predicted[Rung.CALIBRATED], rel=0.5)
+    assert judged.predicted[Fidelity.ANALYTIC] == pytest.approx(
+        judged.predicted[Fidelity.CALIBRATED], rel=0.5
+    )
 
 
 @pytest.mark.parametrize("model", ["bert", "gpt", "opt", "switch"])
@@ -102,11 +104,11 @@ def passes(*options, device="NVIDIA A100-SXM4-40GB", batch=4):
 def test_one_microbatch_passes_stage_after_stage():
     """A pipeline takes what one device would, and the transfers; replicas and tensor groups a share of it."""
     judged = passes("pp2_1", "dp4", "tp4")
-    pipeline, data, tensor = judged.predicted[Rung.CALIBRATED]
+    pipeline, data, tensor = judged.predicted[Fidelity.CALIBRATED]
     alone = neusight_runs.seconds_of(
         neusight_runs.works_of(neusight_runs.workload_for("gpt2", SIZES, training=True).chain(4, 1)),
         chip_of("NVIDIA A100-SXM4-40GB"),
-    )[Rung.CALIBRATED]
+    )[Fidelity.CALIBRATED]
     assert pipeline == pytest.approx(alone, rel=0.02)
     assert alone / 4 < data < alone
     assert alone / 4 < tensor < alone
@@ -116,4 +118,4 @@ def test_what_a_row_of_four_devices_lacks_is_counted():
     assert passes("dp4", "zigzag").excluded == {"a strategy that the row does not say": 1}
     assert passes("dp4", "tp4", batch=2).excluded == {"a strategy that the row does not say": 1}
     assert passes("dp4", device="Unheard of").excluded == {"no template of this chip": 1}
-    assert passes("pp2_1", device="NVIDIA H100 80GB HBM3").predicted[Rung.CALIBRATED][0] > 0
+    assert passes("pp2_1", device="NVIDIA H100 80GB HBM3").predicted[Fidelity.CALIBRATED][0] > 0

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
-from phaze.placement.strategy.choices import Cut, chosen
-from phaze.placement.strategy.strategy import Strategy
+from phaze.cost.fidelity import Fidelity
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_choices import Cut, chosen
 from phaze.validation.data_set_registry import DATA_SETS, Metric
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
@@ -59,6 +59,6 @@ def refusals(run: PublishedRun) -> Iterator[str]:
             yield f"{name}: unequal stages"
 
 
-def blocks(run: PublishedRun, strategy: Strategy) -> list[int]:
+def blocks(run: PublishedRun, strategy: ParallelPlan) -> list[int]:
     alone = strategy.pipeline_parallel == 1
-    return [] if alone else estimator(run, Rung.ANALYTIC).division(strategy).blocks.tolist()
+    return [] if alone else estimator(run, Fidelity.ANALYTIC).division(strategy).blocks.tolist()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.kernels.quantise import quantisation
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.kernels.quantise_kernel import quantisation
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.kernels import gemm_measurements
@@ -20,7 +20,7 @@ def table(header: str, *rows: str) -> Columns:
 
 
 def calibrated(chip, *works):
-    return kernels_s(works, to_table([load_architecture(chip)]), Rung.CALIBRATED)[0]
+    return kernels_s(works, to_table([load_architecture(chip)]), Fidelity.CALIBRATED)[0]
 
 
 def test_formats_and_bytes():
@@ -45,7 +45,7 @@ def test_tensorrt_scales_activations_first_and_unknown_formats_are_counted():
     whole, blocks, alone = calibrated(
         "h200", quantisation(512, 2048, per_block=False), quantisation(512, 2048, per_block=True), work
     )
-    assert judged.predicted[Rung.CALIBRATED] == pytest.approx([whole + alone, blocks + alone, alone])
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx([whole + alone, blocks + alone, alone])
     assert judged.excluded == {gemm_measurements.UNKNOWN_FORMAT: 1}
 
 
@@ -60,16 +60,16 @@ def test_events_add_what_they_cost_on_a_machine():
     )
     (batched,) = calibrated("h100", product(16, 1024, 64, 1024, operands=Format.FP16))
     (single,) = calibrated("p100", product(1, 512, 512, 512, 4, operands=Format.FP32))
-    assert judged.predicted[Rung.CALIBRATED] == pytest.approx([batched + 25e-6, single + 38e-6])
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx([batched + 25e-6, single + 38e-6])
     assert judged.excluded == {gemm_measurements.NO_TEMPLATE: 1}
-    assert (judged.predicted[Rung.ROOFLINE] < judged.predicted[Rung.CALIBRATED]).all()
+    assert (judged.predicted[Fidelity.ROOFLINE] < judged.predicted[Fidelity.CALIBRATED]).all()
 
 
 def test_groups_of_equal_products_and_rates_in_place_of_times():
     columns = "device,dtype,groups,m_per_group,n,k,latency_us"
     judged = gemm_measurements.deepgemm(table(columns, "NVIDIA H800 SXM5,fp8,4,256,4096,7168,64.5"))
     work = product(4, 256, 7168, 4096, 1, operands=Format.FP8, result_bytes=2)
-    assert judged.predicted[Rung.CALIBRATED] == pytest.approx(calibrated("h800", work))
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx(calibrated("h800", work))
     best = gemm_measurements.best_found(
         table("device,dtype,m,n,k,achieved_tflops", "NVIDIA H200 SXM,fp8,1000,1000,1000,2")
     )

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.explore.answers.main_job import evaluate_document
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.framework import load_framework
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.plan_choices import load_plans
 from phaze.workload.workload_loader import load_workload
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
@@ -50,7 +50,7 @@ def test_a_published_run_is_as_far_off_as_the_page_says(row):
     workload, count, chip = what.replace(",", "").split()
     framework = load_framework(software)
     model = load_workload(workload, attention=framework.attention, fusion=framework.fusion)
-    for rung, error in zip((Rung.ANALYTIC, Rung.CALIBRATED), errors, strict=True):
+    for rung, error in zip((Fidelity.ANALYTIC, Fidelity.CALIBRATED), errors, strict=True):
         task = Task(
             model,
             int(count),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.training import deepspeed_runs
 
@@ -41,7 +41,7 @@ def columns(*rows):
 
 
 def seconds(*rows):
-    return deepspeed_runs.times(columns(*rows)).predicted[Rung.CALIBRATED]
+    return deepspeed_runs.times(columns(*rows)).predicted[Fidelity.CALIBRATED]
 
 
 def test_embedding_and_head_count_as_layers_of_the_outer_stages():
@@ -70,17 +70,17 @@ def test_doubtful_rows_and_unknown_devices_are_counted():
 
 
 def bytes_of(*rows):
-    return deepspeed_runs.memory(columns(*rows)).predicted[Rung.ANALYTIC]
+    return deepspeed_runs.memory(columns(*rows)).predicted[Fidelity.ANALYTIC]
 
 
 def test_memory_grows_with_what_the_code_keeps_of_a_sample():
     judged = deepspeed_runs.memory(columns(row((4, 1, 1)), row((4, 1, 1), microbatch=8)))
-    small, large = judged.predicted[Rung.ANALYTIC]
+    small, large = judged.predicted[Fidelity.ANALYTIC]
     # a block of OPT by four devices keeps 14 tensors: norms' inputs and results 4, a quarter of queries, keys and
     # values 0.75, softmax 8, a quarter of the heads' results 0.25, ReLU 1; while one runs, two gradients of scores live
     kept = (24 * 14 + 2 * 8) * HIDDEN + 3 * SCORES
     assert (large - small) / 7 == pytest.approx(kept, rel=0.01)
-    assert Rung.ROOFLINE not in judged.predicted
+    assert Fidelity.ROOFLINE not in judged.predicted
 
 
 def test_gelu_keeps_its_input_and_relu_does_not():
@@ -102,4 +102,4 @@ def test_other_models_and_more_nodes_are_predicted():
     three = "RTX-3090+RTX-2080;Titan-RTX+RTX-2080;RTX-3090+Titan-RTX"
     rows = (row((4, 2, 2), "16;18", model=NEO), row((8, 3, 2), "8;9;9", three, node=8))
     assert np.isfinite(seconds(*rows)).all()
-    assert np.isfinite(deepspeed_runs.memory(columns(*rows)).predicted[Rung.ANALYTIC]).all()
+    assert np.isfinite(deepspeed_runs.memory(columns(*rows)).predicted[Fidelity.ANALYTIC]).all()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.kernels import convolution_measurements, profiler_measurements
 from phaze.validation.sets.kernels.profiler_measurements import Operator
@@ -39,7 +39,7 @@ def test_deepbench_compares_every_measured_pass_and_counts_the_others():
         "no template of this chip": 3,
         "operator not among those compared": 3,
     }
-    assert (judged.predicted[Rung.CALIBRATED] > judged.predicted[Rung.ROOFLINE] / 4).all()
+    assert (judged.predicted[Fidelity.CALIBRATED] > judged.predicted[Fidelity.ROOFLINE] / 4).all()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ def test_deepbench_kernels_that_are_not_given_are_known(layer, kernel):
     without = (*layer[:5], "", "", *layer[7:])
     rows = (("Tesla M40", "fp32", *sizes, *times) for sizes in (layer, without))
     given, known = (
-        convolution_measurements.deepbench(columns(DEEPBENCH, *rows)).predicted[Rung.CALIBRATED].reshape(2, 3)
+        convolution_measurements.deepbench(columns(DEEPBENCH, *rows))
+        .predicted[Fidelity.CALIBRATED]
+        .reshape(2, 3)
     )
     assert given == pytest.approx(known), kernel
 
@@ -65,7 +67,7 @@ def test_neusight_convolutions_start_late():
     rows = (("Tesla P4", 1, 8, 8, 3, 8, 1, 8, 0.4), ("Unheard of", 1, 8, 8, 3, 8, 1, 8, 0.4))
     judged = convolution_measurements.neusight(columns(names, *rows))
     assert judged.excluded == {"no template of this chip": 1}
-    assert judged.predicted[Rung.CALIBRATED][0] > 3e-4 > judged.predicted[Rung.ROOFLINE][0]
+    assert judged.predicted[Fidelity.CALIBRATED][0] > 3e-4 > judged.predicted[Fidelity.ROOFLINE][0]
 
 
 PROFILES = ("device", "op_name", "dtype", "micro_batch", "batch", "m", "n", "k", "fwd_us", "bwd_us")
@@ -81,7 +83,7 @@ def test_profiles_keep_operators_they_know():
         )
     )
     assert judged.excluded == {"operator not among those compared": 2}
-    assert judged.predicted[Rung.ANALYTIC][0] == pytest.approx(2.8e-3, rel=0.3)
+    assert judged.predicted[Fidelity.ANALYTIC][0] == pytest.approx(2.8e-3, rel=0.3)
 
 
 def operator(name, format_=Format.FP16, samples=2):
@@ -128,5 +130,5 @@ def test_memory_of_a_transformer_is_korthikantis():
     rows.append(("530B", *shape, "full recompute", "activation memory relative to the baseline", share))
     rows.append(("530B", *shape, "no recompute", "colour", 1))
     judged = megatron_runs.layer_memory(columns(names, *rows))
-    assert judged.predicted[Rung.ANALYTIC] == pytest.approx(judged.measured, rel=1e-3)
+    assert judged.predicted[Fidelity.ANALYTIC] == pytest.approx(judged.measured, rel=1e-3)
     assert judged.excluded == {"another kind of memory": 1}

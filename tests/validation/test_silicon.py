@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.area import area_mm2
+from phaze.hardware.silicon.die_area import area_mm2
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
 from phaze.validation.sets.silicon_measurements import breakdown

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phaze.cost.rung import Rung
-from phaze.placement.pipelines.schedule import Schedule
+from phaze.cost.fidelity import Fidelity
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.training import bridge_runs, mlperf_runs
 
@@ -70,7 +70,7 @@ def judged(judge, *rows):
 
 
 def seconds(*rows):
-    return judged(bridge_runs.training, *rows).predicted[Rung.CALIBRATED]
+    return judged(bridge_runs.training, *rows).predicted[Fidelity.CALIBRATED]
 
 
 def test_rows_that_do_not_say_enough_are_counted():
@@ -89,7 +89,7 @@ def test_rows_that_do_not_say_enough_are_counted():
     }
     assert len(found.measured) == 1
     # within what its chips can do, and not half as slow again as what was published
-    assert found.predicted[Rung.ROOFLINE][0] / 2 < found.predicted[Rung.CALIBRATED][0] < 6
+    assert found.predicted[Fidelity.ROOFLINE][0] / 2 < found.predicted[Fidelity.CALIBRATED][0] < 6
 
 
 def test_fewer_bits_are_faster():
@@ -174,6 +174,6 @@ def test_submissions():
         mlperf_runs.NO_RATE: 1,
         "no template of this chip": 1,
     }
-    older, newer, fewer = found.predicted[Rung.CALIBRATED]
+    older, newer, fewer = found.predicted[Fidelity.CALIBRATED]
     assert 0.85 < older / 11 < 1.15
     assert newer < older < fewer

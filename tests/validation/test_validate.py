@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
 from phaze.validation.data_set_registry import DATA_SETS
 from phaze.validation.measurement_columns import read_columns
@@ -35,7 +35,7 @@ def test_closed_forms_by_hand(tmp_path):
 
 
 def test_roofline_rung_is_its_own_yardstick(tmp_path):
-    (only,) = validate(folder(tmp_path), rung=Rung.ROOFLINE).sets
+    (only,) = validate(folder(tmp_path), rung=Fidelity.ROOFLINE).sets
     assert only.mape_pct == only.roofline_mape_pct
     assert only.bias_pct < 0
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
-from phaze.hardware.fields import field_table
+from phaze.hardware.hardware_fields import field_table
 from phaze.report.charts.svg_charts import MOST_SCATTERED, draw_scatter
 from phaze.validation.data_set_registry import DATA_SETS
 from phaze.validation.model_validation import unseen_errors_pct

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.kernels import eager_measurements, layer_measurements, vector_measurements
 from phaze.validation.sets.kernels.eager_measurements import BACKWARD, FORWARD, Operator, sides
@@ -87,7 +87,7 @@ def test_rows_inside_models_are_kept_or_left_out_for_a_reason(tmp_path):
 
 def test_a_lookup_under_the_name_of_a_product_is_one(tmp_path):
     judged = eager_measurements.forward(in_model_rows(tmp_path))
-    _, linear, embedding = judged.predicted[Rung.ANALYTIC]
+    _, linear, embedding = judged.predicted[Fidelity.ANALYTIC]
     # the same kernel, started by another call of the framework
     assert linear == pytest.approx(embedding)
 
@@ -96,6 +96,6 @@ def test_two_kernels_take_as_long_as_both(tmp_path):
     def add(model):
         row = {"device": ("NVIDIA A40 48GB",), "model": (model,), "op": ("add",), "kind": ("vector",)}
         sizes = {"m": ("65536",), "n": ("8192",), "k": ("",), "latency_ms_median": ("5.0",)}
-        return layer_measurements.vidur(columns(tmp_path, row | sizes)).predicted[Rung.CALIBRATED][0]
+        return layer_measurements.vidur(columns(tmp_path, row | sizes)).predicted[Fidelity.CALIBRATED][0]
 
     assert add("microsoft/phi-2") == pytest.approx(2 * add("meta-llama/Llama-2-7b-hf"), rel=1e-3)

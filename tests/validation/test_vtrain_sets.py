@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measurement_columns import Columns, read_columns
 from phaze.validation.measurement_schemas import TABLES
 from phaze.validation.sets.training import deepspeed_runs
@@ -29,7 +29,7 @@ def columns(*rows):
 def test_small_kernels_wait_for_the_host_whatever_the_width():
     rows = [(NODE, tp, 8, 1, 1024, 16, 12, 1024, tp, 1, 1, 350) for tp in (2, 4, 8)]
     judged = deepspeed_runs.single_node(columns(*rows))
-    seconds = judged.predicted[Rung.CALIBRATED]
+    seconds = judged.predicted[Fidelity.CALIBRATED]
     assert seconds.max() / seconds.min() < 1.05
     assert judged.measured == pytest.approx([0.35] * 3)
 
@@ -41,7 +41,7 @@ def test_chips_without_a_template_are_counted():
 
 def test_tensor_groups_over_two_nodes_wait_for_the_adapters():
     rows = [(CLUSTER, 64, 512, 8, 3072, 32, 6, 2048, tp, 64 // tp, 1, 5000) for tp in (4, 8, 16)]
-    four, eight, sixteen = deepspeed_runs.multi_node(columns(*rows)).predicted[Rung.CALIBRATED]
+    four, eight, sixteen = deepspeed_runs.multi_node(columns(*rows)).predicted[Fidelity.CALIBRATED]
     assert eight - four < 0.5 * (sixteen - eight)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from phaze.errors import InputError
 from phaze.workload.layers.layer_reuse import interpolate_layers
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload_loader import load_workload
 
 MODELS = ("bert-base", "deepseek-v2", "dlrm", "gemma-2b", "gpt3", "gpt2-xl", "llama3-8b")

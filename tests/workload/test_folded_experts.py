@@ -3,7 +3,7 @@
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload_library import builtin_spec
 from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of

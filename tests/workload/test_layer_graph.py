@@ -9,9 +9,9 @@ from phaze.solvers.placement.general import place_general, read_general_problem
 from test_graphs import CHOICES, Drawn
 from test_layers_found import Fixed, branches, two_stacks
 
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.layer_graph import placement_instance
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.plan_search.graph_instance import placement_instance
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.layers.branching_layers import layer_graph

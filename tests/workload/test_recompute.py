@@ -6,7 +6,7 @@ import pytest
 
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.layers.layer_cutting import whole_context
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.training.activation_recompute import saved_by_operator
 from phaze.workload.workload import Attention
 from phaze.workload.workload_file import read_spec

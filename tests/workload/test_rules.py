@@ -7,8 +7,8 @@ from phaze.workload.layers.layer_cutting import Segment, whole_context
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import gradient_of
 from phaze.workload.operators.rule_table import RULES
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.layer_division import UndividedModel
-from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.sharding.shard_roles import Shard, local_size
 from phaze.workload.training.backward_pass import differentiable, trained_parameters
 from phaze.workload.work import Unit

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from phaze.errors import InputError
-from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.workload.parallel_degrees import Shardable, Sharding
 from phaze.workload.workload_loader import load_workload
 
 EMBEDDING, ATTENTION, MLP, HEAD = Shardable

@@ -6,7 +6,7 @@ import pytest
 
 from phaze.errors import InputError
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.sharding.parallel_degrees import Group, Parallel, Sharding
+from phaze.workload.parallel_degrees import Group, Parallel, Sharding
 from phaze.workload.work import Collective
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_file import read_spec

@@ -7,7 +7,7 @@ import pytest
 from phaze.workload.families.model_family import Extent
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.layers.layer_reuse import Repeats, repeats_of
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_library import builtin_names, builtin_spec
 from phaze.workload.workload_loader import FamilyModel, load_workload

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from phaze.workload.fusion_rules import NO_FUSION
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.training.training_numerics import Optimizer, Precision, numerics
 from phaze.workload.work import Format
 from phaze.workload.workload import Attention, Mode, Numerics

@@ -7,7 +7,7 @@ from phaze.cli.shell_completion import frameworks
 
 
 def _rows() -> list[Row]:
-    from phaze.placement.strategy.framework import list_frameworks, load_framework
+    from phaze.parallel.framework import list_frameworks, load_framework
 
     return [
         {
@@ -23,7 +23,7 @@ def _rows() -> list[Row]:
 
 def _show(name: str) -> str:
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.placement.strategy.framework import load_framework
+    from phaze.parallel.framework import load_framework
     from phaze.yaml_file import yaml_text
 
     load_framework(path := find(Catalogue.FRAMEWORK, name))

@@ -13,7 +13,7 @@ from phaze.cli import shared_options as opt
 from phaze.cli.shell_completion import one_of
 
 if TYPE_CHECKING:
-    from phaze.report.charts.operator_graph import Drawing
+    from phaze.report.charts.operator_graph_chart import Drawing
     from phaze.workload.work import LayerChain
 
 
@@ -57,7 +57,7 @@ def command(
     """
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import open_workload
-    from phaze.report.charts.operator_graph import draw_layer, draw_model
+    from phaze.report.charts.operator_graph_chart import draw_layer, draw_model
 
     wanted = choose(Format, format, "--format")
     model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
@@ -80,7 +80,7 @@ def _chain(
 
 
 def _text(drawing: Drawing, wanted: Format) -> str:
-    from phaze.report.charts.operator_graph import to_dot, to_json, to_mermaid, to_svg
+    from phaze.report.charts.operator_graph_chart import to_dot, to_json, to_mermaid, to_svg
 
     writers: Mapping[Format, Callable[[Drawing], str]] = {
         Format.TEXT: _tables,
@@ -95,7 +95,7 @@ def _text(drawing: Drawing, wanted: Format) -> str:
 def _tables(drawing: Drawing) -> str:
     """The tables as the terminal would show them."""
     from phaze.cli.console_output import console
-    from phaze.report.charts.operator_graph import drawing_tables
+    from phaze.report.charts.operator_graph_chart import drawing_tables
 
     screen = console()
     with screen.capture() as captured:

@@ -18,10 +18,9 @@ def cost_curve(
     """Time, bus bandwidth and algorithm per size, fastest first among algorithms. Raises InputError."""
     import numpy as np
 
-    from phaze.cost.collective import wire_bytes
-    from phaze.cost.exchange import algorithms_s
-    from phaze.cost.kernels.links import with_laws
-    from phaze.hardware.network import load_network
+    from phaze.cost.collective_times import algorithms_s, wire_bytes
+    from phaze.cost.kernels.link_constants import with_laws
+    from phaze.hardware.cluster_network import load_network
     from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_size
     from phaze.workload.work import Collective
@@ -55,13 +54,13 @@ def cost_curve(
 
 def _known_family(name: str) -> str:
     """A family that some medium has constants of. Raises InputError."""
-    from phaze.cost.kernels.fitted import fitted
-    from phaze.cost.kernels.links import law_file
+    from phaze.cost.kernels.fitted_constants import fitted_constants
+    from phaze.cost.kernels.link_constants import law_file
     from phaze.errors import InputError
-    from phaze.hardware.tiers import LinkLaw, Medium
+    from phaze.hardware.network_tiers import LinkLaw, Medium
     from phaze.inputs.named_choices import nearest
 
-    known = sorted({family for medium in Medium for family in fitted(LinkLaw, law_file(medium))})
+    known = sorted({family for medium in Medium for family in fitted_constants(LinkLaw, law_file(medium))})
     if name not in known:
         raise InputError(
             f"--constants {name!r} is not known{nearest(name, known)}; choose one of {', '.join(known)}"
@@ -87,7 +86,7 @@ def report_fit(
     """Fit, write or print the network file, and tell the errors. Raises InputError."""
     from phaze.cli.catalogue.noun_commands import write_new
     from phaze.cli.console_output import print_json, say
-    from phaze.hardware.network_file import network_yaml
+    from phaze.hardware.cluster_network import network_yaml
     from phaze.quantity import parse_rate
     from phaze.validation.collective_network_fit import fit_network, read_samples
 
@@ -120,7 +119,7 @@ _SIZES = "1KiB,8KiB,64KiB,512KiB,4MiB,32MiB,256MiB,2GiB"
 
 
 def _rows() -> list[Row]:
-    from phaze.hardware.network import list_networks, load_network
+    from phaze.hardware.cluster_network import list_networks, load_network
 
     return [
         {
@@ -138,7 +137,7 @@ def _rows() -> list[Row]:
 
 def _show(name: str) -> str:
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.hardware.network import load_network
+    from phaze.hardware.cluster_network import load_network
     from phaze.yaml_file import yaml_text
 
     load_network(path := find(Catalogue.NETWORK, name))

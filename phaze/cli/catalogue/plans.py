@@ -7,7 +7,7 @@ from phaze.cli.shell_completion import plans
 
 
 def _rows() -> list[Row]:
-    from phaze.placement.strategy.choices import list_plans, load_plans
+    from phaze.parallel.plan_choices import list_plans, load_plans
 
     return [
         {
@@ -23,7 +23,7 @@ def _rows() -> list[Row]:
 
 def _show(name: str) -> str:
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.placement.strategy.choices import load_plans
+    from phaze.parallel.plan_choices import load_plans
     from phaze.yaml_file import yaml_text
 
     load_plans(path := find(Catalogue.PLAN_SPACE, name))

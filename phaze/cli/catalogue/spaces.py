@@ -12,7 +12,7 @@ from phaze.cli.shell_completion import spaces
 
 
 def _rows() -> list[Row]:
-    from phaze.hardware.space_file import list_spaces, load_space
+    from phaze.hardware.spaces.space_file import list_spaces, load_space
 
     spaces = [load_space(name) for name in list_spaces()]
     return [{"name": s.name, "architectures": s.size, "description": s.description} for s in spaces]
@@ -47,9 +47,9 @@ def show(
     """
     from phaze.cli.console_output import console, print_json
     from phaze.hardware.catalogue import Catalogue, find
-    from phaze.hardware.census import census
-    from phaze.hardware.space_file import load_space
-    from phaze.hardware.space_fix import fix as fixed
+    from phaze.hardware.spaces.space_census import census
+    from phaze.hardware.spaces.space_file import load_space
+    from phaze.hardware.spaces.space_fix import fix as fixed
     from phaze.inputs.task_inputs import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.terminal.space_tables import document, print_space
@@ -81,7 +81,7 @@ def new(
 
     See also: dse explain for the fields.
     """
-    from phaze.hardware.space_file import new_space_text
+    from phaze.hardware.spaces.space_file import new_space_text
 
     path = write_new(name, new_space_text)
     typer.echo(f"{path}: change it, then look at it with dse spaces show {path}")

@@ -14,8 +14,8 @@ from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.documents.serving_document import ServingDocument
-    from phaze.placement.serving import ServingPlan, ServingSpace
-    from phaze.placement.serving.trial import Trial
+    from phaze.parallel.serving import ServingPlan, ServingSpace
+    from phaze.parallel.serving.request_simulation import Trial
 
 
 def command(
@@ -97,12 +97,12 @@ def answer(
 
 
 def _space(asked: Mapping[str, Any]) -> ServingSpace:
-    from phaze.cost.rung import Rung
-    from phaze.hardware.network import load_network
+    from phaze.cost.fidelity import Fidelity
+    from phaze.hardware.cluster_network import load_network
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import one_workload
-    from phaze.placement.serving import ServingOptions, ServingSpace, Targets, Traffic
+    from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
     from phaze.workload.operators.kv_cache import KvCache
 
     dispatch = asked["dispatch"]
@@ -118,7 +118,7 @@ def _space(asked: Mapping[str, Any]) -> ServingSpace:
             chunk=asked["chunk"],
             disaggregate=asked["disaggregate"],
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
-            rung=choose(Rung, asked["rung"], "--rung"),
+            rung=choose(Fidelity, asked["rung"], "--rung"),
         ),
     )
 

@@ -115,7 +115,7 @@ def _parsed(text: str) -> tuple[str, list[str]]:
 
 def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any]) -> PlanDocument:
     """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
-    from phaze.hardware.fields import field_named
+    from phaze.hardware.hardware_fields import field_named
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.plan_inputs import held_choices, plan_answer
 

@@ -45,15 +45,15 @@ class ReplayedRun:
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
         from phaze.explore.explaining.run_explanation import PATIENCE_S, STATES
         from phaze.explore.request.search_progress import Clock
-        from phaze.report.replay.document import asked_of_devices
-        from phaze.scheduling.passes import Effort
+        from phaze.explore.timeline.replayed_plans import request_on_devices
+        from phaze.scheduling.passes import SolveLimits
 
         if self.request is None:
             return {}
         found: dict[str, Sequence[Sensitivity]] = {}
-        for task in asked_of_devices(self.document, self.request).tasks:
+        for task in request_on_devices(self.document, self.request).tasks:
             alone = replace(self.request, task=task, others=())
-            one = ExplainedWinner.of(alone, self.document, Effort(Clock(PATIENCE_S).left, STATES))
+            one = ExplainedWinner.of(alone, self.document, SolveLimits(Clock(PATIENCE_S).left, STATES))
             told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
             if abs(one.throughput / told - 1.0) <= _SAME:
                 found[task.workload.name] = sensitivity(one)
@@ -63,11 +63,11 @@ class ReplayedRun:
 def replayed_run(document: ResultDocument, run: Path) -> ReplayedRun:
     """What can be played again; the reason why not is kept instead of raised."""
     from phaze.cli.records.recorded_request import request_of
-    from phaze.report.replay.document import per_stage_plan, played_plans
+    from phaze.explore.timeline.replayed_plans import per_stage_plan, replayed_plans
 
     try:
         request = request_of(document, run)
-        again, plans = per_stage_plan(document, request), played_plans(document, request)
+        again, plans = per_stage_plan(document, request), replayed_plans(document, request)
         return ReplayedRun(document, request, plans, again)
     except InputError as error:
         return ReplayedRun(document, left_out=" ".join(str(error).split()))
@@ -81,7 +81,7 @@ def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
     from phaze.inputs.task_inputs import make_task
-    from phaze.placement.strategy.framework import load_framework
+    from phaze.parallel.framework import load_framework
 
     asked = document.request
     try:

@@ -84,9 +84,9 @@ def _workload(document: ResultDocument, run: Path, workload: str | None) -> str:
 def _planned(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
     """The winner's plan."""
     from phaze.cli.records.recorded_request import request_of
-    from phaze.report.replay.document import played_plans
+    from phaze.explore.timeline.replayed_plans import replayed_plans
 
-    played = played_plans(document, request_of(document, run))[workload]
+    played = replayed_plans(document, request_of(document, run))[workload]
     stages = document.best.workloads[workload].placement.stages
     return _drawn(played, workload, title, form, [stage.layers for stage in stages])
 
@@ -95,7 +95,7 @@ def _per_stage(document: ResultDocument, run: Path, workload: str, title: str, f
     """The plan of the pipeline with a design for every stage."""
     from phaze.cli.records.recorded_request import request_of
     from phaze.errors import InputError
-    from phaze.report.replay.document import per_stage_plan
+    from phaze.explore.timeline.replayed_plans import per_stage_plan
 
     played = per_stage_plan(document, request_of(document, run))
     if played is None or document.wham is None or document.wham.per_stage is None:

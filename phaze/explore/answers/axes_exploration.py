@@ -36,8 +36,8 @@ from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import below_floor, floor_throughput
 from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.hardware.price import price_usd
-from phaze.scheduling.passes import Effort
+from phaze.hardware.silicon.package_price import price_usd
+from phaze.scheduling.passes import SolveLimits
 
 MOST = 2_000_000  # architectures within the budgets that are held in memory together
 
@@ -61,7 +61,7 @@ class AxesExploration:
         self._started = datetime.now(UTC)
         self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
-        self._effort = Effort(ReportingClock(clock, REPORT_S).left, FEW_STATES)
+        self._effort = SolveLimits(ReportingClock(clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""

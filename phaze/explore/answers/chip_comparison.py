@@ -19,11 +19,11 @@ from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.search_resources import run_in_fork
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.dvfs import clock_limit_hz, fit_clock
-from phaze.hardware.power import tdp_w
-from phaze.placement.strategy.choices import load_plans
-from phaze.placement.strategy.division import Grain
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.dvfs import clock_limit_hz, fit_clock
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.plan_choices import load_plans
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 

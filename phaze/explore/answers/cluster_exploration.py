@@ -25,7 +25,7 @@ from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.budgets import Limit
-from phaze.hardware.price import price_usd
+from phaze.hardware.silicon.package_price import price_usd
 
 MOST_DEVICES = 65536
 

@@ -18,11 +18,11 @@ from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimators
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.hardware.architecture import Architecture, from_rows, from_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.naming import architecture_id, architecture_ids, decoded
-from phaze.hardware.power import tdp_w
-from phaze.placement.strategy.estimate import Estimator
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_naming import architecture_id, architecture_ids, decoded
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.passes import SolveLimits
 
 
 class EvaluatedCandidates:
@@ -32,7 +32,7 @@ class EvaluatedCandidates:
     """
 
     def __init__(
-        self, candidates: Candidates, evaluator: Evaluator, outcome: Outcome, effort: Effort
+        self, candidates: Candidates, evaluator: Evaluator, outcome: Outcome, effort: SolveLimits
     ) -> None:
         """`evaluator` shares what it knows; `effort` limits the schedules that are not known yet."""
         best = outcome.best_per_candidate()

@@ -30,7 +30,7 @@ from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import Goal, below_floor, floor_throughput
 from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
@@ -75,7 +75,7 @@ class Exploration:
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
         self.candidates = Candidates(request.space, request.budgets)
-        self.reporting = Effort(ReportingClock(clock, REPORT_S).left, FEW_STATES)
+        self.reporting = SolveLimits(ReportingClock(clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""

@@ -32,7 +32,7 @@ from phaze.explore.request.explore_request import (
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.price import electricity_usd, price_usd, prices
+from phaze.hardware.silicon.package_price import electricity_usd, price_usd, prices
 
 if TYPE_CHECKING:
     from phaze.explore.documents.robustness_document import Robustness

@@ -11,12 +11,12 @@ from phaze.explore.documents.plan_record import StrategyRecord
 from phaze.explore.evaluation.planned_iteration import estimator_of, strategy_of
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.placement.pipelines.timeline import Timeline
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.mixed_estimate import MixedEstimator
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_timeline import Timeline
+from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.workload.operators.low_precision import Recipe
 
 _SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
@@ -27,13 +27,13 @@ class ReplayedPlan:
     """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of the largest device."""
 
     costs: Estimator
-    strategy: Strategy
+    strategy: ParallelPlan
     timeline: Timeline
     iteration: Iteration
     capacity_bytes: float
 
     @classmethod
-    def of(cls, costs: Estimator, strategy: Strategy, iteration: Iteration) -> ReplayedPlan:
+    def of(cls, costs: Estimator, strategy: ParallelPlan, iteration: Iteration) -> ReplayedPlan:
         """A strategy that comes to an iteration, played."""
         capacity_bytes = float(hbm_capacity_bytes(costs.table).max())
         return cls(costs, strategy, costs.timeline(strategy), iteration, capacity_bytes)

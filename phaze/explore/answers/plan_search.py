@@ -12,9 +12,9 @@ from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimat
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.search import Evaluated, best_plans
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.plan_search.best_first_search import EvaluatedPlan, best_plans
+from phaze.parallel.training.iteration_estimate import Estimator
 
 _NEXT = 4  # plans told beside the best
 
@@ -58,7 +58,7 @@ def find_best_plan(task: Task, architecture: Architecture) -> PlanDocument:
     )
 
 
-def _result(found: Evaluated, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
+def _result(found: EvaluatedPlan, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
     """What a document tells of a plan, which has passed the checker. Raises PlanError where it does not."""
     planned, i = PlannedIteration(costs, found.strategy, found.iteration), found.iteration
     planned.check()

@@ -36,7 +36,7 @@ from phaze.explore.request.explore_request import ExploreRequest, Objective, Tas
 from phaze.explore.request.objective_floor import Goal, below_floor, floor_throughput
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 SEEDS = 8  # designs of each frontier that are evaluated for the other workloads
 
@@ -211,7 +211,7 @@ class _Description:
         self._started = started
         self._names = [task.workload.name for task in found.request.tasks]
         self._goal = Goal(found.request.objective)
-        self._effort = Effort(ReportingClock(clock, REPORT_S).left, FEW_STATES)
+        self._effort = SolveLimits(ReportingClock(clock, REPORT_S).left, FEW_STATES)
         margin = found.request.budgets.tdp_margin
         self._builders = [DesignBuilder(task, margin) for task in found.request.tasks]
 

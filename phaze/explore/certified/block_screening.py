@@ -16,7 +16,7 @@ from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.request.search_progress import Clock
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
 
 WORTH = 1.05  # times what one setting promises, another one has to promise where a few good points are enough
 

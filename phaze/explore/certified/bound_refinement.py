@@ -22,7 +22,7 @@ from phaze.explore.certified.search_state import (
 from phaze.explore.evaluation.evaluator import PointBounds
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.request.search_resources import SearchResources
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
 FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
@@ -77,7 +77,7 @@ class Refinement:
     def evaluate(self, most: int = 0) -> None:
         """Exact schedules, first with little effort, and exact partitions, until at most that many points are left."""
         for stage, states in ((BoundStage.PLACEMENT, FEW_STATES), (BoundStage.SEARCHED, math.inf)):
-            effort = Effort(self._clock.left, states)
+            effort = SolveLimits(self._clock.left, states)
             while len(self.pool) > most and not self._clock.over:
                 if not len(at := self._most_promising(stage, EXACT_BATCH)):
                     break
@@ -129,7 +129,7 @@ class Refinement:
 
     # -- batches ------------------------------------------------------------------------------------------
 
-    def _advance(self, at: Rows, effort: Effort | None, stage: BoundStage) -> None:
+    def _advance(self, at: Rows, effort: SolveLimits | None, stage: BoundStage) -> None:
         """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
         met = self._settle(at, self._found(at, effort), stage)
         self.pool = self.pool.take(np.setdiff1d(np.arange(len(self.pool)), at[met]))
@@ -157,7 +157,7 @@ class Refinement:
                 self._best = max(self._best, throughput)
                 self._relevance.known.add(others, throughput, (area, number))
 
-    def _found(self, at: Rows, effort: Effort | None) -> PointBounds:
+    def _found(self, at: Rows, effort: SolveLimits | None) -> PointBounds:
         """Bounds of a batch of one setting, by as many workers as it is worth."""
         points = self.pool.take(at)
         batch = BatchPiece(points.number, int(points.setting[0]), self._give_up_s(points), effort)

@@ -12,7 +12,7 @@ from phaze.arrays import Rows
 from phaze.explore.certified.common_screening import CommonDesign, Incumbents, Survivors
 from phaze.explore.certified.workload_bounds import WorkloadBounds
 from phaze.explore.request.search_progress import Clock, Progress
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 BATCH, EXACT_BATCH = 1024, 64  # architectures tightened, and scheduled exactly, together
 FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
@@ -50,12 +50,12 @@ class CommonRefinement:
     def run(self) -> None:
         """Go on until nothing is undecided or time is over."""
         if not self._clock.over:
-            self._look(self._samples(), SEARCHED, Effort(self._clock.left, FEW_STATES))
+            self._look(self._samples(), SEARCHED, SolveLimits(self._clock.left, FEW_STATES))
         while not self._clock.over and len(at := self._promising(BOUNDED, BATCH)):
             self._look(at, PLACED, None)
         for stage, states in ((PLACED, FEW_STATES), (SEARCHED, math.inf)):
             while not self._clock.over and len(at := self._promising(stage, EXACT_BATCH)):
-                self._look(at, stage + 1, Effort(self._clock.left, states))
+                self._look(at, stage + 1, SolveLimits(self._clock.left, states))
 
     def _samples(self) -> Rows:
         """The survivors that hope for most in every power class, so that the others have something to meet."""
@@ -78,7 +78,7 @@ class CommonRefinement:
         )
         return at[np.argsort(-gain, kind="stable")[:count]]
 
-    def _look(self, at: Rows, stage: int, effort: Effort | None) -> None:
+    def _look(self, at: Rows, stage: int, effort: SolveLimits | None) -> None:
         """One workload after the other, without the architectures that the ones before have ruled out."""
         left = self._left
         self._stage[at] = stage

@@ -21,8 +21,8 @@ from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator, PointBounds
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
-from phaze.recall import Recall
-from phaze.scheduling.passes import Effort
+from phaze.memo import Memo
+from phaze.scheduling.passes import SolveLimits
 
 LEAST = 128  # points of a batch that are worth a process
 
@@ -45,7 +45,7 @@ class SearchContext:
     candidates: Candidates
     task: Task
     others: Callable[[Block], Floats]
-    recall: Recall | None = None
+    recall: Memo | None = None
 
     def do(self, piece: SearchPiece) -> Any:  # noqa: ANN401 - each kind of piece finds something else
         """The result of one piece."""
@@ -91,7 +91,7 @@ class BatchPiece:
     numbers: Integers
     setting: int
     give_up_s: Floats
-    effort: Effort | None = None
+    effort: SolveLimits | None = None
 
     def on(self, ground: SearchContext) -> PointBounds:
         """Bounds on their iteration times, (A,)."""

@@ -9,7 +9,7 @@ from phaze.arrays import Floats, Rows
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
 ROUNDING = 1e-11
@@ -99,7 +99,7 @@ class WorkloadBounds:
             self._placed[k, rows] = True
             self._take_over(k, rows, found.lower_s, found.upper_s)
 
-    def settle(self, at: Rows, needed: Floats, effort: Effort) -> None:
+    def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
         """Exact schedules in the order of what points promise, until none can be better or reach `needed`."""
         while True:
             limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + ROUNDING))

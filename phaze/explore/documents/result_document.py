@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.robustness_document import Robustness
@@ -190,7 +190,7 @@ class Breakdown(Record):
 class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
-    rung: Rung = Field(default=Rung.ANALYTIC, description="rung of the cost model behind all figures")
+    rung: Fidelity = Field(default=Fidelity.ANALYTIC, description="rung of the cost model behind all figures")
     iteration_time_s: Worked
     throughput_samples_per_s: Worked
     throughput_tokens_per_s: Figure | None = Field(

@@ -13,9 +13,9 @@ from typing import Any
 
 from phaze.explore.documents.result_document import Machine, Manifest
 from phaze.explore.request.explore_request import ExploreRequest, Task, spelled_choices
-from phaze.placement.pipelines.schedule import MOST_PASSES
-from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.strategy import Offload
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.parallel_plan import Offload
+from phaze.parallel.pipelines.pipeline_schedule import MOST_PASSES
 from phaze.workload.fusion_rules import describe_fusion
 
 _LIBRARIES = ("phaze-dse", "numpy", "numba", "pyomo", "highspy", "optuna", "onnx")

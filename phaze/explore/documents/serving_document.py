@@ -13,8 +13,8 @@ from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import Manifest
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.request.search_progress import Clock
-from phaze.placement.serving import ServingPlan, ServingSpace, best_of
-from phaze.placement.serving.trial import Trial, trial
+from phaze.parallel.serving import ServingPlan, ServingSpace, best_of
+from phaze.parallel.serving.request_simulation import Trial, trial
 
 SERVING_SCHEMA = "dse-serving/2"
 

@@ -12,7 +12,7 @@ import numpy as np
 from phaze.arrays import Floats, Rows
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BestPoints:
 
 
 def best_points(
-    evaluator: Evaluator, rows: Rows, effort: Effort, give_up_s: Floats | None = None
+    evaluator: Evaluator, rows: Rows, effort: SolveLimits, give_up_s: Floats | None = None
 ) -> BestPoints:
     """Evaluate settings in the order of what they promise, until none can be better.
 
@@ -78,7 +78,7 @@ def shortlist(evaluator: Evaluator, rows: Rows, best_s: Floats, slack: float) ->
     return {setting: kept[setting] for setting in sorted(promise, key=lambda s: promise[s])}
 
 
-def fastest_s(evaluator: Evaluator, settings: Mapping[TrainingConfig, Rows], effort: Effort) -> Floats:
+def fastest_s(evaluator: Evaluator, settings: Mapping[TrainingConfig, Rows], effort: SolveLimits) -> Floats:
     """Least iteration time (A,) over settings, each at its rows of the evaluator's table; inf: nothing fits."""
     best = np.full(len(evaluator.table), np.inf)
     for setting, rows in settings.items():

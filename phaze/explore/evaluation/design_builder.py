@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from phaze.cost.rung import Rung, check_rung
+from phaze.cost.fidelity import Fidelity, check_fidelity
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.documents.result_document import Design, WorkloadResult
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
@@ -20,14 +20,14 @@ from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimat
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_mm2, area_parts_mm2
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.power import power_parts_w, tdp_w
-from phaze.hardware.table import ArchitectureTable
-from phaze.placement.strategy.checker import PlanError
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.search import Evaluated, PlanAnswer, best_plans
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
+from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
+from phaze.parallel.plan_search.best_first_search import EvaluatedPlan, PlanAnswer, best_plans
+from phaze.parallel.recount.plan_checker import PlanError
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.low_precision import Recipe
 
 _ONE = np.array([0])
@@ -57,7 +57,7 @@ class BatchEstimators:
 
     def estimator(self, architecture: Architecture, recipe: Recipe | None) -> Estimator:
         """Plans on one of them, linear layers in a recipe; the same to the last bit whatever is beside it."""
-        if self.task.rung is Rung.CALIBRATED:
+        if self.task.rung is Fidelity.CALIBRATED:
             return self._costs([architecture], recipe)
         if recipe not in self._kept:
             self._kept[recipe] = self._costs(self.architectures, recipe).each()
@@ -93,7 +93,7 @@ class DesignBuilder:
         self._check(architecture)
         beside = beside or BatchEstimators(task, (architecture,), self.left_s)
         capacity = float(task.usable_bytes(hbm_capacity_bytes(table))[0])
-        found: list[tuple[Evaluated, Estimator, Recipe | None]] = []
+        found: list[tuple[EvaluatedPlan, Estimator, Recipe | None]] = []
         answers: dict[Recipe | None, PlanAnswer] = {}
         total = evaluated = 0
         for recipe in (one for one in task.recipes if takes_recipe(table, one)[0]):
@@ -131,7 +131,7 @@ class DesignBuilder:
 
     def _check(self, architecture: Architecture) -> None:
         """Raise InputError where the rung of the task, or its calibration, is not for an architecture."""
-        check_rung(self.task.rung, architecture)
+        check_fidelity(self.task.rung, architecture)
         if self.task.calibration is not None:
             self.task.calibration.check(architecture)
 
@@ -142,7 +142,7 @@ class DesignBuilder:
         row: int,
         setting: TrainingConfig,
         known_s: float,
-        effort: Effort,
+        effort: SolveLimits,
     ) -> Design:
         """The report of the architecture at `row` of the evaluator's table under its best plan in one setting.
 

@@ -15,7 +15,7 @@ from phaze.arrays import Floats, Integers
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.architecture import Architecture, from_table
-from phaze.hardware.area import area_mm2, reticle_share, shoreline_share
+from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.budgets import (
     Demand,
     Limit,
@@ -25,12 +25,12 @@ from phaze.hardware.budgets import (
     smallest_demand,
     within_budget,
 )
-from phaze.hardware.dvfs import fit_clock
-from phaze.hardware.fields import FieldValue
-from phaze.hardware.power import tdp_w
-from phaze.hardware.price import price_usd
-from phaze.hardware.space import DesignSpace, architecture_id
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.hardware_fields import FieldValue
+from phaze.hardware.silicon.die_area import area_mm2, reticle_share, shoreline_share
+from phaze.hardware.silicon.dvfs import fit_clock
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.spaces.design_space import DesignSpace, architecture_id
 
 MHZ = 1e6
 BLOCK = 1 << 17

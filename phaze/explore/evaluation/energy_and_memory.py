@@ -11,8 +11,8 @@ from phaze.arrays import Floats, Rows
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
-from phaze.placement.energy import ChainEnergy, Drivers
-from phaze.scheduling.passes import Effort
+from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
+from phaze.scheduling.passes import SolveLimits
 
 ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
 
@@ -50,7 +50,7 @@ class Measures:
     _energy: dict[Chain, ChainEnergy] = field(default_factory=dict)
 
     def exact(
-        self, setting: TrainingConfig, rows: Rows, effort: Effort, known_s: Floats | None = None
+        self, setting: TrainingConfig, rows: Rows, effort: SolveLimits, known_s: Floats | None = None
     ) -> Measured:
         """The plans that are best for throughput, and their figures.
 

@@ -19,11 +19,11 @@ from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.table import ArchitectureTable
-from phaze.recall import Recall
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.memo import Memo
+from phaze.scheduling.passes import SolveLimits
 
 # Iteration time (A,) in s that is reached, infinite where nothing fits, and in which setting.
 Best = tuple[NDArray[np.float64], tuple[TrainingConfig | None, ...]]
@@ -34,7 +34,7 @@ class CandidateBatch:
     """Candidates within the budgets that are looked at together, and with how much effort."""
 
     numbers: Integers
-    effort: Effort
+    effort: SolveLimits
 
 
 @dataclass
@@ -43,7 +43,7 @@ class PointJudge:
 
     candidates: Candidates
     tasks: Sequence[Task]
-    recall: Recall | None = None
+    recall: Memo | None = None
     _evaluators: list[Evaluator] = field(default_factory=list)
 
     def do(self, piece: CandidateBatch) -> list[Best]:
@@ -62,7 +62,7 @@ class PointJudge:
             self._evaluators += [Evaluator(task, survey, recall=self.recall) for task in self.tasks]
         return [evaluator.on(table) for evaluator in self._evaluators]
 
-    def __reduce__(self) -> tuple[type[PointJudge], tuple[Candidates, Sequence[Task], Recall | None]]:
+    def __reduce__(self) -> tuple[type[PointJudge], tuple[Candidates, Sequence[Task], Memo | None]]:
         """Without what can be made again."""
         return PointJudge, (self.candidates, self.tasks, self.recall)
 
@@ -152,7 +152,7 @@ class Oracle:
 
     def _best(self, numbers: Integers) -> list[Best]:
         """The best points of some candidates for every workload, by as many workers as they are worth."""
-        effort = Effort(self.clock.left)
+        effort = SolveLimits(self.clock.left)
         parts = np.array_split(numbers, max(1, min(self.means.executor.workers, len(numbers) // LEAST)))
         pieces = [CandidateBatch(part, effort) for part in parts]
         # One piece is nothing to send away.

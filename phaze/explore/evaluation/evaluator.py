@@ -14,12 +14,11 @@ from phaze.digest import digest
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.task_costs import CostedTask
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.placement.strategy.search.across import Across
-from phaze.placement.strategy.search.needed import amounts_between, least_bytes
-from phaze.placement.strategy.search.outline import Tier, least_flops
-from phaze.placement.strategy.strategy import Strategy
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, least_bytes, least_flops
+from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
-from phaze.scheduling.passes import NEVER_S, Effort
+from phaze.scheduling.passes import NEVER_S, SolveLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ RECHECK = 64
 class FoundPlan:
     """A strategy of one architecture and the seconds of its iteration."""
 
-    strategy: Strategy
+    strategy: ParallelPlan
     iteration_s: float
 
 
@@ -60,13 +59,13 @@ class Evaluator(CostedTask):
         """Plans that every architecture has, over all settings."""
         return sum(self.options(setting).size for setting in self.settings)
 
-    def across(self, setting: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> Across:
+    def across(self, setting: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> FastestPlans:
         """The plans of a setting on architectures of one memory and one link."""
         key = "across", setting, capacity_bytes, link_bytes_per_s
         if key not in self.shared:
             options, probes = self.options(setting), partial(self._probes, setting)
-            self.shared[key] = Across(options, capacity_bytes, link_bytes_per_s, probes)
-        found: Across = self.shared[key]
+            self.shared[key] = FastestPlans(options, capacity_bytes, link_bytes_per_s, probes)
+        found: FastestPlans = self.shared[key]
         return found
 
     def _probes(self, setting: TrainingConfig) -> Floats:
@@ -84,7 +83,7 @@ class Evaluator(CostedTask):
         found: Floats = self.shared[key]
         return found
 
-    def _classes(self, setting: TrainingConfig, rows: Rows) -> list[tuple[Across, Rows]]:
+    def _classes(self, setting: TrainingConfig, rows: Rows) -> list[tuple[FastestPlans, Rows]]:
         """Positions within `rows` by memory and link, with their plans."""
         links = self.link_bytes_per_s[rows]
         found = []
@@ -106,7 +105,7 @@ class Evaluator(CostedTask):
             flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, setting.recipe)
         )
 
-    def _tiers(self, setting: TrainingConfig) -> tuple[Tier, ...]:
+    def _tiers(self, setting: TrainingConfig) -> tuple[PlanTier, ...]:
         """All plans of a setting, whatever the memory; links are those of the first architecture."""
         link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
         return self.across(setting, np.inf, link).tiers
@@ -190,7 +189,9 @@ class Evaluator(CostedTask):
             )
         return hopeful
 
-    def exact(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats, effort: Effort) -> PointBounds:
+    def exact(
+        self, setting: TrainingConfig, rows: Rows, give_up_s: Floats, effort: SolveLimits
+    ) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
 
         The most uncertain passes are scheduled first; architectures that then cannot get below their
@@ -299,7 +300,7 @@ class Evaluator(CostedTask):
         return digest(self.task.workload.numerics, self.task.cluster, self.task.plan_space, self.framework)
 
     def plans(
-        self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: Effort
+        self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits
     ) -> list[FoundPlan | None]:
         """The best plan of each architecture in one setting; None where nothing fits.
 

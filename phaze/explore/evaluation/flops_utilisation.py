@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.derived import (
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import (
     narrow_speed,
     peak_flops_per_s,
     product_flops_per_s,
     sustained_flops_per_s,
 )
-from phaze.hardware.table import ArchitectureTable
 from phaze.workload.operators.low_precision import Recipe
 
 _Value = TypeVar("_Value", float, Floats)

@@ -9,11 +9,11 @@ import numpy as np
 from phaze.errors import InfeasibleError, InputError, Shortfall
 from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.derived import GIB, hbm_capacity_bytes
-from phaze.hardware.table import ArchitectureTable
-from phaze.placement.pipelines.schedule import MOST_PASSES
-from phaze.placement.strategy.search.search import PlanAnswer, best_plans
-from phaze.placement.strategy.search.space import PlanSpace
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import GIB, hbm_capacity_bytes
+from phaze.parallel.pipelines.pipeline_schedule import MOST_PASSES
+from phaze.parallel.plan_search.best_first_search import PlanAnswer, best_plans
+from phaze.parallel.plan_space import PlanSpace
 from phaze.quantity import shown
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes
-from phaze.hardware.network import Network
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes
 
 Columns = dict[str, NDArray[Any]]
 

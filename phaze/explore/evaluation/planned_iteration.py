@@ -16,20 +16,19 @@ from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.task_costs import measured_links
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.table import ArchitectureTable
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.checker import PlanError, check_plan
-from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.estimate import STATES, Estimator
-from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.kinds import KindTime, kind_times
-from phaze.placement.strategy.layouts import Layouts
-from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_estimate import STATES, Estimator, KindTime, kind_times
+from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.workload.parallel_degrees import Shardable, Sharding
 
 NEAR = (
     0.01  # relative; a search that is out of time knows longer schedules than it takes to describe its plans
@@ -40,7 +39,7 @@ def estimator_of(
     task: Task,
     table: ArchitectureTable,
     recipe: Recipe | None = None,
-    laid_out: Layouts | None = None,
+    laid_out: PlanLayouts | None = None,
     left_s: Callable[[], float] = lambda: inf,
 ) -> Estimator:
     """Plans of a task on the architectures of a table, linear layers in a recipe; `laid_out`: as of `Estimator`.
@@ -49,7 +48,7 @@ def estimator_of(
     """
     task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
-    effort = Effort(left_s, STATES)
+    effort = SolveLimits(left_s, STATES)
     return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
 
 
@@ -75,11 +74,11 @@ class PlannedIteration:
     """A plan on one architecture and what it comes to; `iteration` is that of `costs`."""
 
     costs: Estimator
-    strategy: Strategy
+    strategy: ParallelPlan
     iteration: Iteration
 
     @classmethod
-    def of(cls, costs: Estimator, strategy: Strategy) -> PlannedIteration:
+    def of(cls, costs: Estimator, strategy: ParallelPlan) -> PlannedIteration:
         """A plan worked out. Raises InputError where the cluster or the model do not allow it."""
         return cls(costs, strategy, costs.iteration(strategy))
 
@@ -201,7 +200,7 @@ class PlannedIteration:
         )
 
 
-def strategy_record(strategy: Strategy, microbatches: int) -> StrategyRecord:
+def strategy_record(strategy: ParallelPlan, microbatches: int) -> StrategyRecord:
     """All choices of a strategy as documents spell them; `microbatches` of each pipeline."""
     s = strategy
     return StrategyRecord(
@@ -227,9 +226,9 @@ def strategy_record(strategy: Strategy, microbatches: int) -> StrategyRecord:
     )
 
 
-def strategy_of(record: StrategyRecord) -> Strategy:
+def strategy_of(record: StrategyRecord) -> ParallelPlan:
     """The strategy that a record tells of."""
-    return Strategy(
+    return ParallelPlan(
         microbatch=record.microbatch_size,
         data_parallel=record.data_parallel,
         pipeline_parallel=record.pipeline_parallel,
@@ -246,7 +245,7 @@ def strategy_of(record: StrategyRecord) -> Strategy:
         recomputed=None if record.recomputed_blocks is None else tuple(record.recomputed_blocks),
         zero=Zero(record.zero_stage),
         shard_group=record.shard_group,
-        order=Order(record.order),
+        order=RankOrder(record.order),
         stages=tuple(record.blocks or ()),
         grain=Grain(record.grain),
         offload=frozenset(map(Offload, record.offload)),

@@ -13,36 +13,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.kernels.links import with_laws
-from phaze.cost.model import CostModel, PassCosts
-from phaze.cost.optimizer import optimizer_s_per_parameter
-from phaze.cost.rung import Rung, check_rung
+from phaze.cost.cost_model import CostModel, PassCosts
+from phaze.cost.fidelity import Fidelity, check_fidelity
+from phaze.cost.kernels.link_constants import with_laws
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.errors import InputError
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, takes_recipe
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, under_load
-from phaze.hardware.fields import field_table
-from phaze.hardware.space import DesignSpace
-from phaze.hardware.table import ArchitectureTable
-from phaze.placement.strategy.figures import LayerFigures, figures_of, unlinked
-from phaze.placement.strategy.framework import Framework, TensorOverlap
-from phaze.placement.strategy.layouts import Layouts
-from phaze.placement.strategy.operators import Operators, measured, operators
-from phaze.placement.strategy.passes import passes_of
-from phaze.placement.strategy.search.options import ShapeOptions
-from phaze.placement.strategy.search.pipeline import Times
-from phaze.placement.strategy.strategy import Strategy
-from phaze.recall import Recall
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, hbm_capacity_bytes, under_load
+from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.memo import Memo
+from phaze.parallel.framework import Framework, TensorOverlap
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
+from phaze.parallel.plan_batches.shape_options import ShapeOptions
+from phaze.parallel.training.layer_costs import LayerCosts, layer_costs_of, without_links
+from phaze.parallel.training.operator_costs import Operators, operators, with_score_passes
+from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.parallel.training.stage_times import passes_of
 from phaze.scheduling.layers import LayerTimes, TimedChain
 from phaze.scheduling.passes import TimedPass
-from phaze.workload.sharding.parallel_degrees import Parallel
+from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import Link, Pass
 
 
 def measured_links(task: Task, table: ArchitectureTable) -> Task:
     """On the calibrated rung, the task on a network with the measured constants of the family of a table's chips."""
-    if task.rung is not Rung.CALIBRATED or not len(table):
+    if task.rung is not Fidelity.CALIBRATED or not len(table):
         return task
     network = with_laws(task.network, str(field_table()["family"].decode(table["family"][0])))
     return task if network == task.network else replace(task, network=network)
@@ -50,14 +50,14 @@ def measured_links(task: Task, table: ArchitectureTable) -> Task:
 
 def check_measured(task: Task, space: DesignSpace) -> None:
     """Raises InputError where a task has a rung that the chips of a space do not have."""
-    if task.rung is Rung.ANALYTIC:
+    if task.rung is Fidelity.ANALYTIC:
         return
     if any("family" in axis.fields for axis in space.axes):
         raise InputError(
             f"rung {task.rung} is that of one family of chips, and space {space.name} varies it: fix it "
             "(--fix family=...)"
         )
-    check_rung(task.rung, space.architecture(0).replace(f"space {space.name}"))
+    check_fidelity(task.rung, space.architecture(0).replace(f"space {space.name}"))
 
 
 @dataclass
@@ -74,7 +74,7 @@ class CostedTask:
     _chains: dict[Chain, TimedChain] = field(default_factory=dict)
     shared: dict[Any, Any] = field(default_factory=dict)
     base: Self | None = None
-    recall: Recall | None = None
+    recall: Memo | None = None
     _whole: dict[Chain, TimedChain] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
     _timed_passes: dict[Pass, TimedPass] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class CostedTask:
     @cached_property
     def unlinked_model(self) -> CostModel:
         """The same where collectives take no time."""
-        return unlinked(self.model, under_load(self.table))[1]
+        return without_links(self.model, under_load(self.table))[1]
 
     @cached_property
     def link_bytes_per_s(self) -> Floats:
@@ -180,19 +180,19 @@ class CostedTask:
         """What the software does."""
         return self.task.framework
 
-    def layouts(self, setting: TrainingConfig) -> Layouts:
+    def layouts(self, setting: TrainingConfig) -> PlanLayouts:
         """Layers and chunks of the workload as a setting has it."""
         key = "layouts", setting.recipe
         if key not in self.shared:
             workload = self.task.workload_in(setting.recipe)
-            self.shared[key] = Layouts(workload, self.task.cluster, self.framework.running(workload))
-        found: Layouts = self.shared[key]
+            self.shared[key] = PlanLayouts(workload, self.task.cluster, self.framework.running(workload))
+        found: PlanLayouts = self.shared[key]
         return found
 
-    def shape(self, setting: TrainingConfig) -> Strategy:
+    def shape(self, setting: TrainingConfig) -> ParallelPlan:
         """The strategy without a pipeline that a setting stands for."""
         none = 0 if self.task.plan_space.frugal and setting.recomputes else None
-        return Strategy(
+        return ParallelPlan(
             setting.microbatch,
             sharding=setting.sharding,
             recompute=setting.recompute,
@@ -245,14 +245,14 @@ class CostedTask:
                 none, said = Pass((), ()), self.framework
                 self._linked[key] = [
                     (
-                        self.model.costs(measured(layer.forward, said)),
-                        self.model.costs(measured(layer.backward or none, said)),
+                        self.model.costs(with_score_passes(layer.forward, said)),
+                        self.model.costs(with_score_passes(layer.backward or none, said)),
                     )
                     for layer in self.timed(setting).chain.layers
                 ]
         return self._linked[key]
 
-    def figures(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerFigures:
+    def figures(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
         """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
         chain, said = self.timed(setting).chain, self.framework
         links = self.link_bytes_per_s[rows]
@@ -276,15 +276,15 @@ class CostedTask:
         serial = self.model.factors.simt_of[rows] >= 0
         lasting = None if serial.all() else times
         chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
-        return figures_of(chain, costed[0], costed[1], lasting, chips, said)
+        return layer_costs_of(chain, costed[0], costed[1], lasting, chips, said)
 
-    def times(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> Times:
+    def times(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> GroupTimes:
         """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
         kinds, _ = self.options(setting).kinds
         found = passes_of(self.figures(setting, rows, times), kinds, self.framework)
-        return Times(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
+        return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
 
-    def least_times(self, setting: TrainingConfig, rows: Rows) -> Times:
+    def least_times(self, setting: TrainingConfig, rows: Rows) -> GroupTimes:
         """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
         least, options, chain = (
             self.timed(setting).least(rows),
@@ -300,7 +300,7 @@ class CostedTask:
                 found[:, row, k] = every[:, index[first : last + 1]].sum(axis=1)
         if not (self.framework.prunes_recompute or self.framework.stops_early):
             found[:, 1] = found[:, 0]
-        return Times(found, self.optimizer_s[rows])
+        return GroupTimes(found, self.optimizer_s[rows])
 
     def _exposed_s(self, setting: TrainingConfig) -> Floats:
         """Seconds of collectives that nothing can hide in each unique layer, forward and backward, (2, M, U).

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.division import Grain
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.cluster import Recompute
 from phaze.workload.operators.low_precision import NO_RECIPE, Recipe, recipe_of_word, recipe_word
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Placement

@@ -27,11 +27,11 @@ from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.objective_floor import floor_throughput
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.network import Network
-from phaze.hardware.power import tdp_w
-from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.scheduling.passes import SolveLimits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ArchitectureWorth:
     objective: Floats
 
 
-def objective_worth(request: ExploreRequest, evaluator: Evaluator, effort: Effort) -> ArchitectureWorth:
+def objective_worth(request: ExploreRequest, evaluator: Evaluator, effort: SolveLimits) -> ArchitectureWorth:
     """Of all architectures of the evaluator's table, budgets aside.
 
     The best point is the fastest, unless the objective depends on the plan or on formats: then it is the best that
@@ -96,11 +96,11 @@ class ExplainedWinner:
 
     request: ExploreRequest
     architecture: Architecture
-    effort: Effort
+    effort: SolveLimits
     placed: TrainingConfig | None = None
 
     @classmethod
-    def of(cls, request: ExploreRequest, document: ResultDocument, effort: Effort) -> ExplainedWinner:
+    def of(cls, request: ExploreRequest, document: ResultDocument, effort: SolveLimits) -> ExplainedWinner:
         """The winner of the answer to a request of one workload."""
         best, placed = document.best, None
         if metric(request.objective).needs is Needs.PLAN:

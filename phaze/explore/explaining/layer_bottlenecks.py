@@ -15,13 +15,13 @@ from graphlib import TopologicalSorter
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.model import Attribution
+from phaze.cost.cost_model import Attribution
 from phaze.explore.documents.explanation_document import LayerBottleneck
 from phaze.explore.evaluation.evaluator import FoundPlan
 from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.explaining.explained_winner import ExplainedWinner
-from phaze.placement.strategy.needs import recomputed
-from phaze.scheduling.passes import Effort, TimedPass, schedule_problem
+from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.scheduling.passes import SolveLimits, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleResult, schedule
 from phaze.workload.work import Pass
 
@@ -73,13 +73,13 @@ def _again(winner: ExplainedWinner) -> Iterator[bool]:
     if isinstance(plan, FoundPlan):
         costs = estimator_of(winner.task, winner.table, winner.setting.recipe)
         division = costs.division(plan.strategy)
-        yield from np.repeat(recomputed(division, plan.strategy), division.sizes).tolist()
+        yield from np.repeat(recomputed_groups(division, plan.strategy), division.sizes).tolist()
         return
     for stage in plan.stages:
         yield from [stage.recompute] * (stage.last + 1 - stage.first)
 
 
-def time_parts(timed: TimedPass, effort: Effort) -> tuple[dict[str, float], float]:
+def time_parts(timed: TimedPass, effort: SolveLimits) -> tuple[dict[str, float], float]:
     """Seconds by cause of a pass on the first architecture of its table, and its critical path in s.
 
     The former sum to the time of the pass.

@@ -17,7 +17,7 @@ from phaze.explore.evaluation.parameter_scaling import (
     scaled_network,
 )
 from phaze.explore.explaining.explained_winner import ExplainedWinner
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
 
 STEP = 0.1
 

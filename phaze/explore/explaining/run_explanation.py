@@ -25,8 +25,8 @@ from phaze.explore.explaining.winner_neighbours import binding_limits, neighbour
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
 from phaze.hardware.architecture import Architecture, list_architectures, load_architecture, to_table
-from phaze.hardware.derived import macs, narrow_speed, peak_clock_hz
-from phaze.scheduling.passes import Effort
+from phaze.hardware.derived_figures import macs, narrow_speed, peak_clock_hz
+from phaze.scheduling.passes import SolveLimits
 
 _PARTS = {
     "waiting for memory": "memory_s",
@@ -125,7 +125,7 @@ def explain(
     """
     report = progress or SilentProgress()
     best, name = document.best, request.task.workload.name
-    winner = ExplainedWinner.of(request, document, Effort(Clock(PATIENCE_S).left, STATES))
+    winner = ExplainedWinner.of(request, document, SolveLimits(Clock(PATIENCE_S).left, STATES))
     report.update("explaining", 0, 4, "the winner")
     _check(winner, document)
     report.update("explaining", 1, 4, "its neighbours")

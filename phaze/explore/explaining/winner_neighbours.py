@@ -14,12 +14,12 @@ from phaze.explore.documents.explanation_document import Binding, Neighbour
 from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.explaining.explained_winner import ExplainedWinner
 from phaze.explore.request.objective_floor import floor_throughput
-from phaze.hardware.area import area_mm2
-from phaze.hardware.axis import Axis, Option
-from phaze.hardware.fields import FieldKind, FieldValue, field_table
-from phaze.hardware.power import tdp_w
-from phaze.hardware.space import DesignSpace
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.hardware.spaces.space_axis import Axis, Option
 
 END = "end of the axis"
 MEMORY = "memory"

@@ -22,7 +22,7 @@ from phaze.explore.frontier.pareto_archive import ParetoArchive, first_within, n
 from phaze.explore.frontier.pareto_points import OpenPoints, ParetoFrontier, ParetoPoint, PointValues
 from phaze.explore.request.design_metrics import Metric
 from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 SAMPLE = 64  # architectures searched first, so that the bounds of the others have something to meet
 ROUND, TIGHTENED = 32, 256  # points evaluated, and tightened, together at least
@@ -169,7 +169,7 @@ class ParetoSearch:
 
     def _evaluate(self, k: int, group: OpenPoints) -> None:
         """Exact schedules and plans; points that are not settled by them stay open, what they reach counts."""
-        effort = Effort(self.clock.left, STATES)
+        effort = SolveLimits(self.clock.left, STATES)
         seconds = group.known_s.copy()
         at = np.flatnonzero(~np.isfinite(seconds))
         if len(at):
@@ -187,7 +187,7 @@ class ParetoSearch:
         self._counts["evaluated"] += int(reached.sum())
         self._add(k, group.row[reached], seconds[reached], effort)
 
-    def _add(self, k: int, rows: Rows, seconds: Floats, effort: Effort) -> None:
+    def _add(self, k: int, rows: Rows, seconds: Floats, effort: SolveLimits) -> None:
         setting = self._settings[k]
         plans: tuple[FoundPlan | None, ...] = (None,) * len(rows)
         energy = memory = np.full(len(rows), np.nan)

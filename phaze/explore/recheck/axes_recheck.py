@@ -43,9 +43,9 @@ from phaze.explore.recheck.rechecked_points import (
 )
 from phaze.explore.request.design_metrics import Needs
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.price import price_usd
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.package_price import price_usd
 
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
 HOPEFUL = 3  # settings of every sampled architecture with the highest rooflines, wherever they are

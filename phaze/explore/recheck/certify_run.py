@@ -38,10 +38,10 @@ from phaze.explore.recheck.rechecked_points import MaximisedValue
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.search_progress import Progress, SilentProgress
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.scheduling.passes import SolveLimits
 
 BLIND = 2  # points of each sampled architecture that are taken without asking any bound
 STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
@@ -148,7 +148,7 @@ class ThroughputPowerRecheck(Recheck):
     def _reached(self, task: Task, table: ArchitectureTable, which: int) -> Floats:
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
         evaluator, rows = Evaluator(task, table), np.arange(len(table))
-        effort = Effort(lambda: np.inf, STATES)
+        effort = SolveLimits(lambda: np.inf, STATES)
         self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
         best = best_points(evaluator, rows, effort).upper_s
         random = np.random.default_rng([self.seed, which])

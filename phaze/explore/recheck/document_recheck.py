@@ -43,11 +43,11 @@ from phaze.explore.recheck.rechecked_points import MaximisedValue, by_setting
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.hardware.architecture import Architecture, from_table, to_table
-from phaze.hardware.naming import architecture_id, architecture_ids
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_naming import architecture_id, architecture_ids
+from phaze.scheduling.passes import SolveLimits
 
 Row = Mapping[str, Any]
-WHOLE = Effort(lambda: np.inf, FEW_STATES)
+WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
 """As much as a run takes for what it tells, by states and not by time."""
 _RESULTS = frozenset({"workloads"})
 _MEASURED = frozenset({"throughput_samples_per_s", "energy_per_sample_j", "memory_bytes", "mfu"})

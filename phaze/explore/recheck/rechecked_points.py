@@ -24,10 +24,10 @@ from phaze.explore.recheck.elementary_checks import CLOSE
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import Goal, floor_throughput
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 STATES = 500  # of each schedule's search; a point that is not settled by then is not judged
-WHOLE = Effort(lambda: np.inf, 1e7)  # as much as the search spends on a point
+WHOLE = SolveLimits(lambda: np.inf, 1e7)  # as much as the search spends on a point
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class AxesPoints:
 
     def settled(self, setting: TrainingConfig, rows: Rows) -> Floats:
         """Values of points that little effort settles, without any bound; infinite where it does not."""
-        effort, nothing = Effort(lambda: np.inf, STATES), np.full(len(rows), np.inf)
+        effort, nothing = SolveLimits(lambda: np.inf, STATES), np.full(len(rows), np.inf)
         found = self.evaluator.exact(setting, rows, nothing, effort)
         sure = np.isfinite(found.upper_s)
         if self._values.needs_plan:  # slower schedules than the best ones might come with another plan
@@ -66,7 +66,7 @@ class AxesPoints:
             values[sure] = self._measured(setting, rows[sure], found.upper_s[sure], effort)
         return values
 
-    def _measured(self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: Effort) -> Floats:
+    def _measured(self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits) -> Floats:
         found = self._values.measures.exact(setting, rows, effort, known_s)
         seconds, energy_j = found.iteration_s, found.energy_per_sample_j
         columns = self._values.columns(setting, rows, seconds, energy_j, found.memory_bytes)

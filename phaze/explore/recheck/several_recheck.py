@@ -36,12 +36,12 @@ from phaze.explore.recheck.elementary_checks import CLOSE, Leaves, Path, hurried
 from phaze.explore.recheck.rechecked_points import MaximisedValue
 from phaze.explore.request.explore_request import ClusterBudget, ExploreRequest
 from phaze.hardware.architecture import from_table
-from phaze.hardware.naming import architecture_id, architecture_ids
-from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_naming import architecture_id, architecture_ids
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.scheduling.passes import SolveLimits
 
 Row = Mapping[str, Any]
-WHOLE = Effort(lambda: np.inf, FEW_STATES)
+WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
 MOST_NAMED = 500_000
 """Points of a space in which designs are looked for by their names, which takes some seconds."""
 _FOUND = frozenset({"status", "upper_bound_samples_per_s", "throughput_samples_per_s", "id"})

@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.kernels.calibration_file import CalibrationFile
-from phaze.cost.kernels.fitted import NO_OWN, Own
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import NO_OWN, CalibrationFile, OwnConstants
 from phaze.errors import InputError
 from phaze.explore.request.common_score import Combine
-from phaze.hardware.network import Network
-from phaze.hardware.space import DesignSpace
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.choices import Plans, load_plans
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.search.space import PlanSpace, plan_space, selective_spares
-from phaze.placement.strategy.strategy import Offload
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import Offload
+from phaze.parallel.plan_choices import Plans, load_plans
+from phaze.parallel.plan_space import PlanSpace, plan_space, selective_spares
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Shardable
+from phaze.workload.parallel_degrees import Shardable
 from phaze.workload.workload import Mode, Workload
 
 
@@ -199,7 +198,7 @@ class Task:
     devices: int
     network: Network
     global_batch: int | None = None
-    rung: Rung = Rung.ANALYTIC
+    rung: Fidelity = Fidelity.ANALYTIC
     calibration: CalibrationFile | None = None
     recipe: Recipe | None = None
     framework: Framework = field(default_factory=load_framework)
@@ -218,7 +217,7 @@ class Task:
         return plan_space_of(self)
 
     @property
-    def own(self) -> Own:
+    def own(self) -> OwnConstants:
         """Constants that the calibrated rung takes before those of a chip's family."""
         return self.calibration.laws if self.calibration else NO_OWN
 

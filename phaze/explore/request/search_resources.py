@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from phaze.recall import Recall
+from phaze.memo import Memo
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -82,9 +82,9 @@ class SearchResources:
     store: Store = field(default_factory=NoStore)
 
     @property
-    def recall(self) -> Recall | None:
+    def recall(self) -> Memo | None:
         """What evaluators ask for earlier results; None where nothing is remembered."""
-        return None if isinstance(self.store, NoStore) else Recall(self.store)
+        return None if isinstance(self.store, NoStore) else Memo(self.store)
 
 
 ALONE = SearchResources()

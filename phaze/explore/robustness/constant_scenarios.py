@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from phaze.arrays import Floats
 from phaze.errors import InputError
 from phaze.explore.evaluation.parameter_scaling import CHIP, NETWORK
-from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.power import power_parts_w
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import power_parts_w
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 GROUPS = ("chip", "network", "power", "area")

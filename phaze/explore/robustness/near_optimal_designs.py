@@ -20,8 +20,8 @@ from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Objective, Task
 from phaze.explore.request.search_progress import Clock, Progress
-from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.scheduling.passes import SolveLimits
 
 ROUNDING = 1e-9  # by which bounds and the threshold are relaxed
 BATCH = 256  # architectures evaluated together
@@ -116,7 +116,7 @@ class NearOptimalSearch:
         """(objective, TDP, number, throughput, setting) of those that are near enough."""
         block = self.candidates.within(numbers)
         batch = self.task.cluster.global_batch
-        effort = Effort(self.clock.left, STATES)
+        effort = SolveLimits(self.clock.left, STATES)
         best = best_points(self._on(block.table), np.arange(len(block)), effort, self._give_up_s(block))
         throughput = batch / best.upper_s
         value = merit(self.objective, throughput, block.tdp_w)

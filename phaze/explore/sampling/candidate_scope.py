@@ -11,7 +11,7 @@ import numpy as np
 
 from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.sampling.space_parameters import CAPACITY, Fields
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_row, config_row
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_resources import NoStore, Store
-from phaze.hardware.area import area_mm2
-from phaze.hardware.power import tdp_w
-from phaze.hardware.table import ArchitectureTable
-from phaze.scheduling.passes import Effort
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.scheduling.passes import SolveLimits
 
 Row = dict[str, Any]
 STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
@@ -115,8 +115,8 @@ class Assessor:
         return any(np.isfinite(evaluator.quick_bound(setting, _ONE)[0]) for setting in evaluator.settings)
 
 
-def _effort() -> Effort:
-    return Effort(lambda: np.inf, STATES)
+def _effort() -> SolveLimits:
+    return SolveLimits(lambda: np.inf, STATES)
 
 
 Assess = Callable[[Sequence[int]], Iterable[Row]]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
-from phaze.hardware.axis import Axis, Option
-from phaze.hardware.fields import FieldKind, FieldValue, field_table
-from phaze.hardware.space import DesignSpace
+from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.hardware.spaces.space_axis import Axis, Option
 
 CAPACITY = "hbm_capacity_bytes"  # searched beside the architecture where a space says so
 Fields = dict[str, FieldValue | None]

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from phaze.arrays import Floats
-from phaze.cost.scalesim import Dataflow
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_parts_mm2
-from phaze.hardware.derived import (
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import (
     global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
     local_buffer_bytes_per_core,
 )
-from phaze.hardware.power import energy_constants
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import energy_constants
+from phaze.validation.scalesim.scalesim_cycles import Dataflow
 from phaze.workload.work import Gemm, LayerChain
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.placement.pipelines.order import Kind
+from phaze.explore.timeline import plan_runs as tail
+from phaze.explore.timeline.plan_runs import closing
+from phaze.parallel.pipelines.action_order import ActionKind
 from phaze.report import number_format as fmt
 from phaze.report.charts.svg_charts import Scale
 from phaze.report.html_markup import Html, figure, join, legend, tag
 from phaze.report.number_format import time_unit
-from phaze.report.replay import runs_of_plan as tail
-from phaze.report.replay.runs_of_plan import closing
 
 _WIDTH = 1000.0  # units across; the picture is stretched to the width there is
 _NAMED = 60.0  # the same: what is narrower bears no name
@@ -125,11 +125,11 @@ class Window:
     end_s: float
 
 
-_LOOKS: Mapping[Kind, tuple[str, str]] = {
-    Kind.FORWARD: ("c2", "forward"),
-    Kind.BACKWARD: ("c1", "backward"),
-    Kind.INPUT_GRADIENT: ("c1", "backward: gradients of inputs"),
-    Kind.WEIGHT_GRADIENT: ("c3", "backward: gradients of weights"),
+_LOOKS: Mapping[ActionKind, tuple[str, str]] = {
+    ActionKind.FORWARD: ("c2", "forward"),
+    ActionKind.BACKWARD: ("c1", "backward"),
+    ActionKind.INPUT_GRADIENT: ("c1", "backward: gradients of inputs"),
+    ActionKind.WEIGHT_GRADIENT: ("c3", "backward: gradients of weights"),
 }
 _CLOSING: Mapping[str, str] = {
     tail.REDUCTION: "c4",
@@ -152,7 +152,7 @@ def pipeline_chart(played: ReplayedPlan) -> Html:
 def plan_looks(played: ReplayedPlan) -> dict[str, str]:
     """What the classes of its spans stand for."""
     orders = played.timeline.orders
-    used = [_LOOKS[kind] for kind in Kind if any((order.kind == kind).any() for order in orders)]
+    used = [_LOOKS[kind] for kind in ActionKind if any((order.kind == kind).any() for order in orders)]
     return dict(used) | {_CLOSING[one.name]: one.name for one in closing(played)}
 
 

@@ -25,8 +25,8 @@ from phaze.report.html_markup import (
     table,
     tag,
 )
-from phaze.report.replay.layer_schedule import LayerSchedule
-from phaze.report.replay.roofline import OperatorPoint, Roofs, operator_points, roofs
+from phaze.scheduling.layer_schedule import LayerSchedule
+from phaze.scheduling.operator_roofline import OperatorPoint, Roofs, operator_points, roofs
 from phaze.workload.work import Unit
 
 _MOST = 16  # passes that are drawn, those that take most time

@@ -10,11 +10,11 @@ from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.explore.documents.explanation_document import Sensitivity
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.request.design_metrics import Row
-from phaze.hardware.table import ArchitectureTable
+from phaze.explore.timeline.plan_operators import PlanOperators
+from phaze.explore.timeline.plan_pieces import PlanPieces
+from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.report.html_markup import Html, join, tag
-from phaze.report.replay.layer_schedule import LayerSchedule
-from phaze.report.replay.operators_of_plan import PlanOperators
-from phaze.report.replay.pieces_of_plan import PlanPieces
+from phaze.scheduling.layer_schedule import LayerSchedule
 from phaze.workload.operators.low_precision import Recipe
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.report.charts.svg_charts import draw_scatter
 from phaze.report.terminal.check_tables import left_out
 from phaze.runs.atomic_files import make_folder, write_atomically
@@ -14,7 +14,7 @@ from phaze.validation.validation_document import Comparison
 
 PAGE = "validation.md"
 PICTURES = "validation"
-_SHOWN = (Rung.ANALYTIC, Rung.CALIBRATED)
+_SHOWN = (Fidelity.ANALYTIC, Fidelity.CALIBRATED)
 _UNITS = {"area": "mm2", "power": "W", "memory": "byte or share"}
 _HEAD = """# The model against measured hardware
 
@@ -57,15 +57,15 @@ def write_page(folder: Path, compared: Sequence[Compared]) -> Path:
 
 def _best(one: Compared) -> Comparison | None:
     """The comparison of the highest rung that says something."""
-    for rung in (Rung.CALIBRATED, Rung.ANALYTIC):
+    for rung in (Fidelity.CALIBRATED, Fidelity.ANALYTIC):
         if (found := one.comparisons[rung]).rows:
             return found
     return None
 
 
 def _row(one: Compared, best: Comparison) -> str:
-    by_rung: Mapping[Rung, Comparison] = one.comparisons
-    errors = [by_rung[Rung.ANALYTIC].roofline_mape_pct, *(by_rung[r].mape_pct for r in _SHOWN)]
+    by_rung: Mapping[Fidelity, Comparison] = one.comparisons
+    errors = [by_rung[Fidelity.ANALYTIC].roofline_mape_pct, *(by_rung[r].mape_pct for r in _SHOWN)]
     others = [best.median_ape_pct, best.p90_ape_pct, best.bias_pct]
     rank = "-" if best.rank_correlation is None else f"{best.rank_correlation:.3f}"
     peers = "; ".join(f"{p.peer} ({p.kind.value}) {_halves((p.published, p.held_out))}" for p in best.peers)
@@ -88,7 +88,7 @@ def _percent(value: float | None) -> str:
 
 
 def _excluded(compared: Iterable[Compared]) -> str:
-    lines, kept = [], [(one.title, one.comparisons[Rung.ANALYTIC]) for one in compared]
+    lines, kept = [], [(one.title, one.comparisons[Fidelity.ANALYTIC]) for one in compared]
     for title, figures in kept:
         lines += [f"- {title}: {count} rows, {reason}" for reason, count in figures.excluded_reasons.items()]
     lines += [f"- {title}: {c.assumed} rows kept, their plan assumed" for title, c in kept if c.assumed]

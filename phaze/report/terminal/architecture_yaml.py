@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phaze.hardware.architecture import Architecture, dump_yaml, to_table
-from phaze.hardware.area import (
-    area_mm2,
-    exceeds_reticle,
-    exceeds_shoreline,
-    reticle_share,
-    silicon_area_mm2,
-)
-from phaze.hardware.constants import constants
-from phaze.hardware.derived import (
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import (
     GIB,
     global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
@@ -22,9 +15,16 @@ from phaze.hardware.derived import (
     product_flops_per_s,
     vector_flops_per_s,
 )
-from phaze.hardware.power import provisioned_tdp_w, tdp_w
-from phaze.hardware.price import die_yield, price_parts_usd, prices
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.physical_constants import constants
+from phaze.hardware.silicon.die_area import (
+    area_mm2,
+    exceeds_reticle,
+    exceeds_shoreline,
+    reticle_share,
+    silicon_area_mm2,
+)
+from phaze.hardware.silicon.package_power import provisioned_tdp_w, tdp_w
+from phaze.hardware.silicon.package_price import die_yield, price_parts_usd, prices
 
 TERA = 1e12
 _FORMATS = ("int8", "fp8", "fp16", "bf16", "tf32", "fp32")

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
-from phaze.placement.serving import Binding, Policy, ServingPlan, ServingSpace
-from phaze.placement.serving.trial import Trial
+from phaze.parallel.serving import Binding, Policy, ServingPlan, ServingSpace
+from phaze.parallel.serving.request_simulation import Trial
 from phaze.report import number_format as fmt
 from phaze.report.plan_words import BYTES, TIMES, summary
 from phaze.report.terminal.design_tables import plain_table

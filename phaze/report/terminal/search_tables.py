@@ -23,7 +23,7 @@ from phaze.explore.documents.robustness_document import Robustness
 from phaze.explore.documents.strategy_report import Distance, Improvement, Stop, StrategyReport
 from phaze.explore.request.design_metrics import METRICS, Metric, metric
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.price import price_usd
+from phaze.hardware.silicon.package_price import price_usd
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import blocks, plain_table
 from phaze.report.terminal.question_tables import questions

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.hardware.axis import Axis, Condition, Option
-from phaze.hardware.census import Census, Extent
-from phaze.hardware.naming import value_text
-from phaze.hardware.space import DesignSpace
+from phaze.hardware.architecture_naming import value_text
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.hardware.spaces.space_axis import Axis, Condition, Option
+from phaze.hardware.spaces.space_census import Census, Extent
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import plain_table
 

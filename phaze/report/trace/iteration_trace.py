@@ -14,11 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.placement.pipelines.order import Action, Kind
-from phaze.report.replay import runs_of_plan as tail
-from phaze.report.replay.operators_of_plan import PlanOperators, Scheduled
-from phaze.report.replay.pieces_of_plan import NAMES, Piece, PlanPieces, What, pieces_of_devices
-from phaze.report.replay.runs_of_plan import Run, closing, runs
+from phaze.explore.timeline import plan_runs as tail
+from phaze.explore.timeline.plan_operators import PlanOperators, ScheduledLayer
+from phaze.explore.timeline.plan_pieces import KIND_NAMES, Piece, PieceKind, PlanPieces, pieces_of_devices
+from phaze.explore.timeline.plan_runs import Run, closing, runs
+from phaze.parallel.pipelines.action_order import Action, ActionKind
 from phaze.report.trace.chrome_trace import (
     ALL_CORES,
     BESIDE,
@@ -33,10 +33,10 @@ from phaze.report.trace.chrome_trace import (
 )
 
 _THREADS: Mapping[str, str] = {
-    What.GATHER: LINK,
-    What.REDUCTION: LINK,
-    What.OFFLOAD: HOST,
-    What.HOST: HOST,
+    PieceKind.GATHER: LINK,
+    PieceKind.REDUCTION: LINK,
+    PieceKind.OFFLOAD: HOST,
+    PieceKind.HOST: HOST,
     tail.REDUCTION: LINK,
     tail.OPTIMIZER: PASSES,
     tail.GATHER: LINK,
@@ -113,7 +113,7 @@ class _Telling:
         found: dict[int, list[Slice]] = {}
         for run in sorted(self.runs, key=lambda one: one.start_s):
             for action in run.actions:
-                if action.kind is not Kind.WEIGHT_GRADIENT:
+                if action.kind is not ActionKind.WEIGHT_GRADIENT:
                     found.setdefault(action.microbatch, []).append(self._pass(run))
         yield from found.values()
 
@@ -130,8 +130,8 @@ class _Telling:
         hidden_s = sum(self.plans[run.device].hidden_s(one.kind, one.chunk) for one in run.actions)
         if hidden_s > 0:
             args["exchanges_beside_s"] = hidden_s
-        name = " and ".join(f"{NAMES[one.kind]} {one.microbatch + 1}" for one in run.actions)
-        return Slice(run.device, PASSES, name, NAMES[first.kind], run.start_s, run.end_s, args)
+        name = " and ".join(f"{KIND_NAMES[one.kind]} {one.microbatch + 1}" for one in run.actions)
+        return Slice(run.device, PASSES, name, KIND_NAMES[first.kind], run.start_s, run.end_s, args)
 
     def _pieces(self, run: Run, action: Action, now_s: float) -> Iterator[Slice]:
         """The pieces of one pass, and the operators of the first microbatch."""
@@ -153,7 +153,7 @@ class _Telling:
             args["exposed_s"] = {str(parallel): seconds for parallel, seconds in piece.exposed_s.items()}
         return args
 
-    def _schedule(self, device: int, piece: Piece) -> Scheduled | None:
+    def _schedule(self, device: int, piece: Piece) -> ScheduledLayer | None:
         """The schedule of what a layer runs; None where there are no operators."""
         if piece.layer is None:
             return None
@@ -161,7 +161,7 @@ class _Telling:
 
 
 def _args(action: Action) -> dict[str, Any]:
-    return {"microbatch": action.microbatch + 1, "part": action.chunk + 1, "pass": NAMES[action.kind]}
+    return {"microbatch": action.microbatch + 1, "part": action.chunk + 1, "pass": KIND_NAMES[action.kind]}
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Laid:
 
     device: int
     piece: Piece
-    scheduled: Scheduled
+    scheduled: ScheduledLayer
     start_s: float
     end_s: float
     args: dict[str, Any]

@@ -10,17 +10,16 @@ from types import MappingProxyType
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective import least_link_s
-from phaze.cost.exchange import fastest_s
-from phaze.cost.kernels.fitted import GENERIC
-from phaze.cost.kernels.links import with_laws
-from phaze.cost.rung import Rung
-from phaze.hardware.network import Network
-from phaze.hardware.tiers import Medium
+from phaze.cost.collective_times import fastest_s, least_link_s
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import GENERIC
+from phaze.cost.kernels.link_constants import with_laws
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.network_tiers import Medium
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import System, system_of
 from phaze.validation.measurement_columns import Columns
-from phaze.workload.sharding.parallel_degrees import Group, Parallel
+from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Link
 
 SMALL_BYTES = 1 << 20
@@ -122,12 +121,12 @@ def _least(setting: _Setting, payload: float) -> float:
 
 
 def _predict(settings: Mapping[_Setting, _Rows], count: int, excluded: Counter[str]) -> Judged:
-    measured, predicted = np.empty(count), {rung: np.empty(count) for rung in Rung}
+    measured, predicted = np.empty(count), {rung: np.empty(count) for rung in Fidelity}
     for setting, rows in settings.items():
         payload, system = np.array(rows.payload), setting.system
         measured[rows.where] = rows.measured
-        predicted[Rung.ROOFLINE][rows.where] = [_least(setting, size) for size in rows.payload]
-        for rung, family in ((Rung.ANALYTIC, GENERIC), (Rung.CALIBRATED, system.family)):
+        predicted[Fidelity.ROOFLINE][rows.where] = [_least(setting, size) for size in rows.payload]
+        for rung, family in ((Fidelity.ANALYTIC, GENERIC), (Fidelity.CALIBRATED, system.family)):
             network = with_laws(system.network, family)
             seconds = fastest_s(setting.collective, payload, network, 0.0, setting.ranks, setting.stride)
             predicted[rung][rows.where] = seconds + _beside_s(setting, payload)

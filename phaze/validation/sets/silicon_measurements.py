@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.area import area_mm2, area_parts_mm2
-from phaze.hardware.power import provisioned_tdp_w
+from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
+from phaze.hardware.silicon.package_power import provisioned_tdp_w
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -53,7 +53,7 @@ def breakdown(columns: Columns) -> Judged:
             published[name, part] = float(area)
     parts = {name: _parts_mm2(chip) for name, _ in published if (chip := chip_of(name))}
     predicted = np.array([parts[name][part] for name, part in published])
-    return Judged(np.array(list(published.values())), {Rung.ANALYTIC: predicted}, dict(excluded))
+    return Judged(np.array(list(published.values())), {Fidelity.ANALYTIC: predicted}, dict(excluded))
 
 
 def _parts_mm2(chip: Architecture) -> dict[str, float]:
@@ -77,4 +77,4 @@ def _figures(columns: Columns, column: str, figure: Callable[[Architecture], flo
         else:
             kept.append(row)
             predicted.append(figure(chip))
-    return Judged(published[kept], {Rung.ANALYTIC: np.array(predicted)}, dict(excluded))
+    return Judged(published[kept], {Fidelity.ANALYTIC: np.array(predicted)}, dict(excluded))

@@ -22,8 +22,8 @@ from phaze.workload.layers.layer_reuse import Signatures
 from phaze.workload.layers.operator_fusion import aliases
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.layer_division import UndividedModel
-from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.sharding.shardable_layers import classify_segments
 from phaze.workload.training.backward_pass import forward_steps, saved_tensors
 from phaze.workload.work import LayerChain

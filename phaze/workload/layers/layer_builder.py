@@ -14,8 +14,8 @@ from phaze.workload.operators.low_precision import scaled_weight_bytes
 from phaze.workload.operators.matrix_rules import model_flops
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.layer_division import UndividedModel
-from phaze.workload.sharding.parallel_degrees import Sharding
 from phaze.workload.sharding.shard_roles import in_expert
 from phaze.workload.training.activation_recompute import (
     SavedActivations,

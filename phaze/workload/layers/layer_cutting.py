@@ -22,7 +22,7 @@ from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION, Fusion
 from phaze.workload.layers.operator_fusion import aliases, schedulable
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext, Step
-from phaze.workload.sharding.parallel_degrees import Shardable
+from phaze.workload.parallel_degrees import Shardable
 from phaze.workload.training.backward_pass import (
     differentiable,
     forward_steps,

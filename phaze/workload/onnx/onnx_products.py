@@ -1,5 +1,4 @@
-"""Converters of operators that multiply matrices: products, Einsum, convolutions with pooling, and products of
-integers.
+"""Converters of operators that multiply matrices: products, Einsum, convolutions with pooling, integer products.
 
 Transposes stay flags, so that tied weights stay one parameter. Einsum becomes sums, one product per further
 operand, and a rearrangement. Kernels, strides, dilations and padding are made explicit. Products on 8-bit

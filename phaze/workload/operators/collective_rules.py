@@ -16,7 +16,7 @@ from phaze.workload.operators.operator_steps import (
     view_step,
     word,
 )
-from phaze.workload.sharding.parallel_degrees import Parallel
+from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.training.training_numerics import HALF_BYTES
 from phaze.workload.work import Collective, Link, Unit, Work
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from phaze.workload.operators.operator_graph import Operator, OpKind, Tensor
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Format, Unit, Work
 
 # Parameter gradients are accumulated in fp32 (definitions: training numerics): each of m microbatches reads

@@ -1,1 +1,1 @@
-"""Dividing a layer over devices: degrees, the roles of operators, and one module per degree that rewrites them."""
+"""Dividing a layer over devices: the roles of its operators, and one module per degree that rewrites them."""

@@ -20,8 +20,8 @@ from types import MappingProxyType
 
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.operators.operator_steps import flag, integer
+from phaze.workload.parallel_degrees import Group
 from phaze.workload.sharding.layer_rewriter import Part, Rewriter
-from phaze.workload.sharding.parallel_degrees import Group
 from phaze.workload.sharding.shard_roles import Shard, shard_of
 
 _LIKE_FIRST_INPUT = frozenset(

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from phaze.workload.operators.collective_rules import Role
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
+from phaze.workload.parallel_degrees import Group
 from phaze.workload.sharding.layer_rewriter import Part, Rewriter
-from phaze.workload.sharding.parallel_degrees import Group
 from phaze.workload.sharding.shard_roles import in_expert
 
 

@@ -10,10 +10,10 @@ from phaze.errors import InputError
 from phaze.workload.layers.layer_cutting import Segment
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph
 from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.parallel_degrees import Parallel, Sharding
 from phaze.workload.sharding.context_parallelism import ContextParallel, token_axes
 from phaze.workload.sharding.expert_parallelism import ExpertParallel, expert_tensors
 from phaze.workload.sharding.layer_rewriter import Part
-from phaze.workload.sharding.parallel_degrees import Parallel, Sharding
 from phaze.workload.sharding.shard_roles import among_experts, undivided
 from phaze.workload.sharding.tensor_parallelism import TensorParallel
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from phaze.workload.operators.collective_rules import Role
 from phaze.workload.operators.operator_graph import Operator, OpKind, Tensor
-from phaze.workload.sharding.parallel_degrees import Group
+from phaze.workload.parallel_degrees import Group
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from phaze.workload.layers.layer_cutting import Segment
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
-from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.workload.parallel_degrees import Shardable, Sharding
 from phaze.workload.sharding.shard_roles import Shard, among_experts, divides_output, shard_of
 from phaze.workload.work import LayerChain
 

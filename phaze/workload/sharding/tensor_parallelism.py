@@ -19,8 +19,8 @@ from types import MappingProxyType
 from phaze.workload.operators.collective_rules import Role
 from phaze.workload.operators.operator_graph import Operator, OpKind
 from phaze.workload.operators.operator_steps import flag, integer
+from phaze.workload.parallel_degrees import Group
 from phaze.workload.sharding.layer_rewriter import Part, Rewriter
-from phaze.workload.sharding.parallel_degrees import Group
 from phaze.workload.sharding.shard_roles import (
     Shard,
     divides_output,

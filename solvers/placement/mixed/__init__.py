@@ -1,5 +1,6 @@
 """A chain of layers on a pipeline whose stages may be of different device types: exact cuts and types together."""
 
+from phaze.solvers.placement.mixed.mixed_chain_search import line_bounds, place_mixed
 from phaze.solvers.placement.mixed.mixed_problem import (
     Goal,
     Line,
@@ -8,7 +9,6 @@ from phaze.solvers.placement.mixed.mixed_problem import (
     MixedStage,
     mixed_plan_value,
 )
-from phaze.solvers.placement.mixed.mixed_search import line_bounds, place_mixed
 
 __all__ = [
     "Goal",

@@ -1,6 +1,4 @@
-"""Problems in which core pairs matter: a search over states in plain Python, and pairs for a schedule that was made
-without regard to them.
-"""
+"""Problems in which core pairs matter: a search over states in plain Python, and pairs added to a schedule."""
 
 from __future__ import annotations
 

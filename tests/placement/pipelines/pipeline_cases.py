@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from phaze.placement.pipelines.chunks import Chunks
-from phaze.placement.pipelines.schedule import TRAINING, Schedule, refusal
+from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, refusal
 
 PLAIN = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
 SPLIT = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)

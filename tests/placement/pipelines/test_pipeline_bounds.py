@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import PLAIN, pipelines, seconds, shapes
 
-from phaze.placement.pipelines.bounds import pipeline_bound_s
-from phaze.placement.pipelines.chunks import Chunks, even_chunks
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.pipelines.simulation import pipeline_s
+from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
+from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
 
 SMALL = settings(max_examples=200, deadline=None, derandomize=True)
 

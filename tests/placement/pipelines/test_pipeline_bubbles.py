@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import seconds, shapes
 
-from phaze.placement.pipelines.chunks import Chunks, even_chunks
-from phaze.placement.pipelines.closed_form import closed_form_period_s, closed_form_s
-from phaze.placement.pipelines.schedule import TRAINING, Schedule
-from phaze.placement.pipelines.simulation import pipeline_period_s, pipeline_s
+from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
+from phaze.parallel.pipelines.pipeline_closed_forms import closed_form_period_s, closed_form_s
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_period_s, pipeline_s
 
 SIZES = [(2, 4), (4, 8), (4, 16), (8, 16), (8, 64)]
 USUAL = [(1.0, 1.0, 1.0), (3.0, 3.5, 2.5), (2.0, 2.5, 1.5)]

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phaze.placement.pipelines.checker import TimelineError, check_timeline
-from phaze.placement.pipelines.chunks import Chunks
-from phaze.placement.pipelines.order import Kind
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.pipelines.simulation import simulate
+from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_simulation import simulate
+from phaze.parallel.recount.timeline_checker import TimelineError, check_timeline
 
-F, B, W = Kind.FORWARD, Kind.BACKWARD, Kind.WEIGHT_GRADIENT
+F, B, W = ActionKind.FORWARD, ActionKind.BACKWARD, ActionKind.WEIGHT_GRADIENT
 
 
 def chunks(count, blocking=False):
@@ -108,7 +108,7 @@ def test_an_action_that_starts_before_its_input_has_arrived(blocking):
 def test_a_weight_gradient_before_its_input_gradient():
     run = Run(Schedule.ZB_H1, 2, 3)
     order = run.timeline.orders[0]
-    pair = [run.at(0, Kind.INPUT_GRADIENT, 1), run.at(0, W, 1)]
+    pair = [run.at(0, ActionKind.INPUT_GRADIENT, 1), run.at(0, W, 1)]
     kind = order.kind.copy()
     kind[pair] = kind[pair[::-1]]
     run.change_order(0, kind=kind)

@@ -8,18 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import shapes
 
-from phaze.placement.pipelines.held import held, held_peak
-from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.pipelines.order import Kind
-from phaze.placement.pipelines.orders import orders
-from phaze.placement.pipelines.schedule import TRAINING, Schedule
+from phaze.parallel.pipelines.action_order import ActionKind, orders
+from phaze.parallel.pipelines.in_flight import in_flight, in_flight_peak
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, chunks_of
 
 SIZES = [(1, 3), (2, 4), (4, 8), (4, 12), (8, 16), (8, 40)]
 
 
-def weight(schedule, stages, microbatches, each=1, until=Kind.WEIGHT_GRADIENT):
+def weight(schedule, stages, microbatches, each=1, until=ActionKind.WEIGHT_GRADIENT):
     """Chunk activations held at once, per device."""
-    return held_peak(schedule, stages, microbatches, each, until).sum(axis=2).max(axis=1).tolist()
+    return in_flight_peak(schedule, stages, microbatches, each, until).sum(axis=2).max(axis=1).tolist()
 
 
 @pytest.mark.parametrize(("p", "m"), [*SIZES, (8, 3)])
@@ -53,7 +51,7 @@ def test_dualpipe_holds_one_more_than_there_are_devices(p, m):
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 40)])
 def test_what_waits_for_input_gradients_and_what_for_weight_gradients(p, m):
     """2401.10241, section 2.3: p-i+1 and i-1 microbatches on the i-th device in ZB-H1, 2p-2i+1 and 2i-2 in ZB-H2."""
-    until = Kind.INPUT_GRADIENT
+    until = ActionKind.INPUT_GRADIENT
     assert weight(Schedule.ZB_H1, p, m, until=until) == [p - i + 1 for i in range(1, p + 1)]
     assert weight(Schedule.ZB_H2, p, m, until=until) == [2 * p - 2 * i + 1 for i in range(1, p + 1)]
 
@@ -64,25 +62,25 @@ def test_long_runs_hold_what_is_counted(schedule, p):
     each = {Schedule.INTERLEAVED: 3}.get(schedule, schedule.chunks_per_device)
     run = (schedule, p, 9 * p, each)
     for own, order, chunks in zip(
-        held(*run), orders(*run), chunks_of(schedule, p, each).tolist(), strict=True
+        in_flight(*run), orders(*run), chunks_of(schedule, p, each).tolist(), strict=True
     ):
-        assert own.tolist() == counted(order, chunks, Kind.WEIGHT_GRADIENT).max(axis=0).tolist()
+        assert own.tolist() == counted(order, chunks, ActionKind.WEIGHT_GRADIENT).max(axis=0).tolist()
     with pytest.raises(ValueError, match="at least one"):
-        held(schedule, p, 0, each)
+        in_flight(schedule, p, 0, each)
 
 
 def counted(order, chunks, until):
     """Everything held at once, action by action."""
     now, seen = dict.fromkeys(chunks, 0), []
     for kind, _, chunk, _ in order:
-        now[chunk] += kind is Kind.FORWARD
+        now[chunk] += kind is ActionKind.FORWARD
         seen.append(tuple(now.values()))
-        now[chunk] -= kind in {Kind.BACKWARD, until}
+        now[chunk] -= kind in {ActionKind.BACKWARD, until}
     assert not any(now.values())
     return np.array(seen)
 
 
-@pytest.mark.parametrize("until", [Kind.INPUT_GRADIENT, Kind.WEIGHT_GRADIENT])
+@pytest.mark.parametrize("until", [ActionKind.INPUT_GRADIENT, ActionKind.WEIGHT_GRADIENT])
 @pytest.mark.parametrize("schedule", TRAINING)
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.data())
@@ -91,11 +89,11 @@ def test_the_combinations_tell_the_peak_for_any_bytes(schedule, until, data):
     slots = each * schedule.weight_copies
     size = np.array(data.draw(st.lists(st.integers(0, 9), min_size=slots, max_size=slots)))
     run = (schedule, stages, microbatches, each)
-    every = held_peak(*run, until)
+    every = in_flight_peak(*run, until)
     for device, (order, chunks) in enumerate(
         zip(orders(*run), chunks_of(schedule, stages, each), strict=True)
     ):
         seen = counted(order, chunks.tolist(), until)
         assert (every[device] @ size).max() == (seen @ size).max()
-        assert held(*run, until)[device].tolist() == seen.max(axis=0).tolist()
+        assert in_flight(*run, until)[device].tolist() == seen.max(axis=0).tolist()
         assert {tuple(row) for row in every[device].tolist()} <= {tuple(row) for row in seen.tolist()}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.placement.pipelines.layout import chunks_of, device_of
-from phaze.placement.pipelines.orders import orders
-from phaze.placement.pipelines.schedule import Schedule, refusal
+from phaze.parallel.pipelines.action_order import orders
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, device_of, refusal
 
 LETTERS = "FBIW"
 

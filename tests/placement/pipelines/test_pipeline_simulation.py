@@ -12,16 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import pipelines
 
-from phaze.placement.pipelines import kernel
-from phaze.placement.pipelines.checker import check_timeline
-from phaze.placement.pipelines.chunks import Chunks, even_chunks
-from phaze.placement.pipelines.layout import device_of
-from phaze.placement.pipelines.machine import PLAIN_STEPS, Machine
-from phaze.placement.pipelines.order import Kind
-from phaze.placement.pipelines.orders import orders
-from phaze.placement.pipelines.precedence import precedence, precedence_of
-from phaze.placement.pipelines.schedule import Schedule, refusal
-from phaze.placement.pipelines.simulation import pipeline_period_s, pipeline_s, simulate
+from phaze.parallel.pipelines import simulation_loops
+from phaze.parallel.pipelines.action_order import ActionKind, orders
+from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
+from phaze.parallel.pipelines.compiled_loops import PLAIN_STEPS, Machine
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, device_of, refusal
+from phaze.parallel.pipelines.pipeline_simulation import (
+    pipeline_period_s,
+    pipeline_s,
+    precedence,
+    precedence_of,
+    simulate,
+)
+from phaze.parallel.recount.timeline_checker import check_timeline
 
 SMALL = settings(max_examples=100, deadline=None, derandomize=True)
 
@@ -58,10 +61,10 @@ def longest_path_s(schedule, stages, microbatches, chunks):
         for before, after in pairwise(named):
             graph.add_edge((before, "end"), (after, "start"), weight=0.0)
     ends = {
-        (kind is Kind.FORWARD, k, c): name
+        (kind is ActionKind.FORWARD, k, c): name
         for name, step in groups.items()
         for kind, k, c, _ in step
-        if kind is not Kind.WEIGHT_GRADIENT
+        if kind is not ActionKind.WEIGHT_GRADIENT
     }
     for name, step in groups.items():
         kind, _, c, _ = step[0]
@@ -69,11 +72,11 @@ def longest_path_s(schedule, stages, microbatches, chunks):
         graph.add_edge((name, "start"), (name, "end"), weight=took)
         sources = []
         for kind, k, c, _ in step:
-            if kind is Kind.FORWARD and c > 0:
+            if kind is ActionKind.FORWARD and c > 0:
                 sources.append((ends[True, k, c - 1], way(k, c - 1)))
-            elif kind is Kind.WEIGHT_GRADIENT:
+            elif kind is ActionKind.WEIGHT_GRADIENT:
                 sources.append((ends[False, k, c], 0.0))
-            elif kind is not Kind.FORWARD:
+            elif kind is not ActionKind.FORWARD:
                 sources.append((ends[True, k, c], 0.0) if c == last else (ends[False, k, c + 1], way(k, c)))
         received = sum(wait for _, wait in sources)
         for source, wait in sources:
@@ -88,9 +91,9 @@ def longest_path_s(schedule, stages, microbatches, chunks):
 
 def sent_s(action, last, way):
     kind, k, c, _ = action
-    if kind is Kind.FORWARD:
+    if kind is ActionKind.FORWARD:
         return way(k, c) if c < last else 0.0
-    return way(k, c - 1) if kind is not Kind.WEIGHT_GRADIENT and c > 0 else 0.0
+    return way(k, c - 1) if kind is not ActionKind.WEIGHT_GRADIENT and c > 0 else 0.0
 
 
 @SMALL
@@ -172,7 +175,7 @@ def test_machine_code_answers_the_same():
         two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
         machine.function("run_many", 1)(queue, work.before, work.source, *each, *two)
         answers.append((queue.tolist(), end_s.tolist(), many_s.tolist()))
-    assert machine.function("run", 1) is not kernel.run
+    assert machine.function("run", 1) is not simulation_loops.run
     assert answers[0] == answers[1]
 
 

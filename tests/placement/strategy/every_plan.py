@@ -7,15 +7,15 @@ from dataclasses import replace
 from itertools import product
 from math import inf
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.division import Grain, blocks
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Offload, Strategy
+from phaze.parallel.chunk_division import Grain, blocks
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan
+from phaze.parallel.plan_batches.stage_cuts import block_flops, stage_cuts
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration_estimate import Estimator
 
 
-def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
+def every(e: Estimator, space: PlanSpace) -> Iterator[ParallelPlan]:
     """All strategies of a space, with every number of recomputed blocks in every chunk."""
     for shape in space.shapes(e.workload, e.cluster):
         for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain, shape.grain)):
@@ -25,7 +25,7 @@ def every(e: Estimator, space: PlanSpace) -> Iterator[Strategy]:
                         yield from recomputing(e, variant)
 
 
-def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
+def cuts(e: Estimator, deep: ParallelPlan) -> Iterator[ParallelPlan]:
     """Even stages, and those whose ends are lighter; of single layers such that cut a block in two."""
     found = [()]
     if deep.chunks == 1:
@@ -39,7 +39,7 @@ def cuts(e: Estimator, deep: Strategy) -> Iterator[Strategy]:
             yield cut
 
 
-def recomputing(e: Estimator, strategy: Strategy) -> Iterator[Strategy]:
+def recomputing(e: Estimator, strategy: ParallelPlan) -> Iterator[ParallelPlan]:
     """With activations at hosts, as it is."""
     if strategy.recompute is not Recompute.FULL or Offload.ACTIVATIONS in strategy.offload:
         yield strategy

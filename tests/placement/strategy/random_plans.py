@@ -10,14 +10,13 @@ from random import Random
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InputError
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import TRAINING
-from phaze.placement.strategy.admissible import check
-from phaze.placement.strategy.division import Grain, blocks
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework, TensorOverlap, load_framework
-from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.parallel.chunk_division import Grain, blocks
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework, TensorOverlap, load_framework
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero, check_admissible
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.workload.parallel_degrees import Shardable, Sharding
 from phaze.workload.workload import Workload
 
 LAUNCHES = {"dispatch_s": 2e-5, "dispatch_backward_s": 3e-5, "microbatch_s": 1e-4, "iteration_s": 1e-3}
@@ -72,7 +71,9 @@ def costs(of: str, under: str, chip: str = "a100") -> Estimator:
     return estimator(32, 64, chip, software(under), workload=model(of))
 
 
-def plans(seed: int, count: int, chips: tuple[str, ...] = ("a100",)) -> Iterator[tuple[Estimator, Strategy]]:
+def plans(
+    seed: int, count: int, chips: tuple[str, ...] = ("a100",)
+) -> Iterator[tuple[Estimator, ParallelPlan]]:
     """So many random plans that can run, each with what works it out."""
     random, found = Random(seed), 0
     while found < count:
@@ -84,7 +85,7 @@ def plans(seed: int, count: int, chips: tuple[str, ...] = ("a100",)) -> Iterator
             yield e, strategy
 
 
-def _strategy(random: Random, e: Estimator) -> Strategy:
+def _strategy(random: Random, e: Estimator) -> ParallelPlan:
     schedule = random.choice(TRAINING)
     stages = random.choice((1, 2, 2, 4, 4))
     chunks = schedule.chunks_per_device or 2
@@ -95,7 +96,7 @@ def _strategy(random: Random, e: Estimator) -> Strategy:
     away = random.choice((0, 0, 1, 2)) if hosts else 0
     if recompute is Recompute.FULL and random.random() < 0.5:
         again = tuple(random.randrange(3) for _ in range(stages * chunks))
-    return Strategy(
+    return ParallelPlan(
         microbatch=random.choice((1, 2)),
         data_parallel=random.choice((1, 2, 4)),
         pipeline_parallel=stages,
@@ -106,7 +107,7 @@ def _strategy(random: Random, e: Estimator) -> Strategy:
         recomputed=again,
         zero=random.choice(tuple(Zero)),
         reshards=random.random() < 0.8,
-        order=random.choice(tuple(Order)),
+        order=random.choice(tuple(RankOrder)),
         offload=frozenset(random.choice(tuple(Offload)) for _ in range(away)),
         stages=sizes,
         grain=grain,
@@ -123,20 +124,20 @@ def _sharding(random: Random) -> Sharding:
 
 def _sizes(random: Random, e: Estimator, parts: int, grain: Grain) -> tuple[int, ...]:
     """Blocks, or layers, of every part, at least one each."""
-    total = blocks(e.figures(Strategy(1)).chain, grain)
+    total = blocks(e.figures(ParallelPlan(1)).chain, grain)
     if parts > total:
         return ()
     cuts = sorted(random.sample(range(1, total), parts - 1))
     return tuple(b - a for a, b in zip([0, *cuts], [*cuts, total], strict=True))
 
 
-def _runs(e: Estimator, s: Strategy) -> bool:
+def _runs(e: Estimator, s: ParallelPlan) -> bool:
     """Whether it can: devices, microbatches, blocks and experts go together."""
     moe = any(layer.expert_parameters for layer in e.workload.chain(1, 1).layers)
     if (s.sharding.expert > 1 and not moe) or (s.sharding.whole and moe):
         return False
     try:
-        check(s, e.cluster, e.microbatches(s))
+        check_admissible(s, e.cluster, e.microbatches(s))
         e.division(s)
     except InputError:
         return False

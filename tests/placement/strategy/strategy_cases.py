@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import Network, load_network, two_tiers
-from phaze.placement.cluster import Cluster
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework, load_framework
+from phaze.hardware.cluster_network import Network, load_network, two_tiers
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.workload import Attention, Mode, Workload

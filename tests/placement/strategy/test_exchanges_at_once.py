@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.exchange import fastest_s
-from phaze.hardware.network import list_networks, load_network
-from phaze.placement.strategy.exchange import Exchanges
-from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.cost.collective_times import fastest_s
+from phaze.hardware.cluster_network import list_networks, load_network
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.training.communication import Communication
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 
 LINK = 300e9
 MANY = settings(max_examples=60, deadline=None, derandomize=True)
 STRATEGIES = st.builds(
-    lambda data, pipeline, tensor, zero: Strategy(
+    lambda data, pipeline, tensor, zero: ParallelPlan(
         1, data_parallel=data, pipeline_parallel=pipeline, sharding=Sharding(tensor), zero=zero
     ),
     st.sampled_from([1, 2, 3, 8, 12, 64]),
@@ -37,7 +37,7 @@ def alone_s(kind, payload, network, size, stride, link=LINK):
 @given(st.sampled_from(list_networks()), st.lists(STRATEGIES, min_size=1, max_size=5), PAYLOADS)
 def test_each_takes_what_it_takes_alone(name, strategies, payloads):
     network, sent = load_network(name), np.array(payloads)
-    e = Exchanges(network, LINK, tuple(strategies))
+    e = Communication(network, LINK, tuple(strategies))
     gathered, tied = e.gather_s(sent), e.tie_s(sent)
     for v, s in enumerate(strategies):
         groups = s.shard_group or s.replicas, s.replica_stride
@@ -50,14 +50,14 @@ def test_each_takes_what_it_takes_alone(name, strategies, payloads):
 
 
 def test_chips_without_links_exchange_for_ever_but_nothing_at_once():
-    network, strategy = load_network("default"), Strategy(1, data_parallel=4)
-    (seconds,) = Exchanges(network, 0.0, (strategy,)).gather_s(np.array([0.0, 1.0, 1e9]))
+    network, strategy = load_network("default"), ParallelPlan(1, data_parallel=4)
+    (seconds,) = Communication(network, 0.0, (strategy,)).gather_s(np.array([0.0, 1.0, 1e9]))
     assert seconds[0] == 0.0
     assert (seconds[1:] >= 1e30).all()
 
 
 def test_a_law_is_known_once_for_all_strategies_of_a_group():
     known: dict = {}
-    network, strategies = load_network("default"), tuple(Strategy(m, data_parallel=8) for m in (1, 2, 4))
-    Exchanges(network, LINK, strategies, known).gather_s(np.array([1e6, 2e6]))
+    network, strategies = load_network("default"), tuple(ParallelPlan(m, data_parallel=8) for m in (1, 2, 4))
+    Communication(network, LINK, strategies, known).gather_s(np.array([1e6, 2e6]))
     assert [key[0] for key in known] == [Collective.ALL_GATHER]

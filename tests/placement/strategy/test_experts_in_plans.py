@@ -4,12 +4,12 @@ import pytest
 from strategy_cases import estimator, framework
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
-from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
+from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload_loader import load_workload
 
-SPREAD = Strategy(1, data_parallel=8, sharding=Sharding(expert=8))
+SPREAD = ParallelPlan(1, data_parallel=8, sharding=Sharding(expert=8))
 MODEL = load_workload("mixtral-8x7b", sequence_length=1024)
 
 
@@ -44,18 +44,18 @@ def test_rows_of_experts_pass_through_memory():
 
 def test_folded_experts_have_all_devices_of_a_stage():
     inner = Sharding(2, sequence=True, context=2, expert=8, folded=True)
-    one = Strategy(1, data_parallel=4, pipeline_parallel=2, sharding=inner)
+    one = ParallelPlan(1, data_parallel=4, pipeline_parallel=2, sharding=inner)
     assert (one.expert_ranks, one.expert_replicas, one.expert_stride) == (16, 2, 8)
-    apart = Strategy(1, data_parallel=4, sharding=Sharding(2, True, 1, 2))
+    apart = ParallelPlan(1, data_parallel=4, sharding=Sharding(2, True, 1, 2))
     assert (apart.expert_ranks, apart.expert_replicas, apart.expert_stride) == (4, 2, 4)
-    spread = Strategy(1, 4, 2, Sharding(2, True, 1, 8, folded=True), order=Order.PIPELINE_INNER)
+    spread = ParallelPlan(1, 4, 2, Sharding(2, True, 1, 8, folded=True), order=RankOrder.PIPELINE_INNER)
     assert spread.expert_stride == 2 * 8
 
 
 def test_whole_experts_take_the_memory_of_divided_ones():
     """Four tensor ranks with two experts each, or eight quarters: the same parameters, the same states."""
-    whole = Strategy(1, 2, sharding=Sharding(4, True, 1, 8, folded=True), zero=Zero.OPTIMIZER)
-    parts = Strategy(1, 2, sharding=Sharding(4, True, 1, 2), zero=Zero.OPTIMIZER)
+    whole = ParallelPlan(1, 2, sharding=Sharding(4, True, 1, 8, folded=True), zero=Zero.OPTIMIZER)
+    parts = ParallelPlan(1, 2, sharding=Sharding(4, True, 1, 2), zero=Zero.OPTIMIZER)
     first, second = (iteration(s).memory[0] for s in (whole, parts))
     assert first.weights_bytes == pytest.approx(second.weights_bytes, rel=1e-3)
     assert first.optimizer_bytes == pytest.approx(second.optimizer_bytes, rel=1e-3)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.hardware.network import two_tiers
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import two_tiers
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
 
-PLAIN = Strategy(1, data_parallel=4, pipeline_parallel=2, zero=Zero.OPTIMIZER)
+PLAIN = ParallelPlan(1, data_parallel=4, pipeline_parallel=2, zero=Zero.OPTIMIZER)
 CHUNKED = replace(PLAIN, schedule=Schedule.INTERLEAVED, chunks=4)
 
 

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from strategy_cases import estimator, framework
 
-from phaze.placement.strategy.strategy import Strategy
+from phaze.parallel.parallel_plan import ParallelPlan
 
 LAUNCH_S = 1e-5
 
 
 def passes_s(**software):
-    return estimator(software=framework(**software)).loads(Strategy(2)).forward.pass_s
+    return estimator(software=framework(**software)).loads(ParallelPlan(2)).forward.pass_s
 
 
 def launches():
     e = estimator()
-    figures = e.figures(Strategy(2))
+    figures = e.figures(ParallelPlan(2))
     return figures.forward.launches[list(figures.chain.index)].sum()
 
 

@@ -7,18 +7,18 @@ import pytest
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InputError
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.search.fit import fits
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_batches.memory_fit import fits
 
 CHOICES = [frozenset(some) for n in range(4) for some in combinations(Offload, n)]
 SHAPES = [
-    Strategy(2, data_parallel=8),
-    Strategy(2, data_parallel=8, recompute=Recompute.FULL),
-    Strategy(1, data_parallel=2, pipeline_parallel=4, reshards=False),
-    Strategy(1, data_parallel=2, pipeline_parallel=2, schedule=Schedule.INTERLEAVED, chunks=2),
-    Strategy(8, data_parallel=2, pipeline_parallel=4, schedule=Schedule.GPIPE),
+    ParallelPlan(2, data_parallel=8),
+    ParallelPlan(2, data_parallel=8, recompute=Recompute.FULL),
+    ParallelPlan(1, data_parallel=2, pipeline_parallel=4, reshards=False),
+    ParallelPlan(1, data_parallel=2, pipeline_parallel=2, schedule=Schedule.INTERLEAVED, chunks=2),
+    ParallelPlan(8, data_parallel=2, pipeline_parallel=4, schedule=Schedule.GPIPE),
 ]
 
 
@@ -49,7 +49,7 @@ def test_what_leaves_a_device_is_at_its_host(zero):
 
 
 def test_results_that_recompute_spares_lie_at_the_host_they_are_sent_to():
-    e, full = estimator(), Strategy(2, data_parallel=8, recompute=Recompute.FULL)
+    e, full = estimator(), ParallelPlan(2, data_parallel=8, recompute=Recompute.FULL)
     kept, away = (e.memory(changed(full, **{to: frozenset({"up"})}))[0] for to in ("kept", "offloaded"))
     plain, inputs = e.memory(full)[0], e.memory(changed(full, offloaded=frozenset({"input"})))[0]
     assert away.host_bytes == kept.activations_bytes - plain.activations_bytes > 0
@@ -58,7 +58,7 @@ def test_results_that_recompute_spares_lie_at_the_host_they_are_sent_to():
 
 def test_a_host_that_is_too_small_is_refused():
     e = estimator(chip="a100")
-    strategy = Strategy(2, data_parallel=8, offload=frozenset({Offload.OPTIMIZER}))
+    strategy = ParallelPlan(2, data_parallel=8, offload=frozenset({Offload.OPTIMIZER}))
     needed = e.iteration(strategy).host_bytes
     small = estimator(chip="a100")
     small.table.columns["host_memory_capacity_bytes"][:] = 0.9 * needed
@@ -76,4 +76,4 @@ def test_a_host_that_does_not_tell_its_memory_is_refused():
     e = estimator(workload=small_gpt(2))
     e.table.columns["host_memory_capacity_bytes"][:] = np.nan
     with pytest.raises(InputError, match="host_memory_capacity_bytes"):
-        e.iteration(Strategy(2, data_parallel=8, offload=frozenset({Offload.WEIGHTS})))
+        e.iteration(ParallelPlan(2, data_parallel=8, offload=frozenset({Offload.WEIGHTS})))

@@ -9,15 +9,15 @@ from functools import cache
 import pytest
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.choices import Choices, load_plans
-from phaze.placement.strategy.division import Grain, blocks
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework, TensorOverlap, list_frameworks, load_framework
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import plan_space
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.chunk_division import Grain, blocks
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework, TensorOverlap, list_frameworks, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_choices import Choices, load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import plan_space
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.workload_loader import load_workload
 
 CASES = {
@@ -40,7 +40,7 @@ def estimator(case: str, name: str) -> Estimator:
 
 
 @cache
-def some_plans(case: str) -> tuple[Strategy, ...]:
+def some_plans(case: str) -> tuple[ParallelPlan, ...]:
     """Some of all, by chance; all blocks recompute or none, by which every framework means the same."""
     e, chosen = estimator(case, "ideal"), random.Random(case)
     space = plan_space(e.workload, e.cluster, e.framework, load_plans("any"))
@@ -67,7 +67,7 @@ def test_no_framework_runs_a_plan_faster(case):
             assert not same_plan(case, name, s) or fast <= slow * (1 + 1e-9), (name, s)
 
 
-def same_plan(case: str, name: str, s: Strategy) -> bool:
+def same_plan(case: str, name: str, s: ParallelPlan) -> bool:
     """Whether whole blocks are cut, or layers are those of ideal software: as many of another fusion are others."""
     one, other = (estimator(case, software).chain(s).names for software in ("ideal", name))
     return s.grain is Grain.BLOCK or one == other

@@ -10,22 +10,22 @@ import pytest
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InputError
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.chunks import even_chunks
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.pipelines.simulation import pipeline_s
-from phaze.placement.strategy.framework import TensorOverlap
-from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import TensorOverlap
+from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
+from phaze.parallel.pipelines.chunk_times import even_chunks
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
+from phaze.workload.parallel_degrees import Sharding
 
 TENSOR = Sharding(2, sequence=True)
 SOME = (
-    Strategy(1),
-    Strategy(2, 4, 2, recompute=Recompute.FULL),
-    Strategy(1, 2, 2, TENSOR, Schedule.INTERLEAVED, 2, Recompute.SELECTIVE, zero=Zero.OPTIMIZER),
-    Strategy(1, 4, 1, TENSOR, zero=Zero.WEIGHTS, order=Order.PIPELINE_INNER),
-    Strategy(1, 1, 4, TENSOR, Schedule.ZB_H1, zero=Zero.GRADIENTS),
-    Strategy(1, 2, 2, Sharding(1, context=2), recompute=Recompute.FULL, recomputed=1),
+    ParallelPlan(1),
+    ParallelPlan(2, 4, 2, recompute=Recompute.FULL),
+    ParallelPlan(1, 2, 2, TENSOR, Schedule.INTERLEAVED, 2, Recompute.SELECTIVE, zero=Zero.OPTIMIZER),
+    ParallelPlan(1, 4, 1, TENSOR, zero=Zero.WEIGHTS, order=RankOrder.PIPELINE_INNER),
+    ParallelPlan(1, 1, 4, TENSOR, Schedule.ZB_H1, zero=Zero.GRADIENTS),
+    ParallelPlan(1, 2, 2, Sharding(1, context=2), recompute=Recompute.FULL, recomputed=1),
 )
 BUSY = framework(
     dispatch_s=4e-6,
@@ -69,7 +69,7 @@ def test_hiding_only_saves(strategy):
 
 def test_zero_divides_what_it_says():
     e = estimator()
-    memory = [e.memory(Strategy(1, 8, zero=zero))[0] for zero in Zero]
+    memory = [e.memory(ParallelPlan(1, 8, zero=zero))[0] for zero in Zero]
     for later, (divided, kept) in zip(
         memory[1:],
         [
@@ -90,7 +90,7 @@ def test_zero_divides_what_it_says():
 def test_bubble_of_stages_alike(chunks, schedule):
     """(p - 1) / (v m) of the work of a device (Narayanan et al., SC'21), with the blocks that a pipeline has."""
     e = estimator(batch=32, workload=small_gpt(8))
-    loads = e.loads(Strategy(1, 1, 4, schedule=schedule, chunks=chunks))
+    loads = e.loads(ParallelPlan(1, 1, 4, schedule=schedule, chunks=chunks))
     block = (loads.forward.pass_s + loads.turned_s)[1]
     even = pipeline_s(schedule, 32, 4, even_chunks(4 * chunks, block / 3, block / 3, block / 3))
     assert isclose(even / (32 * chunks * block) - 1, 3 / (chunks * 32), rel_tol=1e-9)
@@ -101,7 +101,8 @@ def test_selective_recompute_saves_the_scores():
     e = estimator()
     tokens, heads = 256, 8
     kept = [
-        e.memory(Strategy(1, recompute=r))[0].activations_bytes for r in (Recompute.NONE, Recompute.SELECTIVE)
+        e.memory(ParallelPlan(1, recompute=r))[0].activations_bytes
+        for r in (Recompute.NONE, Recompute.SELECTIVE)
     ]
     scores = 4 * heads * tokens**2 * (2 + 2)  # no dropout here: what softmax took and what it gave
     assert kept[0] - kept[1] == pytest.approx(scores, rel=0.5)
@@ -111,13 +112,13 @@ def test_selective_recompute_saves_the_scores():
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
-        (Strategy(3), "do not divide"),
-        (Strategy(16, 2), "2 replicas for 1"),
-        (Strategy(1, 16), "16 devices of 8"),
-        (Strategy(1, 1, 4, schedule=Schedule.INTERLEAVED), "chunks"),
-        (Strategy(1, 4, shard_group=3), "groups of 3"),
-        (Strategy(1, 1, 8), "blocks"),
-        (Strategy(1, 1, 2, stages=(1, 1)), "stages of"),
+        (ParallelPlan(3), "do not divide"),
+        (ParallelPlan(16, 2), "2 replicas for 1"),
+        (ParallelPlan(1, 16), "16 devices of 8"),
+        (ParallelPlan(1, 1, 4, schedule=Schedule.INTERLEAVED), "chunks"),
+        (ParallelPlan(1, 4, shard_group=3), "groups of 3"),
+        (ParallelPlan(1, 1, 8), "blocks"),
+        (ParallelPlan(1, 1, 2, stages=(1, 1)), "stages of"),
     ],
 )
 def test_impossible_strategies_say_why(strategy, words):
@@ -128,17 +129,17 @@ def test_impossible_strategies_say_why(strategy, words):
 def test_launches_bound_short_kernels():
     """A host that takes 1 ms for a kernel sets the pace of a small model."""
     slow = estimator(software=framework(dispatch_s=1e-3, dispatch_backward_s=1e-3))
-    figures = slow.figures(Strategy(1))
+    figures = slow.figures(ParallelPlan(1))
     index = np.array(figures.chain.index)
     launched = (figures.forward.launches + figures.backward.launches)[index].sum() * 1e-3 * 16
-    assert slow.iteration(Strategy(1)).iteration_s == pytest.approx(launched, rel=0.01)
+    assert slow.iteration(ParallelPlan(1)).iteration_s == pytest.approx(launched, rel=0.01)
 
 
 def test_more_replicas_share_experts_less():
     e = estimator(workload=small_gpt(experts=4))
-    whole, divided = (e.memory(Strategy(1, 8, sharding=Sharding(expert=x)))[0] for x in (1, 4))
+    whole, divided = (e.memory(ParallelPlan(1, 8, sharding=Sharding(expert=x)))[0] for x in (1, 4))
     assert divided.weights_bytes < whole.weights_bytes
-    found = e.iteration(Strategy(1, 8, sharding=Sharding(expert=4)))
+    found = e.iteration(ParallelPlan(1, 8, sharding=Sharding(expert=4)))
     assert found.time.expert_s > 0
 
 

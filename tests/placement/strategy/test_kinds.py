@@ -6,8 +6,8 @@ import pytest
 from strategy_cases import estimator, framework
 from test_iteration import BUSY, SOME
 
-from phaze.placement.strategy.kinds import kind_times
-from phaze.placement.strategy.strategy import Strategy
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.training.iteration_estimate import kind_times
 
 
 @pytest.mark.parametrize("chip", ["a100", "tpuv4"])
@@ -26,7 +26,7 @@ def test_kinds_sum_to_products_and_vector_kernels(chip, software, strategy):
 def test_norms_wait_for_memory_and_large_products_do_not(chip):
     def found(microbatch):
         costs = estimator(chip=chip, batch=64, devices=1)
-        return {kind.kind: kind for kind in kind_times(costs, Strategy(microbatch))}
+        return {kind.kind: kind for kind in kind_times(costs, ParallelPlan(microbatch))}
 
     small, large = found(1), found(64)
     for kinds in (small, large):

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from strategy_cases import SOFTWARE, estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.chunks import even_chunks
-from phaze.placement.pipelines.schedule import TRAINING
-from phaze.placement.pipelines.simulation import pipeline_s, pipelines_s
-from phaze.placement.strategy.framework import list_frameworks, load_framework
-from phaze.placement.strategy.many import iterations
-from phaze.placement.strategy.search.screen import screened
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Offload, Order, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Shardable, Sharding
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import list_frameworks, load_framework
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
+from phaze.parallel.pipelines.chunk_times import even_chunks
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, pipelines_s
+from phaze.parallel.plan_batches.plan_batch import batch_iterations
+from phaze.parallel.plan_search.plan_lower_bounds import screened_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.workload.parallel_degrees import Shardable, Sharding
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), sequence=(True,), context=(1, 2), chunks=(1, 2))
 NAMES = [name for name in list_frameworks() if name not in SOFTWARE]
@@ -23,7 +23,7 @@ NAMES = [name for name in list_frameworks() if name not in SOFTWARE]
 
 def strategies(e, every=1):
     """All choices of a space, and of each some that no search makes."""
-    found = [v for some in list(screened(e, SPACE))[::every] for v in SPACE.variants(some.strategy)]
+    found = [v for some in list(screened_plans(e, SPACE))[::every] for v in SPACE.variants(some.strategy)]
     return [changed for at, s in enumerate(found) for changed in (s, _changed(s, at))]
 
 
@@ -35,7 +35,7 @@ def _changed(s, at):
 
 
 def assert_alike(e, some):
-    found, alone = iterations(e, some), [e.iteration(s) for s in some]
+    found, alone = batch_iterations(e, some), [e.iteration(s) for s in some]
     assert found.iteration_s.tolist() == pytest.approx([i.iteration_s for i in alone], rel=1e-12)
     assert found.memory_bytes.tolist() == pytest.approx([i.memory_bytes for i in alone], rel=1e-12)
 
@@ -45,7 +45,7 @@ def test_all_choices_of_a_space():
     some = strategies(e, every=5)
     assert {s.schedule for s in some} == set(TRAINING)
     assert {s.zero for s in some} == set(Zero)
-    assert {s.order for s in some} == set(Order)
+    assert {s.order for s in some} == set(RankOrder)
     assert any(s.stages for s in some)
     assert_alike(e, some)
 
@@ -64,22 +64,24 @@ def test_packaged_frameworks(name):
 
 def test_experts():
     e = estimator(devices=8, batch=16, workload=small_gpt(experts=4))
-    base = Strategy(1, 4, 2)
+    base = ParallelPlan(1, 4, 2)
     sharding = replace(base.sharding, expert=2)
-    assert_alike(e, [replace(base, sharding=sharding, zero=zero, order=o) for zero in Zero for o in Order])
+    assert_alike(
+        e, [replace(base, sharding=sharding, zero=zero, order=o) for zero in Zero for o in RankOrder]
+    )
 
 
 def test_layers_that_stay_whole():
     e = estimator(devices=8, batch=16)
     sharding = Sharding(2, sequence=True, whole=frozenset(Shardable))
-    base = Strategy(1, 2, 2, sharding=sharding)
-    assert_alike(e, [replace(base, zero=zero, order=o) for zero in Zero for o in Order])
+    base = ParallelPlan(1, 2, 2, sharding=sharding)
+    assert_alike(e, [replace(base, zero=zero, order=o) for zero in Zero for o in RankOrder])
 
 
 def test_what_is_left_to_the_host():
     e = estimator(devices=8, batch=16, chip="h100")
     left = [frozenset(), frozenset(Offload), frozenset({Offload.OPTIMIZER}), frozenset({Offload.ACTIVATIONS})]
-    assert_alike(e, [Strategy(1, 4, 2, zero=zero, offload=what) for zero in Zero for what in left])
+    assert_alike(e, [ParallelPlan(1, 4, 2, zero=zero, offload=what) for zero in Zero for what in left])
 
 
 @pytest.mark.parametrize("blocking", [True, False])

@@ -11,16 +11,16 @@ from random_plans import costs, plans
 
 from phaze.errors import InputError
 from phaze.explore.answers.plan_replay import ReplayedPlan
+from phaze.explore.timeline.plan_pieces import pieces_of_devices
+from phaze.explore.timeline.plan_runs import runs
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.network import load_network
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.checker import PlanError, check_plan
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.mixed_estimate import MixedEstimator
-from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.report.replay.pieces_of_plan import pieces_of_devices
-from phaze.report.replay.runs_of_plan import runs
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.report.trace.iteration_trace import plan_trace
 
 CHIPS = to_table([load_architecture(name) for name in ("a100", "h100", "gh200")])
@@ -83,7 +83,7 @@ def test_no_mixed_plan_is_faster_or_slower_than_all_of_its_chips():
 def told():
     """A plan on two a100 and two gh200, and its devices' memory."""
     e = several(costs("tied", "hides"))
-    rows, strategy = (0, 0, 2, 2), Strategy(1, 4, 4, zero=Zero.OPTIMIZER)
+    rows, strategy = (0, 0, 2, 2), ParallelPlan(1, 4, 4, zero=Zero.OPTIMIZER)
     mixed = MixedEstimator.of(e, rows)
     return mixed, strategy, mixed.iteration(strategy), hbm_capacity_bytes(CHIPS)[list(rows)]
 
@@ -115,7 +115,7 @@ def test_the_slower_end_holds_up_what_both_ends_sum():
     table = CHIPS.take(np.array([0, 0])).replace(link_bandwidth_bytes_per_s=np.array([50e9, 300e9]))
     e = costs("tied", "ideal")
     cluster = replace(e.cluster, network=load_network())
-    both, strategy = Estimator(e.workload, table, cluster, e.framework), Strategy(1, 1, 4)
+    both, strategy = Estimator(e.workload, table, cluster, e.framework), ParallelPlan(1, 1, 4)
     slow, fast = (MixedEstimator.of(both, rows).tails_of(strategy) for rows in ((0, 0, 0, 0), (1, 1, 1, 1)))
     mixed = MixedEstimator.of(both, (0, 1, 1, 1))
     found = mixed.tails_of(strategy).reduction_s[0]
@@ -127,12 +127,12 @@ def test_the_slower_end_holds_up_what_both_ends_sum():
 def test_what_devices_cannot_do_is_told():
     e = several(costs("dense", "ideal"))
     with pytest.raises(InputError, match="2 devices of a pipeline of 4"):
-        MixedEstimator.of(e, (0, 1)).iteration(Strategy(1, 4, 4))
+        MixedEstimator.of(e, (0, 1)).iteration(ParallelPlan(1, 4, 4))
     with pytest.raises(InputError, match="have to be alike"):
-        MixedEstimator.of(e, (0, 0, 1, 1)).iteration(Strategy(1, 2, 4, schedule=Schedule.DUALPIPE))
+        MixedEstimator.of(e, (0, 0, 1, 1)).iteration(ParallelPlan(1, 2, 4, schedule=Schedule.DUALPIPE))
     mixed = MixedEstimator.of(e, (0, 0, 1, 1))
     with pytest.raises(InputError, match="one architecture"):
-        mixed.energy_j(Strategy(1, 4, 4), mixed.iteration(Strategy(1, 4, 4)))
+        mixed.energy_j(ParallelPlan(1, 4, 4), mixed.iteration(ParallelPlan(1, 4, 4)))
 
 
 def test_pieces_of_passes_are_those_of_the_device(told):

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from strategy_cases import estimator, framework
 
 from phaze.errors import InputError
-from phaze.placement.strategy.offload import beside_s
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.training.host_offload import beside_s
 
 CHOICES = [some for n in range(4) for some in combinations(Offload, n)]
 seconds = st.lists(st.tuples(*[st.floats(0, 5)] * 3), min_size=1, max_size=8)
 
 
 def iteration(offload, zero=Zero.WEIGHTS, chip="a100", **changes):
-    strategy = Strategy(2, data_parallel=8, zero=zero, offload=frozenset(offload))
+    strategy = ParallelPlan(2, data_parallel=8, zero=zero, offload=frozenset(offload))
     return estimator(chip=chip, software=framework(**changes)).iteration(strategy)
 
 

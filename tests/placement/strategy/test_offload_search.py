@@ -11,15 +11,13 @@ import pytest
 from every_plan import brute_force_s
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.many import Many, iterations
-from phaze.placement.strategy.search.fit import fits
-from phaze.placement.strategy.search.leanest import leanest
-from phaze.placement.strategy.search.rest import rest_s
-from phaze.placement.strategy.search.screen import screened
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Offload, Order, Zero
+from phaze.parallel.parallel_plan import Offload, RankOrder, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_batches.memory_fit import fits
+from phaze.parallel.plan_batches.plan_batch import IterationBatch, batch_iterations
+from phaze.parallel.plan_search.best_first_search import best_plans, leanest
+from phaze.parallel.plan_search.plan_lower_bounds import rest_s, screened_plans
+from phaze.parallel.plan_space import PlanSpace
 
 ALL = tuple(frozenset(some) for n in range(4) for some in combinations(Offload, n))
 SPACE = PlanSpace(
@@ -29,7 +27,7 @@ SPACE = PlanSpace(
     chunks=(1, 2),
     schedules=(Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB_H1),
     zeros=(Zero.NONE, Zero.OPTIMIZER, Zero.WEIGHTS),
-    orders=(Order.DATA_INNER,),
+    orders=(RankOrder.DATA_INNER,),
     offloads=ALL,
 )
 FEW = replace(
@@ -99,7 +97,7 @@ def test_a_small_host_takes_less():
 def test_no_iteration_is_shorter_than_its_bounds(said, host):
     e, seen = case(said, host, layers=4), 0
     first = leanest(e, ALL)
-    for some in list(screened(e, SPACE))[::9]:
+    for some in list(screened_plans(e, SPACE))[::9]:
         variants = tuple(SPACE.variants(some.strategy))
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
         floor_s = some.bound_s + min(rests[v] for v in variants if v.offload in first)
@@ -108,15 +106,15 @@ def test_no_iteration_is_shorter_than_its_bounds(said, host):
             least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
             assert floor_s <= some.bound_s + rests[variant] * (1 + 1e-12)
             assert some.bound_s + rests[variant] <= least_s
-            assert Many(e, (fit.strategy,)).bounds_s() <= least_s
+            assert IterationBatch(e, (fit.strategy,)).bounds_s() <= least_s
             seen += 1
     assert seen > 50
 
 
 def test_many_at_once_are_as_one_by_one():
     e = case({}, {})
-    every = [variant for some in screened(e, SPACE) for variant in SPACE.variants(some.strategy)][::7]
-    found = iterations(e, every)
+    every = [variant for some in screened_plans(e, SPACE) for variant in SPACE.variants(some.strategy)][::7]
+    found = batch_iterations(e, every)
     one_by_one = [e.iteration(variant) for variant in every]
     assert found.iteration_s == pytest.approx([one.iteration_s for one in one_by_one], rel=1e-9)
     assert found.memory_bytes == pytest.approx([one.memory_bytes for one in one_by_one], rel=1e-9)

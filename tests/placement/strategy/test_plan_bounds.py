@@ -8,15 +8,14 @@ from math import inf
 import pytest
 from strategy_cases import HIDES, LAUNCHES, SOFTWARE, estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import TRAINING, Schedule
-from phaze.placement.strategy.many import Many
-from phaze.placement.strategy.search.fit import fits
-from phaze.placement.strategy.search.rest import rest_s
-from phaze.placement.strategy.search.screen import screened
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Zero
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Zero
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
+from phaze.parallel.plan_batches.memory_fit import fits
+from phaze.parallel.plan_batches.plan_batch import IterationBatch
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_search.plan_lower_bounds import rest_s, screened_plans
+from phaze.parallel.plan_space import PlanSpace
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
 
@@ -28,7 +27,7 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
     capacity = tight
     if tight < inf:
         capacity *= max(best_plans(e, SPACE, inf).best[0].iteration.memory_bytes, 1.0)
-    for some in list(screened(e, SPACE))[::2]:
+    for some in list(screened_plans(e, SPACE))[::2]:
         s, (zeros, orders) = some.strategy, SPACE.choices(some.strategy)
         variants = tuple(SPACE.variants(s))
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
@@ -40,7 +39,7 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
             seen.add((s.schedule, fit.strategy.recompute))
             least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
             assert some.bound_s + rests[variant] <= least_s
-            assert Many(e, (fit.strategy,)).bounds_s() <= least_s
+            assert IterationBatch(e, (fit.strategy,)).bounds_s() <= least_s
         assert zeros == tuple(Zero) or s.replicas == 1
     schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
     assert schedules == set(TRAINING) if tight == inf else Recompute.FULL in recomputes
@@ -48,17 +47,19 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
 
 def test_bounds_of_strategies_side_by_side_are_those_of_each():
     e = estimator(devices=8, batch=16, software=framework(**LAUNCHES | HIDES), workload=small_gpt(8))
-    some = next(o for o in screened(e, SPACE) if o.schedule is Schedule.ZB_V and o.pipeline.replicas > 1)
+    some = next(
+        o for o in screened_plans(e, SPACE) if o.schedule is Schedule.ZB_V and o.pipeline.replicas > 1
+    )
     variants = tuple(SPACE.variants(some.strategy))
-    alone = [float(Many(e, (v,)).bounds_s()[0]) for v in variants]
-    assert Many(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
+    alone = [float(IterationBatch(e, (v,)).bounds_s()[0]) for v in variants]
+    assert IterationBatch(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
 
 
 def test_fewest_blocks_are_those_that_bytes_ask_for():
     """One block fewer on any device, and it does not fit."""
     e = estimator(devices=4, batch=32)
     tried = 0
-    for some in screened(e, SPACE):
+    for some in screened_plans(e, SPACE):
         s = some.strategy
         if s.chunks > 1 or s.recompute is not Recompute.FULL or s.schedule is Schedule.DUALPIPE:
             continue

@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 from random_plans import costs, plans
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.checker import PlanError, check_plan
-from phaze.placement.strategy.division import Division
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.iteration import MemoryBreakdown, TimeBreakdown
-from phaze.placement.strategy.kinds import kind_times
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.parallel.chunk_division import Division
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.training.iteration import MemoryBreakdown, TimeBreakdown
+from phaze.parallel.training.iteration_estimate import Estimator, kind_times
+from phaze.workload.parallel_degrees import Sharding
 
 TIMES = [f.name for f in fields(TimeBreakdown)]
 BYTES = [f.name for f in fields(MemoryBreakdown)]
 PLANS = {
-    "plain": ("ideal", Strategy(1, 4, 4, Sharding(2), recompute=Recompute.FULL, recomputed=1)),
-    "zero": ("hides", Strategy(1, 8, 2, Sharding(2, sequence=True), zero=Zero.WEIGHTS)),
-    "dualpipe": ("launches", Strategy(2, 2, 4, schedule=Schedule.DUALPIPE, zero=Zero.GRADIENTS)),
-    "offload": ("waits", Strategy(2, 8, 2, zero=Zero.OPTIMIZER, offload=frozenset(Offload))),
+    "plain": ("ideal", ParallelPlan(1, 4, 4, Sharding(2), recompute=Recompute.FULL, recomputed=1)),
+    "zero": ("hides", ParallelPlan(1, 8, 2, Sharding(2, sequence=True), zero=Zero.WEIGHTS)),
+    "dualpipe": ("launches", ParallelPlan(2, 2, 4, schedule=Schedule.DUALPIPE, zero=Zero.GRADIENTS)),
+    "offload": ("waits", ParallelPlan(2, 8, 2, zero=Zero.OPTIMIZER, offload=frozenset(Offload))),
 }
 
 

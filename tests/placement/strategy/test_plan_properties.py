@@ -12,14 +12,14 @@ from every_plan import brute_force_s
 from strategy_cases import estimator, small_gpt
 
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import hbm_capacity_bytes
-from phaze.hardware.network import two_tiers
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Zero
+from phaze.hardware.cluster_network import two_tiers
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.parallel_plan import Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.workload_loader import load_workload
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), chunks=(1, 2))

@@ -9,10 +9,10 @@ import pytest
 from every_plan import brute_force_s, cuts
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import PlanSpace
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), chunks=(1, 2))
 

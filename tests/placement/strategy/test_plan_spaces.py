@@ -12,15 +12,15 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.choices import Choices, Dimension, chosen, list_plans, load_plans
-from phaze.placement.strategy.division import Grain
-from phaze.placement.strategy.framework import list_frameworks, load_framework
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import plan_space
-from phaze.placement.strategy.strategy import Zero
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.chunk_division import Grain
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import list_frameworks, load_framework
+from phaze.parallel.parallel_plan import Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_choices import Choices, Dimension, chosen, list_plans, load_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import plan_space
 from phaze.workload.workload import Attention
 from phaze.workload.workload_loader import load_workload
 

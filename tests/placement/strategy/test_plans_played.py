@@ -11,16 +11,16 @@ from phaze.solvers.scheduling import check_schedule
 from random_plans import plans
 
 from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.placement.pipelines.order import Kind
-from phaze.placement.strategy.breakdown import busiest
+from phaze.explore.timeline.plan_operators import PlanOperators
+from phaze.explore.timeline.plan_pieces import PieceKind, PlanPieces
+from phaze.explore.timeline.plan_runs import GATHER, HOST, OPTIMIZER, REDUCTION, runs
+from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.training.iteration_estimate import busiest
 from phaze.report.figures.iteration_timeline import plan_windows
-from phaze.report.replay.operators_of_plan import PlanOperators
-from phaze.report.replay.pieces_of_plan import PlanPieces, What
-from phaze.report.replay.runs_of_plan import GATHER, HOST, OPTIMIZER, REDUCTION, runs
 from phaze.report.trace.chrome_trace import LAYERS, written
 from phaze.report.trace.iteration_svg import draw_iteration, iteration_picture
 from phaze.report.trace.iteration_trace import plan_trace
-from phaze.workload.sharding.parallel_degrees import Parallel
+from phaze.workload.parallel_degrees import Parallel
 
 SEEDS = range(8)
 EACH = 5
@@ -67,13 +67,13 @@ def shown_s(plan):
     """Seconds on the device that has most to do, by cause, from slices alone."""
     device = busiest(plan.costs.loads(plan.strategy), plan.costs.placed(plan.strategy))
     names = {
-        What.GATHER: "gather",
+        PieceKind.GATHER: "gather",
         GATHER: "gather",
-        What.REDUCTION: "reduction",
+        PieceKind.REDUCTION: "reduction",
         REDUCTION: "reduction",
         OPTIMIZER: "optimizer",
-        What.OFFLOAD: "offload",
-        What.HOST: "host",
+        PieceKind.OFFLOAD: "offload",
+        PieceKind.HOST: "host",
         HOST: "host",
     }
     spent = Counter()
@@ -83,7 +83,7 @@ def shown_s(plan):
             continue
         if one.thread == LAYERS:
             exposed = one.args.get("exposed_s", {})
-            if one.category == What.RECOMPUTE:
+            if one.category == PieceKind.RECOMPUTE:
                 spent["recompute"] += seconds
             else:
                 spent.update(exposed)
@@ -165,7 +165,7 @@ def test_documents_can_be_written(seed):
         )
         windows, line = plan_windows(plan), plan.timeline
         shown = sum(
-            int(((order.kind == Kind.FORWARD) & (starts < w.end_s) & (ends > w.start_s)).sum())
+            int(((order.kind == ActionKind.FORWARD) & (starts < w.end_s) & (ends > w.start_s)).sum())
             for order, starts, ends in zip(line.orders, line.starts_s, line.ends_s, strict=True)
             for w in windows
         )

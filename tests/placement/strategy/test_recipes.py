@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from strategy_cases import estimator, small_gpt
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_loader import load_workload
 
@@ -35,7 +35,7 @@ def memory(recipe, strategy):
 @pytest.mark.parametrize("sharding", [Sharding(), Sharding(2, sequence=True)], ids=["one", "two"])
 def test_inputs_wait_in_few_bits(recipe, sharding):
     """Both norms' results and the activation's (6 h); that of attention is kept for itself, and a scaled copy of it."""
-    s = Strategy(2, data_parallel=4, sharding=sharding)
+    s = ParallelPlan(2, data_parallel=4, sharding=sharding)
     plain, few = memory(None, s), memory(recipe, s)
     alone, beside = 6 * (2 - recipe.element_bytes), recipe.element_bytes
     saved = 2 * TOKENS * HIDDEN * LAYERS * (alone - beside) / sharding.tensor
@@ -45,7 +45,7 @@ def test_inputs_wait_in_few_bits(recipe, sharding):
 @pytest.mark.parametrize("recipe", [Recipe.FP8, Recipe.MXFP8, Recipe.NVFP4])
 def test_scaled_weights_stay_in_two_copies_unless_they_are_gathered_anew(recipe):
     for zero in Zero:
-        plain, few = (memory(r, Strategy(2, data_parallel=4, zero=zero)) for r in (None, recipe))
+        plain, few = (memory(r, ParallelPlan(2, data_parallel=4, zero=zero)) for r in (None, recipe))
         copies = 0.0 if zero is Zero.WEIGHTS else 2 * recipe.element_bytes * MATRICES
         assert few.weights_bytes - plain.weights_bytes == pytest.approx(copies)
         assert few.gradients_bytes == plain.gradients_bytes
@@ -54,14 +54,14 @@ def test_scaled_weights_stay_in_two_copies_unless_they_are_gathered_anew(recipe)
 
 @pytest.mark.parametrize("recipe", [Recipe.FP8_EARLY, Recipe.FP8_ROWS])
 def test_torchao_keeps_what_it_read(recipe):
-    s = Strategy(2, data_parallel=4)
+    s = ParallelPlan(2, data_parallel=4)
     assert memory(recipe, s) == memory(None, s)
 
 
 @pytest.mark.parametrize("recompute", Recompute)
 @pytest.mark.parametrize("recipe", Recipe)
 def test_few_bits_never_need_more_room_for_activations(recipe, recompute):
-    s = Strategy(2, data_parallel=2, pipeline_parallel=2, recompute=recompute)
+    s = ParallelPlan(2, data_parallel=2, pipeline_parallel=2, recompute=recompute)
     assert memory(recipe, s).activations_bytes <= memory(None, s).activations_bytes
 
 
@@ -71,19 +71,19 @@ def seconds(model, chip, devices, batch, network, framework, strategy, recipe):
     workload = load_workload(model, Mode.TRAINING, software.attention, fusion=software.fusion, recipe=recipe)
     cluster = Cluster(devices, batch, load_network(network))
     table = to_table([load_architecture(chip)])
-    return Estimator(workload, table, cluster, software, Rung.CALIBRATED).iteration(strategy).iteration_s
+    return Estimator(workload, table, cluster, software, Fidelity.CALIBRATED).iteration(strategy).iteration_s
 
 
 def test_fp8_over_bf16_is_as_published():
     """TorchTitan (arXiv 2410.06511, table 1), compiled: 8,532 and 6,667 tokens/s and GPU."""
-    s = Strategy(2, data_parallel=8, zero=Zero.WEIGHTS, recompute=Recompute.SELECTIVE)
+    s = ParallelPlan(2, data_parallel=8, zero=Zero.WEIGHTS, recompute=Recompute.SELECTIVE)
     case = ("llama3-8b", "h100-96gb", 8, 16, "hgx-h100", "torchtitan-2024", s)
     assert seconds(*case, None) / seconds(*case, Recipe.FP8_EARLY) == pytest.approx(8532 / 6667, rel=0.1)
 
 
 def test_nvfp4_over_mxfp8_is_as_published():
     """Megatron-Bridge 26.04.01, Llama 3 70B on 64 GB200, the same plan: 4,864 and 3,712 tokens/s and GPU."""
-    s = Strategy(
+    s = ParallelPlan(
         1,
         data_parallel=8,
         pipeline_parallel=4,

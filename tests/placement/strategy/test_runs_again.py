@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.again import runs_again
-from phaze.placement.strategy.needs import INPUT
-from phaze.placement.strategy.strategy import Strategy
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.training.memory_footprint import INPUT
+from phaze.parallel.training.recomputation import runs_again
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Layer
 from phaze.workload.workload import Attention
 
 COMPILER = framework(prunes_recompute=True)
-FULL = Strategy(microbatch=2, data_parallel=8, recompute=Recompute.FULL)
+FULL = ParallelPlan(microbatch=2, data_parallel=8, recompute=Recompute.FULL)
 
 
 def layer(kind: str, tensor: int = 1) -> Layer:
@@ -78,7 +78,7 @@ def test_time_falls_and_memory_grows_with_what_is_kept():
 
 
 def test_experts_compute_the_room_they_have():
-    strategy = Strategy(microbatch=2, data_parallel=8)
+    strategy = ParallelPlan(microbatch=2, data_parallel=8)
     workload = small_gpt(experts=4)
     plain, roomy = (
         estimator(chip=chip, software=framework(expert_room=room), workload=workload).figures(strategy)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from strategy_cases import small_gpt
 
-from phaze.placement.strategy.division import Grain, divide
-from phaze.placement.strategy.search.cuts import block_flops, stage_cuts
+from phaze.parallel.chunk_division import Grain, divide
+from phaze.parallel.plan_batches.stage_cuts import block_flops, stage_cuts
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 

@@ -10,11 +10,11 @@ import pytest
 from random_plans import costs, plans
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.pipelines.schedule import TRAINING, Schedule
-from phaze.placement.strategy.iteration import TimeBreakdown
-from phaze.placement.strategy.kinds import kind_times
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
+from phaze.parallel.training.iteration import TimeBreakdown
+from phaze.parallel.training.iteration_estimate import kind_times
 
 NAMES = [f.name for f in fields(TimeBreakdown)]
 
@@ -37,7 +37,7 @@ def test_a_device_of_dualpipe_computes_as_much_as_one_of_any_schedule():
     """Two copies of the model, each of which sees half of the microbatches."""
     e = estimator(4, 16, workload=small_gpt(8))
     times = [
-        e.iteration(Strategy(1, 1, 4, schedule=schedule, stages=(2, 2, 2, 2))).time
+        e.iteration(ParallelPlan(1, 1, 4, schedule=schedule, stages=(2, 2, 2, 2))).time
         for schedule in (Schedule.DUALPIPE, Schedule.ONE_F_ONE_B)
     ]
     assert 0.5 < times[0].product_s / times[1].product_s < 1.0  # the ends are shared by two devices
@@ -48,7 +48,7 @@ def test_a_device_of_dualpipe_computes_as_much_as_one_of_any_schedule():
 def test_all_devices_together_receive_what_every_microbatch_passes_on(schedule):
     """The receipts of the busiest device, counted in the timeline: what its actions wait for from other devices."""
     e = costs("dense", "ideal")
-    s = Strategy(2, 1, 4, schedule=schedule, chunks=schedule.chunks_per_device)
+    s = ParallelPlan(2, 1, 4, schedule=schedule, chunks=schedule.chunks_per_device)
     found, loads, chunks = e.iteration(s), e.loads(s), e.chunks(s)
     seconds = []
     for order in e.timeline(s).orders:
@@ -65,8 +65,8 @@ def test_all_devices_together_receive_what_every_microbatch_passes_on(schedule):
 @pytest.mark.parametrize("hides", [False, True])
 def test_reductions_of_zero_2_are_no_gathers(hides):
     said = framework(hides_gathers=hides)
-    time = estimator(software=said).iteration(Strategy(1, 8, zero=Zero.GRADIENTS)).time
-    plain = estimator(software=said).iteration(Strategy(1, 8, zero=Zero.OPTIMIZER)).time
+    time = estimator(software=said).iteration(ParallelPlan(1, 8, zero=Zero.GRADIENTS)).time
+    plain = estimator(software=said).iteration(ParallelPlan(1, 8, zero=Zero.OPTIMIZER)).time
     assert time.gather_s == pytest.approx(plain.gather_s)  # once, after the step
     assert time.reduction_s > plain.reduction_s > 0
 
@@ -75,7 +75,7 @@ def test_reductions_of_zero_2_are_no_gathers(hides):
 def test_transfers_with_the_host_are_no_gathers(hides):
     e = estimator(software=framework(hides_offload=hides))
     plain, away = (
-        e.iteration(Strategy(1, 8, zero=Zero.NONE, offload=frozenset(what))).time
+        e.iteration(ParallelPlan(1, 8, zero=Zero.NONE, offload=frozenset(what))).time
         for what in ((), (Offload.WEIGHTS, Offload.ACTIVATIONS))
     )
     assert plain.offload_s == 0 < away.offload_s
@@ -95,7 +95,7 @@ def test_gathers_and_reductions_of_zero_3_are_told_apart():
 def test_optimizer_is_that_of_the_device_that_has_most_to_do():
     """The head computes on the last stage; more parameters, a longer step, lie on the first."""
     e = estimator(2, 64, workload=small_gpt(8))
-    s = Strategy(1, 1, 2, stages=(4, 4), recompute=Recompute.NONE)
+    s = ParallelPlan(1, 1, 2, stages=(4, 4), recompute=Recompute.NONE)
     parameters = [part.weights_bytes / 2 for part in e.memory(s)]
     loads = e.loads(s)
     busiest = int(np.argmax(loads.forward.pass_s + loads.turned_s))

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.cost.exchange import fastest_s
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.strategy import Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.cost.collective_times import fastest_s
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 
 TABLE = 30000 * 512
 STATE_BYTES = 18  # weight, gradient and Adam's state per parameter
 ONE_STAGE = [
-    Strategy(1),
-    Strategy(1, sharding=Sharding(4)),
-    Strategy(1, data_parallel=4, zero=Zero.WEIGHTS),
+    ParallelPlan(1),
+    ParallelPlan(1, sharding=Sharding(4)),
+    ParallelPlan(1, data_parallel=4, zero=Zero.WEIGHTS),
 ]
 JOINED = [
-    Strategy(1, pipeline_parallel=2, schedule=Schedule.ZB_V, chunks=2),
-    Strategy(1, pipeline_parallel=2, schedule=Schedule.DUALPIPE),
+    ParallelPlan(1, pipeline_parallel=2, schedule=Schedule.ZB_V, chunks=2),
+    ParallelPlan(1, pipeline_parallel=2, schedule=Schedule.DUALPIPE),
 ]
 
 
@@ -53,7 +53,7 @@ def test_schedules_that_bring_both_ends_to_one_device(strategy):
 
 
 def test_two_devices_keep_it_each_and_sum_its_gradients():
-    strategy = Strategy(1, data_parallel=2, pipeline_parallel=4)
+    strategy = ParallelPlan(1, data_parallel=2, pipeline_parallel=4)
     tied, two = (e.iteration(strategy) for e in estimators(reduced_bytes=4.0))
     assert tied.memory_bytes == two.memory_bytes
     e, apart = estimators()[0], 2 * 3  # device numbers between the first and the last stage

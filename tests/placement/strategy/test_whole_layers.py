@@ -12,17 +12,17 @@ from every_plan import brute_force_s
 from strategy_cases import estimator, framework, small_gpt
 from test_plan_search import SOFTWARE
 
-from phaze.cost.energy import Events, dynamic_j
-from phaze.hardware.network import two_tiers
-from phaze.placement.cluster import Recompute
-from phaze.placement.energy import ChainEnergy, Drivers
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.figures import layer_figures
-from phaze.placement.strategy.search.search import best_plans
-from phaze.placement.strategy.search.space import PlanSpace
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.cost.pass_energy import Events, dynamic_j
+from phaze.hardware.cluster_network import two_tiers
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
+from phaze.parallel.training.layer_costs import layer_costs
 from phaze.scheduling.layers import TimedChain
-from phaze.workload.sharding.parallel_degrees import Parallel, Shardable, Sharding
+from phaze.workload.parallel_degrees import Parallel, Shardable, Sharding
 from phaze.workload.work import Unit
 
 MLP = frozenset({Shardable.MLP})
@@ -34,7 +34,7 @@ MLP_PARAMETERS = BLOCKS * (2 * HIDDEN * FFN + FFN + HIDDEN + 2 * HIDDEN)  # two 
 
 
 def spread(*whole, tensor=4, **more):
-    return Strategy(2, sharding=Sharding(tensor, True, whole=frozenset(whole)), **more)
+    return ParallelPlan(2, sharding=Sharding(tensor, True, whole=frozenset(whole)), **more)
 
 
 def run(strategy, **changes):
@@ -136,7 +136,7 @@ def test_none_whole_is_the_sharding_itself():
 def test_figures_of_a_mix_are_those_of_its_chain(chip):
     e = estimator(chip=chip)
     s = spread(Shardable.MLP, Shardable.EMBEDDING)
-    alone = layer_figures(e.chain(s), e.costs, e.loaded, e.effort).alone()
+    alone = layer_costs(e.chain(s), e.costs, e.loaded, e.effort).alone()
     for side in ("forward", "backward", "again", "ending"):
         np.testing.assert_allclose(getattr(e.figures(s), side).stacked, getattr(alone, side).stacked)
 

@@ -3,13 +3,13 @@
 import pytest
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.framework import list_frameworks, load_framework
-from phaze.placement.strategy.strategy import Order, Strategy, Zero
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import list_frameworks, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Attention
 
-WHOLE = Strategy(1, data_parallel=8, zero=Zero.WEIGHTS)
+WHOLE = ParallelPlan(1, data_parallel=8, zero=Zero.WEIGHTS)
 HIDING = {"hides_gathers": True, "hides_reduction": True}
 
 
@@ -19,7 +19,7 @@ def iteration(strategy, **changes):
 
 def test_ideal_hides_nothing_of_gathers_and_reductions():
     found = estimator()
-    plain, zero = (found.iteration(s) for s in (Strategy(1, data_parallel=8), WHOLE))
+    plain, zero = (found.iteration(s) for s in (ParallelPlan(1, data_parallel=8), WHOLE))
     exchanges = found.exchanges(WHOLE)
     chain, division = found.figures(WHOLE).chain, found.division(WHOLE)
     groups = [sum(chain.layers[u].parameters for u in chain.index[a : b + 1]) for a, b in division.groups]
@@ -43,15 +43,15 @@ def test_interference_costs_time():
 
 
 def test_weights_that_stay_whole_are_gathered_once_for_all_microbatches():
-    dropped = Strategy(1, data_parallel=4, pipeline_parallel=2, zero=Zero.WEIGHTS)
-    kept = Strategy(1, data_parallel=4, pipeline_parallel=2, zero=Zero.WEIGHTS, reshards=False)
+    dropped = ParallelPlan(1, data_parallel=4, pipeline_parallel=2, zero=Zero.WEIGHTS)
+    kept = ParallelPlan(1, data_parallel=4, pipeline_parallel=2, zero=Zero.WEIGHTS, reshards=False)
     often, once = (estimator(workload=small_gpt(12)).iteration(s) for s in (dropped, kept))
     assert once.time.gather_s < often.time.gather_s
     assert once.memory_bytes > often.memory_bytes
 
 
 def test_memory_of_divided_states_and_whole_weights():
-    plain, divided = (estimator().iteration(s).memory[0] for s in (Strategy(1, data_parallel=8), WHOLE))
+    plain, divided = (estimator().iteration(s).memory[0] for s in (ParallelPlan(1, data_parallel=8), WHOLE))
     for part in ("weights_bytes", "gradients_bytes", "optimizer_bytes"):
         assert getattr(divided, part) == pytest.approx(getattr(plain, part) / 8)
     found = estimator()
@@ -78,7 +78,7 @@ def test_attention_vectors_and_metrics_take_longer_where_the_framework_says_so()
 
 
 def test_full_recompute_that_stops_early_saves_the_last_product_and_a_gather():
-    sharded = Strategy(
+    sharded = ParallelPlan(
         2, data_parallel=2, sharding=Sharding(4, sequence=True), recompute=Recompute.FULL, zero=Zero.WEIGHTS
     )
     whole, early = iteration(sharded), iteration(sharded, stops_early=True)
@@ -87,7 +87,7 @@ def test_full_recompute_that_stops_early_saves_the_last_product_and_a_gather():
 
 
 def test_recompute_by_operator_keeps_less_and_runs_longer():
-    strategy = Strategy(2, data_parallel=8, recompute=Recompute.SELECTIVE)
+    strategy = ParallelPlan(2, data_parallel=8, recompute=Recompute.SELECTIVE)
     flash = small_gpt(attention=Attention.FLASH)
     none, some = (
         estimator(software=framework(keeps_products=keeps), workload=flash).iteration(strategy)
@@ -110,14 +110,14 @@ def test_packaged_frameworks_load_and_run(name):
 
 
 def test_context_ranks_and_replicas_are_one_group_of_neighbours():
-    alone = Strategy(1, data_parallel=8, sharding=Sharding(2, sequence=True))
-    divided = Strategy(1, data_parallel=2, sharding=Sharding(2, sequence=True, context=4))
+    alone = ParallelPlan(1, data_parallel=8, sharding=Sharding(2, sequence=True))
+    divided = ParallelPlan(1, data_parallel=2, sharding=Sharding(2, sequence=True, context=4))
     e = estimator(devices=16)
     assert divided.replica_stride == 2
     assert e.exchanges(divided).reduce_s(1e9) == e.exchanges(alone).reduce_s(1e9)
 
 
 def test_replicas_with_pipelines_between_them_are_far_apart():
-    far = Strategy(*(1, 2, 2), sharding=Sharding(1, context=2), order=Order.PIPELINE_INNER)
+    far = ParallelPlan(*(1, 2, 2), sharding=Sharding(1, context=2), order=RankOrder.PIPELINE_INNER)
     assert far.replica_stride == far.data_stride == 4
-    assert Strategy(1, 1, 2, far.sharding, order=far.order).replica_stride == 1
+    assert ParallelPlan(1, 1, 2, far.sharding, order=far.order).replica_stride == 1

@@ -15,13 +15,13 @@ from phaze.arrays import Flags, Floats, Integers
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_axes import TENSOR_CORES, VECTOR_CORES, SearchAxes
-from phaze.hardware.area import area_mm2
 from phaze.hardware.budgets import over_budget, within_budget
-from phaze.hardware.power import tdp_w
-from phaze.placement.pipelines.layout import chunks_of
-from phaze.placement.strategy.layouts import Layouts
-from phaze.placement.strategy.needs import recomputed
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import chunks_of
+from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import TimedPass
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 
@@ -41,10 +41,10 @@ class StageKind:
     repeats: tuple[int, ...]
 
 
-def stage_kinds(strategy: Strategy, layouts: Layouts) -> tuple[StageKind, ...]:
+def stage_kinds(strategy: ParallelPlan, layouts: PlanLayouts) -> tuple[StageKind, ...]:
     """The distinct kinds of stage of a strategy, in the order in which they first appear."""
     s, chain, division = strategy, layouts.chain(strategy), layouts.division(strategy)
-    again = np.repeat(recomputed(division, s), division.sizes)
+    again = np.repeat(recomputed_groups(division, s), division.sizes)
     found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
     for position, own in enumerate(chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()):
         held = np.concatenate([np.arange(len(chain.index))[division.layers(chunk)] for chunk in own])

@@ -14,13 +14,13 @@ from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.planned_iteration import NEAR, PlannedIteration, estimator_of
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_target import WhamTarget
-from phaze.placement.strategy.checker import PlanError, check_plan
-from phaze.placement.strategy.mixed_estimate import MixedEstimator
-from phaze.placement.strategy.search.mixed_pipeline import Architectures
-from phaze.placement.strategy.search.mixed_search import MixedFound, MixedSearch
-from phaze.placement.strategy.search.options import ROUNDING
-from phaze.placement.strategy.search.pipeline import Times
-from phaze.scheduling.passes import Effort
+from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
+from phaze.parallel.plan_batches.shape_options import ROUNDING
+from phaze.parallel.plan_search.mixed_pipelines import Architectures
+from phaze.parallel.plan_search.mixed_plan_search import MixedFound, MixedSearch
+from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.scheduling.passes import SolveLimits
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MixedDesigns:
     evaluator: Evaluator
     block: Block
     setting: TrainingConfig
-    effort: Effort
+    effort: SolveLimits
 
     def best(self, target: WhamTarget, first: FoundPlan | None, below: float) -> MixedPlan | None:
         """The best plan, checked; None where nothing fits in memory, keeps the floor or gets below a value.
@@ -80,7 +80,7 @@ class MixedDesigns:
     def _over(self) -> bool:
         return self.effort.left_s() <= 0
 
-    def _search(self, target: WhamTarget, times: Times) -> MixedSearch:
+    def _search(self, target: WhamTarget, times: GroupTimes) -> MixedSearch:
         """Over designs that take these times."""
         evaluator, rows = self.evaluator, self._rows
         links = evaluator.link_bytes_per_s[rows]

@@ -11,9 +11,9 @@ import numpy as np
 
 from phaze.arrays import Integers
 from phaze.explore.evaluation.design_candidates import Candidates
-from phaze.hardware.axis import Axis
-from phaze.hardware.space import DesignSpace
-from phaze.hardware.table import ArchitectureTable
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.hardware.spaces.space_axis import Axis
 
 TENSOR_CORES, VECTOR_CORES = "tensor_cores", "vector_cores"
 

@@ -41,7 +41,7 @@ from phaze.explore.strategies.wham.wham_target import (
     config_promises,
     reference_plan,
 )
-from phaze.scheduling.passes import Effort
+from phaze.scheduling.passes import SolveLimits
 
 STATES = 1e5  # of one search for a schedule of a reference plan
 
@@ -156,9 +156,9 @@ class WhamCourse:
         return found
 
     @property
-    def _effort(self) -> Effort:
+    def _effort(self) -> SolveLimits:
         """What is left of the time."""
-        return Effort(self._oracle.clock.left)
+        return SolveLimits(self._oracle.clock.left)
 
     @property
     def _target(self) -> WhamTarget:

@@ -16,8 +16,8 @@ from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Objective
 from phaze.explore.strategies.wham.core_growth import StageMetric, StageWorth
 from phaze.explore.strategies.wham.core_latencies import StageKind
-from phaze.placement.strategy.strategy import Strategy
-from phaze.scheduling.passes import Effort
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.scheduling.passes import SolveLimits
 from phaze.solvers.placement.mixed import Goal
 
 
@@ -73,7 +73,7 @@ class WhamTarget:
 
         return per_watt
 
-    def most_s(self, kind: StageKind, strategy: Strategy, microbatches: int, global_batch: int) -> float:
+    def most_s(self, kind: StageKind, strategy: ParallelPlan, microbatches: int, global_batch: int) -> float:
         """The longest that the lowest terms of a stage may take if the whole pipeline is to keep the floor.
 
         A device has so many turns of all it holds, and waits for as many as 1F1B has it wait, less where it holds more
@@ -117,7 +117,9 @@ def candidate_sample(candidates: Candidates) -> Block:
     return Block(block.numbers[rows], block.table.take(rows), block.tdp_w[rows], block.area_mm2[rows])
 
 
-def config_promises(evaluator: Evaluator, block: Block, target: WhamTarget, effort: Effort) -> list[Promise]:
+def config_promises(
+    evaluator: Evaluator, block: Block, target: WhamTarget, effort: SolveLimits
+) -> list[Promise]:
     """Settings that some design of the sample fits in, most promising first.
 
     Those with the least work are looked at first, and as many as half of the time that is left allows.
@@ -136,7 +138,7 @@ def config_promises(evaluator: Evaluator, block: Block, target: WhamTarget, effo
     return sorted(found, key=lambda promise: (-promise.value, promise.setting.order))
 
 
-def reference_plan(evaluator: Evaluator, promise: Promise, effort: Effort) -> FoundPlan | None:
+def reference_plan(evaluator: Evaluator, promise: Promise, effort: SolveLimits) -> FoundPlan | None:
     """The best plan of the design behind a promise, or None where none fits after all."""
     (found,) = evaluator.plans(promise.setting, np.array([promise.row]), np.array([np.inf]), effort)
     return found

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import product_flops_per_s
+from phaze.hardware.derived_figures import product_flops_per_s
 from phaze.validation.measured_cases import Cases, Judged, Timer
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns

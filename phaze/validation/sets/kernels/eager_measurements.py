@@ -9,7 +9,7 @@ from math import prod
 from types import MappingProxyType
 
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import product_flops_per_s
+from phaze.hardware.derived_figures import product_flops_per_s
 from phaze.validation.measured_cases import Cases, Judged, timer_of
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from phaze.cost.kernels.quantise import quantisation
+from phaze.cost.kernels.quantise_kernel import quantisation
 from phaze.validation.measured_cases import EXACT, Cases, Judged, Timer
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from phaze.cost.rung import Rung
-from phaze.cost.scalesim import Dataflow, scalesim_cycles
-from phaze.cost.scalesim_stalls import Interfaces, stalled_run
+from phaze.cost.fidelity import Fidelity
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measurement_columns import Columns
+from phaze.validation.scalesim.scalesim_cycles import Dataflow, scalesim_cycles
+from phaze.validation.scalesim.scalesim_stalls import Interfaces, stalled_run
 from phaze.workload.work import Gemm
 
 _SIZES = ("M", "K", "N", "array_rows", "array_cols")
@@ -40,5 +40,8 @@ def _cases(columns: Columns) -> Iterator[tuple[Dataflow, Gemm, int, int]]:
 def _judged(columns: Columns, measured: str, cycles: Sequence[int]) -> Judged:
     """All rows; the roofline is multiply-accumulates over array size."""
     m, k, n, rows, width = (columns.numbers(name) for name in _SIZES)
-    predicted = {Rung.ROOFLINE: m * n * k / (rows * width), Rung.ANALYTIC: np.array(cycles, dtype=np.float64)}
+    predicted = {
+        Fidelity.ROOFLINE: m * n * k / (rows * width),
+        Fidelity.ANALYTIC: np.array(cycles, dtype=np.float64),
+    }
     return Judged(columns.numbers(measured), predicted, {})

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.pipelines.schedule import Schedule, refusal
-from phaze.placement.strategy.framework import Framework, TensorOverlap, load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, TensorOverlap, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, refusal
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -20,7 +20,7 @@ from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.families.decoder_family import Decoder
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 from phaze.workload.workload_library import builtin_names, builtin_spec
 
@@ -83,7 +83,7 @@ def _generation(cells: _Cells) -> str:
     return "megatron-bridge-overlapped" if overlaps else "megatron-bridge-2025"
 
 
-def _strategy(cells: _Cells) -> Strategy:
+def _strategy(cells: _Cells) -> ParallelPlan:
     """The plan of a row; all but Megatron-FSDP divide the optimizer's states alone."""
     tensor, pipeline, context = (_degree(cells[name]) for name in ("tp", "pp", "cp"))
     blocks, sharded = int(cells["layers"]), _degree(cells["fsdp"])
@@ -91,7 +91,7 @@ def _strategy(cells: _Cells) -> Strategy:
     replicas = _degree(cells["n_gpus"]) // (tensor * pipeline * context)
     microbatches = _degree(cells["gbs"]) // (_degree(cells["mbs"]) * replicas)
     schedule, chunks = interleaved(pipeline, chunks, microbatches)
-    return Strategy(
+    return ParallelPlan(
         microbatch=_degree(cells["mbs"]),
         data_parallel=replicas,
         pipeline_parallel=pipeline,

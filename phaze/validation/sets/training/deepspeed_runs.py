@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import hbm_bandwidth_bytes_per_s
-from phaze.hardware.network import Network
-from phaze.hardware.tiers import Medium
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.estimate import Estimator
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.iteration import Iteration
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
+from phaze.hardware.network_tiers import Medium
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of, network_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_models import gpt
 from phaze.validation.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 _FRAMEWORK = "megatron-deepspeed-2022"
@@ -73,7 +73,7 @@ def _judge_vtrain(columns: Columns, network: str, known: Architecture | None) ->
         workload = gpt(
             layers, hidden, heads, _VOCABULARY, tokens, framework.attention, framework.fusion, "fp16"
         )
-        strategy = Strategy(each, dp, pp, Sharding(tp), recompute=Recompute.FULL)
+        strategy = ParallelPlan(each, dp, pp, Sharding(tp), recompute=Recompute.FULL)
         cluster = Cluster(devices, batch, wires)
         runs.keep(PublishedRun(chip, workload, cluster, framework, strategy, float(measured[row])))
     return runs.judge()
@@ -95,8 +95,8 @@ def times(columns: Columns) -> Judged:
 def memory(columns: Columns) -> Judged:
     """Peak bytes on a device, of which a roofline says nothing; rows are left out whose plan cannot have fitted."""
     judged = _judge_sailor(columns, "peak_mem_bytes", lambda iteration: iteration.memory_bytes, _held_bytes)
-    predicted: dict[Rung, NDArray[np.float64]] = dict(judged.predicted)
-    del predicted[Rung.ROOFLINE]
+    predicted: dict[Fidelity, NDArray[np.float64]] = dict(judged.predicted)
+    del predicted[Fidelity.ROOFLINE]
     return replace(judged, predicted=predicted)
 
 
@@ -122,12 +122,12 @@ class _SailorRow:
         return slowest if len(known) == len(found) else None
 
     @property
-    def strategy(self) -> Strategy:
+    def strategy(self) -> ParallelPlan:
         """Degrees and stages; the file counts the embedding and the head as layers of the outer ones."""
         stages = [int(layers) for layers in self.text("layers_per_stage").split(";")]
         stages[0] -= 1
         stages[-1] -= 1
-        return Strategy(
+        return ParallelPlan(
             microbatch=self.number("micro_batch"),
             data_parallel=self.number("dp"),
             pipeline_parallel=self.number("pp"),
@@ -173,7 +173,7 @@ def _judge_sailor(
             runs.drop(_FLAGGED if row.text("flag") else NO_TEMPLATE)
             continue
         run = PublishedRun(chip, row.workload, row.cluster, row.framework, row.strategy, value, figure)
-        if value < least(estimator(run, Rung.ANALYTIC, known).iteration(run.strategy)):
+        if value < least(estimator(run, Fidelity.ANALYTIC, known).iteration(run.strategy)):
             runs.drop(_TOO_LITTLE)
             continue
         runs.keep(run)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.strategy import Offload, Strategy, Zero
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -60,9 +60,9 @@ def _framework(family: str) -> Framework:
     return load_framework("llm-foundry-2023-hopper" if family == "hopper" else "llm-foundry-2023")
 
 
-def _strategy(cells: _Cells) -> Strategy:
+def _strategy(cells: _Cells) -> ParallelPlan:
     zero, reshards, group = _SHARDING[cells["sharding"]]
-    return Strategy(
+    return ParallelPlan(
         microbatch=int(cells["micro_batch"]),
         data_parallel=int(cells["n_gpus"]),
         recompute=Recompute.FULL if cells["act_ckpt"] == "True" else Recompute.NONE,

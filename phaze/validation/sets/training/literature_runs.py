@@ -9,10 +9,10 @@ from math import isnan
 from types import MappingProxyType
 
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import peak_flops_per_s
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -124,7 +124,7 @@ def _stated(columns: Columns, row: int) -> StatedRun:
     return StatedRun(tensor=_degree("TP", text), stages=_degree("PP", text), **numbers)
 
 
-def _plans(columns: Columns, row: int, stated: StatedRun, software: _Software) -> list[Strategy]:
+def _plans(columns: Columns, row: int, stated: StatedRun, software: _Software) -> list[ParallelPlan]:
     """Interleaving as far as it is stated; microbatch and the rest are left open."""
     text = columns["parallelism"][row]
     said = re.search(r"interleaved (\d+)", text)

@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived import peak_flops_per_s
-from phaze.hardware.network import Network, load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.needs import INPUT
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import Network, load_network
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.training.memory_footprint import INPUT
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_models import decoder, dimensions_of
 from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE, UNKNOWN_FORMAT
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
 _PODS: Mapping[str, str] = MappingProxyType(
@@ -138,12 +138,12 @@ class Job:
     policy: str
 
     @property
-    def strategies(self) -> tuple[Strategy, ...]:
+    def strategies(self) -> tuple[ParallelPlan, ...]:
         """What the run may have been: one microbatch, weights divided over each slice, gradients over all."""
         replicas = self.chips // self.tensor
         policies = (POLICIES[self.policy],) if self.policy in POLICIES else _UNSAID
         return tuple(
-            Strategy(
+            ParallelPlan(
                 microbatch=max(round(self.batch * self.tensor), 1),
                 data_parallel=replicas,
                 sharding=Sharding(self.tensor, sequence=self.tensor > 1),

@@ -11,19 +11,19 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.derived import peak_flops_per_s
-from phaze.placement.cluster import Recompute
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.load import Loads
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.training.stage_times import StageTimes
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_runs import PublishedRun, PublishedRuns, StatedRun, count_or, estimator
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_loader import LoadOptions, workload_of
@@ -66,7 +66,7 @@ def _run(columns: Columns, row: int, unit_s: float = 1.0) -> PublishedRun:
     )
 
 
-def _strategy(stated: StatedRun, columns: Columns, row: int) -> Strategy:
+def _strategy(stated: StatedRun, columns: Columns, row: int) -> ParallelPlan:
     chunks = count_or(columns.numbers("interleave_stages")[row], 1)
     config, microbatch = columns["config"][row], int(columns.numbers("micro_batch")[row])
     divides = "sequence parallel" in config and "no sequence" not in config
@@ -81,24 +81,24 @@ def _recompute(config: str) -> Recompute:
 
 def _one_layer(columns: Columns, what: str) -> Judged:
     rows = [row for row, metric in enumerate(columns["metric"]) if metric.startswith(what)]
-    found: dict[Rung, list[float]] = {rung: [] for rung in Rung}
+    found: dict[Fidelity, list[float]] = {rung: [] for rung in Fidelity}
     for row in rows:
         run, stated = _run(columns, row), StatedRun.of(columns, row)
-        for rung in (Rung.ANALYTIC, Rung.CALIBRATED):
+        for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
             more, less = (_loads(run, stated, blocks, rung) for blocks in _BLOCKS)
             found[rung].append(_pass_s(more, what) - _pass_s(less, what))
-        found[Rung.ROOFLINE].append(_roofline_s(run, stated, what))
+        found[Fidelity.ROOFLINE].append(_roofline_s(run, stated, what))
     measured = columns.numbers("value")[rows] / 1e3
     others = {"another metric": columns.rows - len(rows)} if columns.rows > len(rows) else {}
     return Judged(measured, {rung: np.array(seconds) for rung, seconds in found.items()}, others)
 
 
-def _loads(run: PublishedRun, stated: StatedRun, blocks: int, rung: Rung) -> Loads:
+def _loads(run: PublishedRun, stated: StatedRun, blocks: int, rung: Fidelity) -> StageTimes:
     shorter = replace(run, workload=stated.workload(run.framework, layers=blocks))
     return estimator(shorter, rung).loads(run.strategy)
 
 
-def _pass_s(loads: Loads, what: str) -> float:
+def _pass_s(loads: StageTimes, what: str) -> float:
     return float((loads.forward.pass_s if what == _FORWARD else loads.turned_s)[0])
 
 
@@ -152,7 +152,7 @@ def published_tables(columns: Columns) -> Judged:
     return runs.judge()
 
 
-def _plans(columns: Columns, row: int, stated: StatedRun) -> tuple[Framework, list[Strategy]]:
+def _plans(columns: Columns, row: int, stated: StatedRun) -> tuple[Framework, list[ParallelPlan]]:
     """The software of a table, and the strategies that a row of it may stand for."""
     table, microbatch = columns["table"][row], count_or(columns.numbers("micro_batch")[row], 0)
     if "ZeRO-3" in columns["scheme"][row]:
@@ -177,7 +177,7 @@ def _eager_reduction(stated: StatedRun) -> Framework:
     return framework.model_copy(update={"hides_reduction": stated.stages == 1})
 
 
-def _core(stated: StatedRun) -> list[Strategy]:
+def _core(stated: StatedRun) -> list[ParallelPlan]:
     """Distributed optimizer, sequence parallelism with tensor parallelism; recompute only if memory asks for it."""
     plans = [
         replace(stated.strategy(*choice, sequence=stated.tensor > 1), zero=Zero.OPTIMIZER)
@@ -257,7 +257,7 @@ def layer_memory(columns: Columns) -> Judged:
             continue
         measured.append(value * unit)
         predicted.append(found)
-    return Judged(np.array(measured), {Rung.ANALYTIC: np.array(predicted)}, dict(excluded))
+    return Judged(np.array(measured), {Fidelity.ANALYTIC: np.array(predicted)}, dict(excluded))
 
 
 def _blocks(chain: LayerChain) -> list[int]:

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from phaze.hardware.network import Network, load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import Network, load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -21,7 +21,7 @@ from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.training.bridge_runs import interleaved
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 from phaze.workload.workload_library import builtin_spec
 from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
@@ -49,7 +49,7 @@ def throughput(columns: Columns) -> Judged:
             runs.drop(UNEVEN)
         else:
             measured_s = batch / next(float(text) for text in rate if text)
-            strategy = Strategy(batch // size, data_parallel=size)
+            strategy = ParallelPlan(batch // size, data_parallel=size)
             cluster = Cluster(size, batch, network)
             workload, framework = _software(benchmark)
             runs.keep(PublishedRun(chip, workload, cluster, framework, strategy, measured_s))
@@ -120,14 +120,14 @@ def _workload(cells: _Cells, framework: Framework) -> Workload:
     return gpt(layers, hidden, heads, vocabulary, tokens, *fused, "bf16", 0.0, fp8)
 
 
-def _strategy(cells: _Cells) -> Strategy:
+def _strategy(cells: _Cells) -> ParallelPlan:
     """The plan of a row; parts of a pipeline are as short as the submitted configurations have them."""
     tensor, pipeline, layers = int(cells["tp"]), int(cells["pp"]), int(cells["layers"])
     microbatch = int(cells["micro_batch"] or 1)
     replicas = int(cells["n_accelerators"]) // (tensor * pipeline)
     microbatches = int(cells["global_batch"]) // (microbatch * replicas)
     schedule, chunks = interleaved(pipeline, layers // (_PART_BLOCKS * pipeline), microbatches)
-    return Strategy(
+    return ParallelPlan(
         microbatch=microbatch,
         data_parallel=replicas,
         pipeline_parallel=pipeline,

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.kernels.kernel import kernels_s
-from phaze.cost.roofline import roofline_s
-from phaze.cost.rung import Rung
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster
-from phaze.placement.strategy.framework import Framework, load_framework
-from phaze.placement.strategy.strategy import Strategy
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of, system_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.fusion_rules import ALL_FUSION, EAGER_FUSION
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain, Pass, Work
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_loader import LoadOptions, workload_of
@@ -62,7 +62,7 @@ def neusight_single_device(columns: Columns) -> Judged:
     """One forward pass, or forward and backward without an optimizer step, over whole sequences."""
     numbers = {name: columns.numbers(name) for name in (*SIZES, "seq_len", "batch_size", "latency_ms")}
     measured: list[float] = []
-    predicted: dict[Rung, list[float]] = {rung: [] for rung in Rung}
+    predicted: dict[Fidelity, list[float]] = {rung: [] for rung in Fidelity}
     excluded: Counter[str] = Counter()
     words = (columns[name] for name in ("device", "model", "mode", "option"))
     for row, (device, model, mode, option) in enumerate(zip(*words, strict=True)):
@@ -126,12 +126,12 @@ def works_of(chain: LayerChain, *, headless: bool = False) -> Works:
     return works
 
 
-def seconds_of(works: Works, chip: Architecture) -> Mapping[Rung, float]:
+def seconds_of(works: Works, chip: Architecture) -> Mapping[Fidelity, float]:
     """Seconds of kernels one after the other, by rung; NaN where no law costs one of them."""
     table, unique = to_table([chip]), tuple(works)
     times: NDArray[np.float64] = np.array([works[work] for work in unique], dtype=np.float64)
-    seconds = {rung: kernels_s(unique, table, rung)[0] for rung in (Rung.ANALYTIC, Rung.CALIBRATED)}
-    seconds[Rung.ROOFLINE] = roofline_s(Pass(unique, ()), table, load_network("default"))[0]
+    seconds = {rung: kernels_s(unique, table, rung)[0] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
+    seconds[Fidelity.ROOFLINE] = roofline_s(Pass(unique, ()), table, load_network("default"))[0]
     return {rung: float(each @ times) for rung, each in seconds.items()}
 
 
@@ -163,7 +163,7 @@ def neusight_several_devices(columns: Columns) -> Judged:
     return runs.judge()
 
 
-def strategy_of(option: str, batch: int) -> Strategy | None:
+def strategy_of(option: str, batch: int) -> ParallelPlan | None:
     """Of `dp4`, `tp4`, `pp4_1` (in one microbatch); None for anything else, and for samples that cannot be shared."""
     found = re.fullmatch(r"(dp|tp|pp)(\d+)(?:_(\d+))?", option)
     if found is None:
@@ -173,10 +173,10 @@ def strategy_of(option: str, batch: int) -> Strategy | None:
     if batch % shares:
         return None
     if kind == "dp":
-        return Strategy(batch // shares, data_parallel=degree)
+        return ParallelPlan(batch // shares, data_parallel=degree)
     if kind == "tp":
-        return Strategy(batch, sharding=Sharding(degree))
-    return Strategy(batch // shares, pipeline_parallel=degree)
+        return ParallelPlan(batch, sharding=Sharding(degree))
+    return ParallelPlan(batch // shares, pipeline_parallel=degree)
 
 
 def _distributed_framework() -> Framework:

@@ -9,13 +9,13 @@ from functools import lru_cache
 from operator import attrgetter
 
 from phaze.arrays import Floats
-from phaze.cost.rung import Rung
-from phaze.hardware.derived import GIB
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.pipelines.schedule import Schedule
-from phaze.placement.strategy.framework import Framework, TensorOverlap, load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.cost.fidelity import Fidelity
+from phaze.hardware.cluster_network import load_network
+from phaze.hardware.derived_figures import GIB
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework, TensorOverlap, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -23,7 +23,7 @@ from phaze.validation.published_models import decoder
 from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 from phaze.workload.workload_library import builtin_spec
 
@@ -59,7 +59,9 @@ def memory(columns: Columns) -> Judged:
         elif (run := _run(columns, row, runs)) is not None:
             runs.keep(replace(run, measured=float(cell) * GIB, figure=attrgetter("memory_bytes")))
     judged = runs.judge()
-    said: dict[Rung, Floats] = {rung: judged.predicted[rung] for rung in (Rung.ANALYTIC, Rung.CALIBRATED)}
+    said: dict[Fidelity, Floats] = {
+        rung: judged.predicted[rung] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)
+    }
     return replace(judged, predicted=said)
 
 
@@ -78,7 +80,7 @@ def _run(columns: Columns, row: int, runs: PublishedRuns) -> PublishedRun | None
     return PublishedRun(chip, workload, cluster, framework, strategy, float("nan"))
 
 
-def _strategy(cells: _Cells) -> Strategy:
+def _strategy(cells: _Cells) -> ParallelPlan:
     """Degrees by their names; with a pipeline, a replica's batch in as many microbatches as it has stages.
 
     There, weights stay whole for all microbatches (FSDP does not reshard).
@@ -87,7 +89,7 @@ def _strategy(cells: _Cells) -> Strategy:
     tensor, context, pipeline = (found.get(name, 1) for name in ("TP", "CP", "PP"))
     replicas = int(cells["n_gpus"]) // (tensor * context * pipeline)
     interleaved = pipeline > 1 and "interleaved" in f"{cells['parallelism']} {cells['options']}".lower()
-    return Strategy(
+    return ParallelPlan(
         microbatch=max(int(cells["local_batch"]) // pipeline, 1),
         data_parallel=replicas,
         pipeline_parallel=pipeline,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from phaze.hardware.network import load_network
-from phaze.placement.cluster import Cluster, Recompute
-from phaze.placement.strategy.framework import load_framework
-from phaze.placement.strategy.strategy import Strategy, Zero
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -16,7 +16,7 @@ from phaze.validation.published_models import decoder, dimensions_of
 from phaze.validation.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.training.maxtext_runs import NO_MODEL, NO_SIZES
-from phaze.workload.sharding.parallel_degrees import Sharding
+from phaze.workload.parallel_degrees import Sharding
 
 NO_LAYOUT = "layout over chips not given"
 _CORES = 2  # of a chip
@@ -52,13 +52,13 @@ def training(columns: Columns) -> Judged:
     return runs.judge()
 
 
-def _strategy(degrees: re.Match[str], microbatch: int, topology: str) -> Strategy | None:
+def _strategy(degrees: re.Match[str], microbatch: int, topology: str) -> ParallelPlan | None:
     """Degrees over chips of a row; None where a tensor-parallel group is no whole number of chips."""
     cores, data, pipeline = (int(degree or 1) for degree in degrees.groups())
     if cores % _CORES:
         return None
     tensor = cores // _CORES
-    return Strategy(
+    return ParallelPlan(
         microbatch=microbatch,
         data_parallel=data,
         pipeline_parallel=pipeline,

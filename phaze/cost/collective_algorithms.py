@@ -1,0 +1,273 @@
+"""The algorithms of collectives in numbers: groups of devices on the tiers of a network, steps and bytes, and the
+share of bandwidth that a topology leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.network_tiers import Algorithm, Tier, Topology
+from phaze.workload.work import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a group is on one tier that it spans.
+
+    `domains` of the tier hold it all, each of them `members` domains of the tier inside (or devices) with `below`
+    devices of the group each: fractions where it does not divide evenly. `extent`: members that a whole
+    domain has, as many as the group's where the tier has no end.
+    """
+
+    tier: Tier
+    domains: int
+    members: float
+    below: float
+    extent: int
+
+    @property
+    def crossings(self) -> int:
+        """Hops of a chain through the whole group that this tier carries."""
+        return round((self.members - 1) * self.domains)
+
+    @property
+    def full(self) -> bool:
+        """Whether the group has all members of its domains."""
+        return self.members == self.extent
+
+
+def levels(network: Network, size: int, stride: int = 1) -> tuple[Level, ...]:
+    """The tiers that a group of `size` devices, numbered `stride` apart, has members on, from the inside out.
+
+    Beyond the end of the last tier its domains are taken to be as large as needed.
+    """
+    found, inside, held = [], size, 1
+    for position, tier in enumerate(network.tiers):
+        last = position == len(network.tiers) - 1
+        reach = size if tier.devices is None or last else max(1, tier.devices // stride)
+        domains = min(inside, -(-size // reach))
+        members = inside / domains
+        if members > 1:
+            whole = round(members) if tier.devices is None else max(tier.devices // held, -int(-members // 1))
+            found.append(Level(tier, domains, members, size / inside, whole))
+        inside, held = domains, tier.devices or held
+    return tuple(found)
+
+
+_RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
+    {
+        Collective.ALL_REDUCE: (
+            Algorithm.RING,
+            Algorithm.TREE,
+            Algorithm.HALVING_DOUBLING,
+            Algorithm.DIRECT,
+            Algorithm.IN_NETWORK,
+            Algorithm.HIERARCHICAL,
+        ),
+        Collective.REDUCE_SCATTER: (
+            Algorithm.RING,
+            Algorithm.HALVING_DOUBLING,
+            Algorithm.DIRECT,
+            Algorithm.HIERARCHICAL,
+        ),
+        Collective.ALL_GATHER: (
+            Algorithm.RING,
+            Algorithm.HALVING_DOUBLING,
+            Algorithm.DIRECT,
+            Algorithm.HIERARCHICAL,
+        ),
+        Collective.ALL_TO_ALL: (Algorithm.PAIRWISE, Algorithm.DIRECT),
+        Collective.SEND_RECV: (Algorithm.PAIRWISE,),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an algorithm does on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
+
+    steps: float
+    sent: float
+    reduced: float
+    copied: float
+    senders: float
+
+
+def runs(collective: Collective) -> tuple[Algorithm, ...]:
+    """The algorithms there are for a collective."""
+    return _RUNS[collective]
+
+
+def sweeps(collective: Collective) -> int:
+    """How often the data goes round: an all-reduce scatters and gathers."""
+    return 2 if collective is Collective.ALL_REDUCE else 1
+
+
+def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: int = 1) -> Terms:
+    """One level of a group of `size`; the algorithm runs through all levels at once.
+
+    Every device of a domain has a part of what the domain sends beyond it. Of `copies` rows of an all-to-all that
+    are the same, for members chosen by chance, a domain is sent one.
+    """
+    if collective is Collective.SEND_RECV:
+        return Terms(1, 1.0, 0.0, 0.0, 1)
+    steps = _steps(collective, algorithm, level)
+    reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
+    if algorithm is Algorithm.TREE:
+        return Terms(steps, 2 / level.below, 1.0, 0.0, 2)
+    if algorithm is Algorithm.IN_NETWORK:
+        return Terms(steps, 1 / level.below, 0.0, 0.0, 1)
+    copied = 1 / size
+    if collective is Collective.ALL_TO_ALL:
+        others = size / level.below - 1
+        reached = 1 - (others / (others + 1)) ** copies
+        beyond = others * reached / copies
+        senders = size - level.below if algorithm is Algorithm.DIRECT else 1
+        return Terms(steps, beyond, 0.0, copied, senders)
+    part = (size - 1) / size
+    senders = level.members - 1 if algorithm is Algorithm.DIRECT else 1
+    return Terms(steps, sweeps(collective) * part / level.below, part if reduces else 0.0, copied, senders)
+
+
+def _steps(collective: Collective, algorithm: Algorithm, level: Level) -> float:
+    if algorithm is Algorithm.DIRECT:
+        return sweeps(collective) * (level.domains == 1)
+    if algorithm is Algorithm.IN_NETWORK:
+        return 2
+    if algorithm in (Algorithm.TREE, Algorithm.HALVING_DOUBLING):
+        return sweeps(collective) * math.ceil(math.log2(level.members))
+    return sweeps(collective) * level.crossings
+
+
+Links = tuple[tuple[int, int, int], ...]
+
+_SWITCHED = frozenset({Topology.SWITCH, Topology.FAT_TREE})
+_ANYWHERE = frozenset({Algorithm.RING, Algorithm.PAIRWISE, Algorithm.HIERARCHICAL})
+
+
+def algorithm_possible(level: Level, collective: Collective, algorithm: Algorithm) -> bool:
+    """Whether an algorithm runs over the links of a tier.
+
+    Partners far away need switches; reductions in them, all members of a domain; and sums from all partners at
+    once a link to each.
+    """
+    topology = level.tier.topology
+    if algorithm is Algorithm.DIRECT:
+        return topology is Topology.FULLY_CONNECTED or (
+            collective is Collective.ALL_TO_ALL and topology in _SWITCHED
+        )
+    if algorithm is Algorithm.IN_NETWORK:
+        return level.tier.in_network and level.full
+    return algorithm in _ANYWHERE or topology in _SWITCHED
+
+
+def bandwidth_share(level: Level, collective: Collective) -> float:
+    """Share of the tier's bandwidth that every device of the group can use at once, above 0."""
+    tier, members = level.tier, level.members
+    pair = collective is Collective.SEND_RECV
+    if tier.topology is Topology.FAT_TREE:
+        return 1 / tier.oversubscription
+    if tier.topology is Topology.FULLY_CONNECTED:
+        return (1 if pair else members - 1) / (level.extent - 1)
+    if tier.topology is Topology.MESH:
+        return _mesh_share(tier.links, round(members), collective)
+    if tier.topology is Topology.RING:
+        return _torus_share(level, (level.extent,), collective)
+    if tier.topology is Topology.TORUS:
+        return _torus_share(level, tier.dims, collective)
+    return 1.0
+
+
+def _torus_share(level: Level, dims: tuple[int, ...], collective: Collective) -> float:
+    """Rings run in all dimensions that the group spans at once; dimensions fill up one after the other.
+
+    In an all-to-all a message travels a quarter of a ring in each of them, and the longest limits.
+    """
+    extents = _extents(dims, level.members)
+    if collective is Collective.SEND_RECV:
+        return 0.5 / len(dims)
+    closed = sum(1.0 if have == whole else 0.5 for have, whole in extents)
+    if collective is Collective.ALL_TO_ALL:
+        hops = max(1.0, max(have for have, _ in extents) / 4)
+        return closed / len(extents) / len(dims) / hops
+    return closed / len(dims)
+
+
+def _extents(dims: tuple[int, ...], members: float) -> list[tuple[float, int]]:
+    """(members of the group, of the whole) in each dimension that the group spans."""
+    found, rest = [], members
+    for whole in dims:
+        if rest > 1 and whole > 1:
+            found.append((min(rest, whole), whole))
+            rest = rest / min(rest, whole)
+    return found or [(members, dims[0])]
+
+
+@lru_cache(maxsize=1024)
+def _mesh_share(links: Links, members: int, collective: Collective) -> float:
+    """Rings through all members that share no link, each running both ways, over the links of a device.
+
+    Where no ring closes, a chain runs both ways over one link. An all-to-all is as slow as its thinnest pair,
+    which is two hops apart where no link joins it.
+    """
+    joined = _between(links, members)
+    widest = max(
+        sum(n for a, b, n in links if device in (a, b)) for device in {d for a, b, _ in links for d in (a, b)}
+    )
+    if members == 2 or collective is Collective.SEND_RECV:
+        return max(joined.get((0, 1), 0), 0.5) / widest
+    if collective is Collective.ALL_TO_ALL:
+        pairs = members * (members - 1) // 2
+        thinnest = 0.5 if len(joined) < pairs else min(joined.values())
+        return thinnest * (members - 1) / widest
+    rings = _rings(joined, members)
+    if rings:
+        return 2 * rings / widest
+    both = 2 * (members - 1) / members if collective is Collective.ALL_REDUCE else 1.0
+    return both / widest
+
+
+def _between(links: Links, members: int) -> dict[tuple[int, int], int]:
+    """Links by pair of members of the group, the first so many of the mesh."""
+    found: dict[tuple[int, int], int] = {}
+    for a, b, count in links:
+        if max(a, b) < members:
+            found[min(a, b), max(a, b)] = found.get((min(a, b), max(a, b)), 0) + count
+    return found
+
+
+def _rings(joined: dict[tuple[int, int], int], members: int) -> int:
+    """Most rings through all members that share no link."""
+    best = 0
+    for ring in _all_rings(joined, members):
+        rest = dict(joined)
+        for a, b in zip(ring, (*ring[1:], ring[0]), strict=True):
+            rest[min(a, b), max(a, b)] -= 1
+        best = max(best, 1 + _rings(rest, members))
+        if best >= _most(joined, members):
+            break
+    return best
+
+
+def _most(joined: dict[tuple[int, int], int], members: int) -> int:
+    """A ring takes two links of every member."""
+    degrees = [sum(n for pair, n in joined.items() if device in pair) for device in range(members)]
+    return min(degrees) // 2
+
+
+def _all_rings(joined: dict[tuple[int, int], int], members: int) -> list[tuple[int, ...]]:
+    """Every ring through all members once, from member 0, in one of its directions."""
+    found: list[tuple[int, ...]] = []
+    open_: list[tuple[int, ...]] = [(0,)]
+    while open_:
+        path = open_.pop()
+        linked = [d for d in range(members) if joined.get((min(path[-1], d), max(path[-1], d)), 0) > 0]
+        if len(path) == members:
+            found += [path] if 0 in linked and path[1] < path[-1] else []
+        open_ += [(*path, d) for d in linked if d not in path]
+    return found

@@ -1,0 +1,265 @@
+"""Seconds of collectives and transfers: what every algorithm takes on the tiers of a network, and the fastest of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from phaze.arrays import Floats
+from phaze.cost.collective_algorithms import (
+    Level,
+    algorithm_possible,
+    bandwidth_share,
+    levels,
+    runs,
+    sweeps,
+    terms,
+)
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.network_tiers import Algorithm
+from phaze.workload.work import Collective, Link
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Seconds of one way to run a collective: `fixed_s + per_byte_s p + per_root_s sqrt(p)` for a payload of p bytes.
+
+    The last two have an entry for the bandwidth of every chip's own links.
+    """
+
+    fixed_s: float
+    per_byte_s: Floats
+    per_root_s: Floats
+
+    def seconds(self, payload_bytes: Floats) -> Floats:
+        """Of payloads that broadcast against the links; a chip without links never ends, unless nothing is sent."""
+        with np.errstate(invalid="ignore"):
+            moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
+        found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)
+        return found
+
+    def of_part(self, below: float, times: int) -> Law:
+        """Of one of `below` equal parts of a payload, as often as said."""
+        return Law(
+            times * self.fixed_s, times * self.per_byte_s / below, times * self.per_root_s / np.sqrt(below)
+        )
+
+    def then(self, other: Law) -> Law:
+        """One after the other."""
+        return Law(
+            self.fixed_s + other.fixed_s,
+            self.per_byte_s + other.per_byte_s,
+            self.per_root_s + other.per_root_s,
+        )
+
+
+def laws(
+    collective: Collective,
+    network: Network,
+    link_bandwidth_bytes_per_s: ArrayLike,
+    size: int,
+    stride: int = 1,
+    copies: int = 1,
+) -> dict[Algorithm, list[Law]]:
+    """The ways in which every algorithm that the library has and the network runs can go, by `LinkLaw`.
+
+    The hierarchical one chooses a way on every tier. Nobody to exchange with takes no time. `copies`: rows of an
+    all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437, section 3.2.2).
+    """
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    group = levels(network, size, stride)
+    if not group:
+        return {runs(collective)[0]: [Law(0.0, np.zeros(links.shape), np.zeros(links.shape))]}
+    exchange = _Exchange(collective, links, group, size, network.algorithms, copies)
+    return {algorithm: exchange.laws(algorithm) for algorithm in exchange.algorithms()}
+
+
+def algorithms_s(
+    collective: Collective,
+    payload_bytes: ArrayLike,
+    network: Network,
+    link_bandwidth_bytes_per_s: ArrayLike,
+    size: int,
+    stride: int = 1,
+    copies: int = 1,
+) -> dict[Algorithm, Floats]:
+    """Seconds of every algorithm, as of `laws`; payloads are broadcast against the bandwidths of the chips' links."""
+    payload = np.asarray(payload_bytes, dtype=np.float64)
+    found = laws(collective, network, link_bandwidth_bytes_per_s, size, stride, copies)
+    return {
+        algorithm: np.min([law.seconds(payload) for law in ways], axis=0) for algorithm, ways in found.items()
+    }
+
+
+def fastest_s(
+    collective: Collective,
+    payload_bytes: ArrayLike,
+    network: Network,
+    link_bandwidth_bytes_per_s: ArrayLike,
+    size: int,
+    stride: int = 1,
+    copies: int = 1,
+) -> Floats:
+    """Seconds of the fastest algorithm, for each payload and bandwidth."""
+    found = algorithms_s(collective, payload_bytes, network, link_bandwidth_bytes_per_s, size, stride, copies)
+    seconds: Floats = np.min(list(found.values()), axis=0)
+    return seconds
+
+
+def transfer_s(sent_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike) -> Floats:
+    """Bytes over bandwidth; a chip without links never finishes, unless there is nothing to send."""
+    sent = np.asarray(sent_bytes, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sent > 0, sent / np.asarray(bandwidth_bytes_per_s, dtype=np.float64), 0.0)
+
+
+def pace(level: Level, collective: Collective, links: Floats) -> Floats:
+    """Bandwidth that every device of a group has on a tier, for chips with links of their own."""
+    own = level.tier.bandwidth_bytes_per_s
+    return (links if own is None else np.full(links.shape, own)) * bandwidth_share(level, collective)
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """One collective of a group of `size` on chips with links of some bandwidths."""
+
+    collective: Collective
+    links: Floats
+    group: tuple[Level, ...]
+    size: int
+    menu: tuple[Algorithm, ...]
+    copies: int = 1
+
+    def algorithms(self) -> list[Algorithm]:
+        """Those that the library has, and that run on all tiers and serve the size of the group."""
+        return [a for a in runs(self.collective) if a in self.menu and self._applies(a)]
+
+    def _applies(self, algorithm: Algorithm) -> bool:
+        one = len(self.group) == 1
+        if not all(algorithm_possible(level, self.collective, algorithm) for level in self.group):
+            return False
+        if algorithm is Algorithm.HIERARCHICAL:
+            return not one and all(level.members == round(level.members) for level in self.group)
+        if algorithm is Algorithm.HALVING_DOUBLING:
+            return one and self.size.bit_count() == 1
+        return one or algorithm is not Algorithm.IN_NETWORK
+
+    def laws(self, algorithm: Algorithm) -> list[Law]:
+        """What an algorithm takes, launch included."""
+        launch_s = max(level.tier.law.launch_s for level in self.group)
+        ways = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
+        return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
+
+    def _at_once(self, algorithm: Algorithm) -> Law:
+        """Through all tiers at once: the slowest of them sets the pace."""
+        wire, ramp, steps_s = np.zeros(self.links.shape), np.zeros(self.links.shape), 0.0
+        straight = self.collective is Collective.SEND_RECV  # into the receiver's buffer, not chunk by chunk
+        reducing = algorithm is Algorithm.IN_NETWORK
+        for position, level in enumerate(self.group):
+            law, work = level.tier.law, terms(self.collective, algorithm, level, self.size, self.copies)
+            moved = work.sent * (1 + law.epsilon * max(work.senders - law.fan_in, 0.0))
+            if position == 0:  # a device reduces and copies once, whatever the tiers
+                moved += law.gamma * work.reduced + law.delta * work.copied
+            efficiency = law.in_network if reducing else law.efficiency
+            seconds = transfer_s(moved, efficiency * pace(level, self.collective, self.links))
+            wire = np.maximum(wire, seconds)
+            if law.ramp_s > 0 and not straight:
+                ramp = np.maximum(ramp, np.sqrt(law.ramp_s * seconds))
+            steps_s += work.steps * law.step_s + (law.in_network_s if reducing else 0.0)
+        return Law(steps_s, wire, ramp)
+
+    def _tier_by_tier(self) -> list[Law]:
+        """Scatter from the inside out and gather back, any way on each tier, what is left of the vector."""
+        found: list[Law] = []
+        for ways in product(*(list(self._on(position)) for position in range(len(self.group)))):
+            total = ways[0]
+            for way in ways[1:]:
+                total = total.then(way)
+            found.append(total)
+        return found
+
+    def _on(self, position: int) -> Iterator[Law]:
+        """What a tier may take of it."""
+        level, outermost = self.group[position], position == len(self.group) - 1
+        turns = self.collective is Collective.ALL_REDUCE and not outermost
+        part = replace(
+            self,
+            collective=Collective.REDUCE_SCATTER if turns else self.collective,
+            group=(replace(level, domains=1, below=1.0),),
+            size=round(level.members),
+        )
+        for algorithm in part.algorithms():
+            yield part._at_once(algorithm).of_part(level.below, 2 if turns else 1)
+
+
+def tier(network: Network, position: int, link_bandwidth_bytes_per_s: ArrayLike) -> tuple[Floats, float]:
+    """Bandwidth (one per chip) that is reached and latency in s on one tier, counted from the inside."""
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    spanned = network.tiers[position]
+    own = spanned.bandwidth_bytes_per_s
+    reached = spanned.law.efficiency / spanned.oversubscription
+    return (links if own is None else np.full(links.shape, own)) * reached, spanned.law.step_s
+
+
+def wire_bytes(collective: Collective, payload_bytes: ArrayLike, devices: ArrayLike) -> Floats:
+    """Bytes each device sends (and receives), without help from the switches."""
+    count = np.asarray(devices, dtype=np.float64)
+    whole = np.asarray(payload_bytes, dtype=np.float64)
+    if collective is Collective.SEND_RECV:
+        return whole
+    sent: Floats = sweeps(collective) * (count - 1) / count * whole
+    return sent
+
+
+def collective_s(
+    collective: Collective,
+    payload_bytes: ArrayLike,
+    devices: ArrayLike,
+    bandwidth_bytes_per_s: ArrayLike,
+    latency_s: ArrayLike,
+) -> Floats:
+    """Seconds of a ring collective on one tier: bytes on the wire over bandwidth plus one latency per step."""
+    steps = sweeps(collective) * (np.asarray(devices, dtype=np.float64) - 1)
+    sent = wire_bytes(collective, payload_bytes, devices)
+    return transfer_s(sent, bandwidth_bytes_per_s) + steps * np.asarray(latency_s, dtype=np.float64)
+
+
+def least_link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
+    """Seconds that no algorithm beats: what must cross each tier over its bandwidth, no latency."""
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    least, size = np.zeros(links.shape), link.group.size
+    for level in levels(network, size, link.group.stride):
+        if link.collective is Collective.ALL_TO_ALL:
+            crossing = (size - level.below) / size
+        elif link.collective is Collective.SEND_RECV:
+            crossing = float(level.domains == 1)
+        else:
+            crossing = sweeps(link.collective) * (level.members - 1) / level.members / level.below
+            reduced = link.collective is Collective.ALL_REDUCE and level.tier.in_network
+            crossing = min(crossing, 1 / level.below) if reduced else crossing
+        sent = crossing * link.payload_bytes
+        least = np.maximum(least, transfer_s(sent, pace(level, link.collective, links)))
+    return least
+
+
+def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
+    """Seconds of an operator's collective by the fastest algorithm."""
+    links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    group = link.group
+    return fastest_s(link.collective, link.payload_bytes, network, links, group.size, group.stride)
+
+
+def link_wire_bytes(link: Link) -> float:
+    """Bytes that each device sends (and receives) in an operator's collective."""
+    return float(wire_bytes(link.collective, link.payload_bytes, link.group.size))
+
+
+def send_s(payload_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s: ArrayLike) -> Floats:
+    """Seconds to send a tensor to one peer."""
+    return transfer_s(payload_bytes, bandwidth_bytes_per_s) + np.asarray(latency_s, dtype=np.float64)

@@ -1,0 +1,29 @@
+"""Fidelities of the cost model."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from phaze.cost.kernels.fitted_constants import GENERIC
+from phaze.cost.kernels.systolic_programs import is_measured
+from phaze.errors import InputError
+from phaze.hardware.architecture import Architecture
+
+
+class Fidelity(StrEnum):
+    """A lower bound; mechanisms from the hardware fields alone; laws fitted per chip family."""
+
+    ROOFLINE = "roofline"
+    ANALYTIC = "analytic"
+    CALIBRATED = "calibrated"
+
+
+def check_fidelity(rung: Fidelity, chip: Architecture) -> None:
+    """Raise InputError where whole models cannot be costed on a chip at a rung."""
+    if rung is Fidelity.ROOFLINE:
+        raise InputError("rung roofline bounds operators, not whole models; take analytic or calibrated")
+    family = str(chip.value("family"))
+    if rung is Fidelity.CALIBRATED and not (family != GENERIC if chip.value("simt") else is_measured(family)):
+        raise InputError(
+            f"{chip.name}: whole models have a calibrated rung on chips of a measured family only; take analytic"
+        )

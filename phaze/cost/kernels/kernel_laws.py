@@ -1,0 +1,266 @@
+"""Which law costs which operator, and the constants of which family.
+
+The analytic rung takes one set of constants for all chips (`generic`), so that it says something of chips
+nobody has built; the calibrated rung takes those of the chip's family. An operator that no law costs is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.convolutions import (
+    ConvolutionLaw,
+    convolution_chip,
+    convolutions,
+    convolutions_s,
+    padded_product,
+)
+from phaze.cost.kernels.fitted_constants import GENERIC, NO_OWN, Constants, OwnConstants
+from phaze.cost.kernels.flash_attention import (
+    AttentionChip,
+    AttentionSizes,
+    DecodeLaw,
+    PrefillLaw,
+    attention_chip,
+    attention_sizes,
+    decode_s,
+    decodes,
+    prefill_s,
+)
+from phaze.cost.kernels.link_constants import switched_s
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, QuantiseLaw, quantise_s
+from phaze.cost.kernels.simt_products import simt_law, simt_products_s
+from phaze.cost.kernels.streaming_kernels import StreamLaw, Streams, memory_s, stream_chip, streams_s
+from phaze.cost.kernels.systolic_programs import SerialLaw, program_s, systolic_products_s
+from phaze.cost.roofline_model import least_s
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.hardware_fields import field_table
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
+
+
+class Shape(StrEnum):
+    """Kinds of operators that have laws of their own."""
+
+    PRODUCT = "product"
+    CONVOLUTION = "convolution"
+    EPILOGUE = "epilogue"  # products that do element-wise work on their way out
+    STREAM = "stream"  # no products
+    QUANTISE = "quantise"
+    LINK = "link"
+    PREFILL = "prefill"  # flash attention over whole sequences
+    DECODE = "decode"  # and of one query per sequence on a cache
+
+
+Law = Callable[[Sequence[Work], ArchitectureTable, Constants], Floats | None]
+"""(operators of one shape, a table of one chip, constants) -> seconds (O,), None where nothing is fitted."""
+
+
+def kernels_s(
+    works: Sequence[Work], table: ArchitectureTable, rung: Fidelity, own: OwnConstants = NO_OWN
+) -> Floats:
+    """Seconds of each operator alone on each chip, launch included, (A, O); NaN where no law costs it.
+
+    `own`: constants that the calibrated rung takes before the family's.
+    """
+    return _each(alone_s, works, table, rung, own)
+
+
+def in_models_s(
+    works: Sequence[Work], table: ArchitectureTable, rung: Fidelity, own: OwnConstants = NO_OWN
+) -> Floats:
+    """The same in whole models, where a compiler makes one program of the operators of a systolic chip."""
+
+    def seconds(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+        return (alone_s if chip["simt"][0] else program_s)(works, chip, constants)
+
+    return _each(seconds, works, table, rung, own)
+
+
+def _each(
+    law: Callable[[Sequence[Work], ArchitectureTable, Constants], Floats],
+    works: Sequence[Work],
+    table: ArchitectureTable,
+    rung: Fidelity,
+    own: OwnConstants,
+) -> Floats:
+    """Seconds on each chip of a table by the constants of its rung, (A, O)."""
+    seconds = np.empty((len(table), len(works)))
+    for row in range(len(table)):
+        chip = table.take([row])
+        family = str(field_table()["family"].decode(chip["family"][0]))
+        constants = Constants(GENERIC) if rung is Fidelity.ANALYTIC else Constants(family, own)
+        seconds[row] = law(works, chip, constants)
+    return seconds
+
+
+def alone_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """The same on one chip, a table of one, by given constants, (O,)."""
+    seconds, shapes = np.full(len(works), np.nan), [shape_of(work) for work in works]
+    for shape, law in _LAWS.items():
+        where = [o for o, found in enumerate(shapes) if found is shape]
+        if where:
+            costed = law([works[o] for o in where], chip, constants)
+            seconds[where] = np.nan if costed is None else costed
+    return seconds
+
+
+def shape_of(work: Work) -> Shape | None:
+    """The law that an operator needs; None where there is none."""
+    if work.link is not None:
+        return Shape.LINK
+    if work.flash is not None:
+        return Shape.DECODE if decodes(work) else Shape.PREFILL
+    named = _BY_KIND.get(work.kind)
+    if named is not None or work.unit is Unit.VECTOR:
+        return named or Shape.STREAM
+    return _product_shape(work)
+
+
+def _product_shape(work: Work) -> Shape | None:
+    """One product alone, or some with an epilogue."""
+    if not work.gemms or any(gemm.traffic is not Traffic.TILED for gemm in work.gemms):
+        return None
+    alone = len(work.gemms) == 1 and work.stream_bytes == 0 and work.vector_cycles == 0
+    return Shape.PRODUCT if alone else Shape.EPILOGUE
+
+
+_BY_KIND: Mapping[str, Shape] = MappingProxyType(
+    {PER_TENSOR: Shape.QUANTISE, PER_BLOCK: Shape.QUANTISE, OpKind.CONV.value: Shape.CONVOLUTION}
+)
+
+
+def _products_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Products alone: tiles and waves on many multiprocessors, one after the other on few large arrays."""
+    return _gemms_s([work.gemms[0] for work in works], chip, constants)
+
+
+def _gemms_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    if chip["simt"][0]:
+        return _tiled_s(gemms, chip, constants)
+    serial = constants.law(SerialLaw, "serial.yaml")
+    return None if serial is None else systolic_products_s(gemms, chip, serial)
+
+
+def _convolutions_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Convolutions and their gradients on many multiprocessors."""
+    law = constants.law(ConvolutionLaw, "convolution.yaml") if chip["simt"][0] else None
+    if law is None:
+        return None
+    rows = convolutions(works, chip)
+    seconds = convolutions_s(rows, convolution_chip(chip), law)
+    if not law.as_products:
+        return seconds
+    products = _tiled_s([padded_product(work.gemms[0]) for work in works], chip, constants)
+    return np.where(rows.on_tensor_cores, np.fmin(seconds, products), seconds)
+
+
+def _stream_law(chip: ArchitectureTable, constants: Constants) -> StreamLaw | None:
+    """Kernels of SIMT chips and of others have constants, generic ones too, of their own."""
+    return constants.law(StreamLaw, "streams.yaml" if chip["simt"][0] else "serial_streams.yaml")
+
+
+def _streams_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Operators on vector cores alone."""
+    law = _stream_law(chip, constants)
+    return None if law is None else streams_s(Streams.of(works), stream_chip(chip), law)
+
+
+def _epilogues_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """The products alone, and the other tensors that the epilogue moves; its arithmetic hides behind both."""
+    gemms = [(o, gemm) for o, work in enumerate(works) for gemm in work.gemms]
+    products, law = _gemms_s([g for _, g in gemms], chip, constants), _stream_law(chip, constants)
+    if products is None or law is None:
+        return None
+    extra = np.maximum([work.stream_bytes for work in works], 0.0)
+    seconds: Floats = memory_s(extra, stream_chip(chip), law)
+    np.add.at(seconds, [o for o, _ in gemms], products)
+    return seconds
+
+
+def _tiled_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """Products by tiles, each format by the constants of its kernels."""
+
+    def cost(where: Sequence[int], operands: Format | None) -> Floats | None:
+        law = simt_law(operands, constants)
+        return None if law is None else simt_products_s([gemms[g] for g in where], chip, law)
+
+    return _by_format([gemm.operands for gemm in gemms], cost)
+
+
+def _by_format(
+    formats: Sequence[Format | None], cost: Callable[[Sequence[int], Format | None], Floats | None]
+) -> Floats:
+    """What a cost says of the positions of each format; NaN where it says nothing."""
+    seconds = np.full(len(formats), np.nan)
+    for operands in set(formats):
+        where = [o for o, found in enumerate(formats) if found is operands]
+        costed = cost(where, operands)
+        seconds[where] = np.nan if costed is None else costed
+    return seconds
+
+
+def _quantise_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Scaling to 8 bits on chips of many small multiprocessors."""
+    law = constants.law(QuantiseLaw, "quantise.yaml") if chip["simt"][0] else None
+    return None if law is None else quantise_s(works, chip, law)
+
+
+def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Collectives among devices on one switch."""
+    links = [work.link for work in works if work.link is not None]
+    return switched_s(links, float(chip["link_bandwidth_bytes_per_s"][0]), constants.family)
+
+
+def _prefill_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Flash attention over whole sequences, on many multiprocessors."""
+    law = constants.law(PrefillLaw, "attention_prefill.yaml") if chip["simt"][0] else None
+    return None if law is None else _flash_s(works, chip, constants, partial(prefill_s, law=law))
+
+
+def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Flash attention of one query per sequence, on many multiprocessors."""
+    law = constants.law(DecodeLaw, "attention_decode.yaml") if chip["simt"][0] else None
+    return None if law is None else _flash_s(works, chip, constants, partial(decode_s, law=law))
+
+
+def _flash_s(
+    works: Sequence[Work],
+    chip: ArchitectureTable,
+    constants: Constants,
+    law: Callable[[AttentionSizes, AttentionChip], Floats],
+) -> Floats:
+    """Flash attention by a law of it, at the rate of each one's format."""
+
+    def cost(where: Sequence[int], operands: Format | None) -> Floats:
+        return law(attention_sizes([works[o] for o in where], chip), attention_chip(chip, operands))
+
+    return _bounded(_by_format([work.gemms[0].operands for work in works], cost), works, chip, constants)
+
+
+def _bounded(seconds: Floats, works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
+    """The analytic rung stays above the roofline."""
+    if constants.family != GENERIC:
+        return seconds
+    return np.maximum(seconds, [float(least_s(work, chip)[0]) for work in works])
+
+
+_LAWS: Mapping[Shape, Law] = MappingProxyType(
+    {
+        Shape.PRODUCT: _products_s,
+        Shape.CONVOLUTION: _convolutions_s,
+        Shape.EPILOGUE: _epilogues_s,
+        Shape.STREAM: _streams_s,
+        Shape.QUANTISE: _quantise_s,
+        Shape.LINK: _links_s,
+        Shape.PREFILL: _prefill_s,
+        Shape.DECODE: _decode_s,
+    }
+)

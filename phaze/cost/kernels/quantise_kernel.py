@@ -1,0 +1,54 @@
+"""Scaling activations to 8 bits before a product, as libraries do it while a model runs.
+
+One scale per tensor takes several kernels: find the largest magnitude, turn it into a scale, convert. Scales
+per block of 128 values are found and applied by one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
+from phaze.workload.work import Unit, Work
+
+PER_TENSOR = "quantise_tensor"
+PER_BLOCK = "quantise_blocks"
+_BYTES = {
+    PER_TENSOR: 2 + 2 + 1,
+    PER_BLOCK: 2 + 1,
+}  # 16-bit values read (twice for one scale), 8-bit ones written
+
+
+@dataclass(frozen=True, slots=True)
+class QuantiseLaw:
+    """Constants of one chip family: launches of all kernels together, and traffic over what HBM would give.
+
+    An `efficiency` above 1: the second pass finds its values in the cache.
+    """
+
+    tensor_launch_s: float
+    tensor_efficiency: float
+    block_launch_s: float
+    block_efficiency: float
+
+
+def quantisation(rows: int, columns: int, *, per_block: bool) -> Work:
+    """Scaling (rows x columns) 16-bit values to 8 bits."""
+    kind = PER_BLOCK if per_block else PER_TENSOR
+    values = float(rows * columns)
+    return Work(kind, kind, Unit.VECTOR, vector_cycles=2.0 * values, stream_bytes=_BYTES[kind] * values)
+
+
+def quantise_s(works: Sequence[Work], chip: ArchitectureTable, law: QuantiseLaw) -> Floats:
+    """Seconds of each scaling alone on a chip, a table of one, launches included, (O,)."""
+    per_block = np.array([work.kind == PER_BLOCK for work in works])
+    moved = np.array([work.stream_bytes for work in works])
+    efficiency = np.where(per_block, law.block_efficiency, law.tensor_efficiency)
+    launch = np.where(per_block, law.block_launch_s, law.tensor_launch_s)
+    seconds: Floats = launch + moved / (efficiency * hbm_bandwidth_bytes_per_s(chip)[0])
+    return seconds

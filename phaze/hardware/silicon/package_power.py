@@ -1,0 +1,151 @@
+"""Power of the package at full load (TDP) by component, and energy per event for the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import (
+    KIB,
+    hbm_bandwidth_bytes_per_s,
+    local_buffer_bytes_per_core,
+    macs,
+    narrow_speed,
+    nominal_clock_hz,
+    vector_alus,
+)
+from phaze.hardware.physical_constants import constants
+from phaze.hardware.silicon.die_area import powered_area_mm2
+
+PJ = 1e-12
+"""One pJ in J."""
+BITS = 8.0
+"""Bits per byte."""
+
+
+@dataclass(frozen=True)
+class EnergyConstants:
+    """Energy per event and standing power, one value per architecture, at its node and sustained clock.
+
+    Losses of the voltage regulators are included in what the chip itself draws. A byte over a link is charged
+    once at each end. Background power falls to `idle_background` of itself when nothing runs. `narrow_mac_j`,
+    `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others.
+    """
+
+    mac_j: Floats
+    operand_j_per_mac: Floats
+    narrow_mac_j: Floats
+    narrow_operand_j_per_mac: Floats
+    alu_cycle_j: Floats
+    local_buffer_j_per_byte: Floats
+    global_buffer_j_per_byte: Floats
+    hbm_j_per_byte: Floats
+    link_j_per_byte: Floats
+    background_w: Floats
+    idle_background: Floats
+    leakage_w: Floats
+    hbm_background_w: Floats
+
+
+def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
+    """Supply voltage at a clock, relative to the node's nominal one."""
+    slope = _by_control(table, "voltage_slope") * clock_hz / nominal_clock_hz(table)
+    return np.maximum(_by_control(table, "voltage_floor"), _by_control(table, "voltage_at_rest") + slope)
+
+
+def energy_constants(table: ArchitectureTable) -> EnergyConstants:
+    """Energy per event of every architecture."""
+    c = constants()
+    rows = len(table)
+    loss = 1.0 / c["regulator_efficiency"]
+    voltage = relative_voltage(table, table["clock_hz"])
+    switched = c.column(table, "node", "energy") * voltage**2 * loss * PJ
+    area = powered_area_mm2(table)
+    by_vector = table["vector_products"]
+    lane_pj = _by_control(table, "lane_energy_pj")
+    gated = np.where(table["simt"], c["idle_background_simt"], c["idle_background_vliw"])
+    per_ghz = _by_control(table, "background_w_per_mm2_per_ghz")
+    background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2
+    mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj"))
+    operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched
+    speed = narrow_speed(table, "fp8")
+    return EnergyConstants(
+        mac_j=mac_pj * switched,
+        operand_j_per_mac=operand_j,
+        narrow_mac_j=np.where(speed > 1, c["narrow_mac_energy_pj"], mac_pj) * switched,
+        narrow_operand_j_per_mac=operand_j
+        / speed,  # as many bits to an array, and to a sum, for more products
+        alu_cycle_j=lane_pj * switched,
+        local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
+        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
+        hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
+        link_j_per_byte=np.full(rows, c["link_energy_pj_per_bit"] * BITS * PJ),
+        background_w=background * loss,
+        idle_background=gated,
+        leakage_w=area * c["leakage_w_per_mm2"] * c.column(table, "node", "leakage") * loss,
+        hbm_background_w=table["hbm_stacks"] * c.column(table, "hbm_generation", "background_w"),
+    )
+
+
+def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
+    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
+
+    Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
+    loaded most in the one that takes more.
+    """
+    c = constants()
+    e = energy_constants(table)
+    clock = table["clock_hz"]
+    link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
+    narrow_rate = c.column(table, "precision", "fp8_rate")
+    return {
+        "mac": macs(table) * clock * np.maximum(e.mac_j, narrow_rate * e.narrow_mac_j),
+        "operands": macs(table) * clock * e.operand_j_per_mac,
+        "vector": ~table["vector_products"]
+        * vector_alus(table)
+        * clock
+        * e.alu_cycle_j
+        * _by_control(table, "vector_activity"),
+        "background": e.background_w,
+        "leakage": e.leakage_w,
+        "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte,
+        "hbm_background": e.hbm_background_w,
+        "link": link_bytes_per_s * e.link_j_per_byte * c["link_activity"],
+    }
+
+
+def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Floats:
+    """Power of the package at full load in W, HBM and links included, host excluded, times `margin`."""
+    return margin * reduce(np.add, power_parts_w(table).values())
+
+
+def provisioned_tdp_w(table: ArchitectureTable) -> Floats:
+    """TDP that a vendor would publish, in W: full load of GPUs, which lower their clock to keep it; more elsewhere.
+
+    Other accelerators run at one clock, and their TDP tells what supply and cooling must bear.
+    """
+    return tdp_w(table) * np.where(table["simt"], 1.0, constants()["provisioned_margin"])
+
+
+def _by_control(table: ArchitectureTable, constant: str) -> Floats:
+    """A constant that differs between GPU-like and VLIW chips, one value per architecture."""
+    c = constants()
+    return np.where(table["simt"], c[f"{constant}_simt"], c[constant])
+
+
+def _operand_bits(table: ArchitectureTable) -> Floats:
+    """Bits moved per MAC: an operand feeds a row of MACs, a partial sum leaves after a column of them."""
+    c = constants()
+    operands = c.column(table, "precision", "operand_bits") / table["tensor_core_columns"]
+    sums: Floats = c["accumulator_bits"] / table["tensor_core_rows"]
+    return operands + sums
+
+
+def _sram_pj_per_byte(capacity_bytes: Floats) -> Floats:
+    c = constants()
+    growth = c["sram_energy_pj_per_bit_at_64_kib"] * np.sqrt(capacity_bytes / (64 * KIB))
+    return BITS * (c["sram_energy_pj_per_bit"] + growth)

@@ -1,0 +1,62 @@
+"""The loops of the simulation as fast as they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.parallel.pipelines import simulation_loops
+from phaze.solvers.scheduling.machine_code import compiled
+
+PLAIN_STEPS = 500_000
+"""Steps that a process runs in plain Python, half a second, before it loads machine code, which takes longer."""
+
+
+class Machine:
+    """Plain functions for the first steps of a process, machine code from then on: both answer the same."""
+
+    def __init__(self, module: ModuleType = simulation_loops) -> None:
+        """Nothing of the module is compiled before there is reason to."""
+        self._module = module
+        self._steps = 0
+
+    def run(self, *arguments: object, end_s: Floats) -> Floats:
+        """`kernel.run` with its last argument, filled; plain, of lists, whose entries are quicker to reach."""
+        function = self.function("run", len(end_s))
+        if function is not simulation_loops.run:
+            function(*arguments, end_s)
+            return end_s
+        ends: list[float] = end_s.tolist()
+        function(*map(_listed, arguments), ends)
+        return np.array(ends)
+
+    def function(self, name: str, steps: int) -> Callable[..., Any]:
+        """A function of the module for so many steps."""
+        return self.compiled(name, steps) or vars(self._module)[name]
+
+    def compiled(self, name: str, steps: int) -> Callable[..., Any] | None:
+        """The same as machine code; None as long as that does not pay."""
+        self._steps += steps
+        return _compiled(self._module)[name] if self._steps > PLAIN_STEPS else None
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_listed, value))
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@cache
+def machine(module: ModuleType = simulation_loops) -> Machine:
+    """The one of this process, of a module with such loops."""
+    return Machine(module)
+
+
+@cache
+def _compiled(module: ModuleType) -> dict[str, Any]:
+    return compiled(module)

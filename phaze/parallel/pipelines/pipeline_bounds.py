@@ -1,0 +1,141 @@
+"""Lower bounds of the time of a pipeline, for many plans at once, to screen them before any is simulated.
+
+Three chains of actions that every timeline of a schedule contains, so none can be shorter:
+
+- device: nothing reaches a device before it came through the chunks in front of it; then the device does all its
+  work, one action at a time; after its last backward pass the gradient still has to go back to the first chunk.
+- loop: a device holds at most `in_flight` microbatches of a chunk. Each slot takes microbatches first in, first out, so
+  microbatch k + held enters the chunk only when k has come back to it, a round through all later chunks and back.
+- turn (GPipe, and forward passes alone): the last device sees all microbatches before it turns back the first, and
+  microbatches pass through devices as through a flow shop, at the pace of the slowest. This one is the exact time,
+  but where transfers block forward passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from phaze.arrays import Floats, Integers
+from phaze.parallel.pipelines.action_order import ActionKind, orders
+from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.in_flight import in_flight
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, device_of
+
+
+def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
+    """At most `pipeline_s` of every plan, (...,) for chunks (..., C).
+
+    Raises ValueError where the schedule does not run so.
+    """
+    if schedule.forward_only:
+        return _forward_s(microbatches, chunks)
+    paths = _paths(schedule, stages, chunks)
+    bound = np.maximum(
+        _device_s(schedule, microbatches, stages, chunks, paths),
+        _loop_s(schedule, microbatches, stages, chunks, paths),
+    )
+    if schedule is Schedule.GPIPE:
+        slowest = chunks.forward_s.max(axis=-1) + chunks.backward_s.max(axis=-1)
+        bound = np.maximum(bound, paths.round_s[..., 0] + (microbatches - 1) * slowest)
+    return bound
+
+
+def _forward_s(microbatches: int, chunks: Chunks) -> Floats:
+    """Of forward passes alone, one chunk on each device: a flow shop at the pace of its slowest device.
+
+    A transfer that blocks both its devices belongs to the pace of either.
+    """
+    between = np.zeros((*chunks.forward_s.shape[:-1], 1))
+    way_s = np.concatenate([between, chunks.transfer_s, between], axis=-1)
+    pace_s = chunks.forward_s
+    if chunks.blocking:
+        pace_s = pace_s + np.maximum(way_s[..., :-1], way_s[..., 1:])
+    through_s = chunks.forward_s.sum(axis=-1) + chunks.transfer_s.sum(axis=-1)
+    found: Floats = through_s + (microbatches - 1) * pace_s.max(axis=-1)
+    return found
+
+
+@dataclass(frozen=True)
+class _Paths:
+    """Seconds (..., C) of the shortest ways of one microbatch around every chunk.
+
+    `way_s` (..., C): transfer into the chunk, in either direction of its front end. `head_s`: from the first start to
+    the chunk; `round_s`: through it and all later ones and back through it; `tail_s`: from there to the end.
+    """
+
+    way_s: Floats
+    head_s: Floats
+    round_s: Floats
+    tail_s: Floats
+
+
+def _paths(schedule: Schedule, stages: int, chunks: Chunks) -> _Paths:
+    device = device_of(schedule, stages, chunks.per_device(stages))[0]
+    way_s = np.zeros_like(chunks.forward_s)
+    way_s[..., 1:] = np.where(device[1:] != device[:-1], chunks.transfer_s, 0.0)
+    backward_s = chunks.input_gradient_s if schedule.splits_backward else chunks.backward_s
+    head_s = np.cumsum(way_s, axis=-1) + _before(chunks.forward_s)
+    tail_s = np.cumsum(way_s, axis=-1) + _before(backward_s)
+    if schedule.splits_backward:
+        tail_s = tail_s + chunks.weight_gradient_s[..., :1]
+    both = chunks.forward_s + backward_s
+    behind = 2 * (way_s.sum(axis=-1, keepdims=True) - np.cumsum(way_s, axis=-1))
+    round_s = behind + both.sum(axis=-1, keepdims=True) - _before(both)
+    return _Paths(way_s, head_s, round_s, tail_s)
+
+
+def _before(times: Floats) -> Floats:
+    """Sum of all earlier chunks."""
+    return np.cumsum(times, axis=-1) - times
+
+
+def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
+    each = chunks.per_device(p)
+    most = np.empty(chunks.count)
+    at_once = in_flight(schedule, p, m, each, ActionKind.INPUT_GRADIENT)
+    most[chunks_of(schedule, p, each)] = at_once  # both copies of a chunk hold the same number
+    rounds = np.ceil(m // schedule.weight_copies / most)
+    bound: Floats = (paths.head_s + rounds * paths.round_s + paths.tail_s).max(axis=-1)
+    return bound
+
+
+def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
+    own = chunks_of(schedule, p, chunks.per_device(p))
+    per_copy = m // schedule.weight_copies
+    passes_s = per_copy * (chunks.forward_s + chunks.backward_s)
+    work_s = passes_s[..., own].sum(axis=-1) - _saved_s(schedule, m, p, chunks)
+    if chunks.blocking:
+        work_s = work_s + _received_s(per_copy, own, paths.way_s)
+    head_s, tail_s = paths.head_s[..., own].min(axis=-1), paths.tail_s[..., own].min(axis=-1)
+    ends_s = work_s + tail_s
+    if schedule.splits_backward:
+        put_off_s = per_copy * chunks.weight_gradient_s[..., own].sum(axis=-1)
+        ends_s = np.maximum(work_s, ends_s - put_off_s)
+    bound: Floats = (head_s + ends_s).max(axis=-1)
+    return bound
+
+
+def _saved_s(schedule: Schedule, m: int, p: int, chunks: Chunks) -> Floats:
+    """Seconds (..., p) that pairs take less than their passes one after the other."""
+    if chunks.paired_s is None or schedule is not Schedule.DUALPIPE:
+        return np.zeros(p)
+    less_s = chunks.forward_s + chunks.backward_s[..., ::-1] - chunks.paired_s
+    saved_s: Floats = less_s @ _pairs(schedule, p, m).T
+    return saved_s
+
+
+@lru_cache(maxsize=256)
+def _pairs(schedule: Schedule, p: int, m: int) -> Floats:
+    """How often (devices, C) the forward pass of a chunk runs with a backward pass on a device."""
+    leading = (order.chunk[:-1][order.joined[1:]] for order in orders(schedule, p, m))
+    return np.array([np.bincount(chunks, minlength=p) for chunks in leading], dtype=float)
+
+
+def _received_s(per_copy: int, own: Integers, way_s: Floats) -> Floats:
+    """Seconds (..., p) that a device spends receiving after its first action has started."""
+    into = way_s + np.roll(way_s, -1, axis=-1)  # the first chunk has none, so the last gets none from behind
+    received_s: Floats = per_copy * into[..., own].sum(axis=-1) - way_s[..., own].max(axis=-1)
+    return received_s

@@ -1,0 +1,192 @@
+"""A pipeline schedule executed action by action: what every step waits for, and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Floats, Integers
+from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder, orders
+from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.compiled_loops import machine
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.pipeline_timeline import Timeline
+
+Indices = NDArray[np.int32]
+
+PAIR = len(ActionKind)
+"""Kind of a step that is a forward and a backward pass run as one."""
+
+SMALL = 4096
+"""Passes (stages x microbatches x chunks) up to which many are kept."""
+
+
+@dataclass(frozen=True)
+class Precedence:
+    """The steps of all devices one after the other: actions, but those that run as one are one step.
+
+    Device d runs steps first[d] .. first[d+1]-1. `kind`, `chunk` (U,) of the (first) action of a step; `step` (A,):
+    the step of every action. `before` (U,): the step before it on its device; `source` (U, 2): those that make its
+    inputs; U where there is none. `way` (U, 2): the chunk behind which an input changes device, C - 1 where it does
+    not. `queue` (U,): all steps, each behind those it waits for.
+    """
+
+    first: Indices
+    kind: Indices
+    chunk: Indices
+    step: Indices
+    before: Indices
+    source: Indices
+    way: Indices
+    queue: Indices
+
+
+def precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> Precedence:
+    """Of a published schedule; kept. Raises ValueError where it does not run so."""
+    small = stages * microbatches * chunks_per_device <= SMALL
+    return (_of_small if small else _of_large)(schedule, stages, microbatches, chunks_per_device)
+
+
+def _precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int) -> Precedence:
+    each = orders(schedule, stages, microbatches, chunks_per_device)
+    return precedence_of(each, microbatches, stages * chunks_per_device)
+
+
+_of_small, _of_large = lru_cache(maxsize=512)(_precedence), lru_cache(maxsize=8)(_precedence)
+"""Half a megabyte each at most, and any size."""
+
+
+def precedence_of(each: tuple[ActionOrder, ...], microbatches: int, chunks: int) -> Precedence:
+    """Of any orders. Raises ValueError where the devices wait for one another."""
+    actions = _one_after_the_other(each)
+    step = np.cumsum(~actions.joined) - 1
+    device = np.repeat(np.arange(len(each)), [len(order) for order in each])[~actions.joined]
+    first = np.searchsorted(device, np.arange(len(each) + 1))
+    source, way = _inputs(actions, step, device, (microbatches, chunks))
+    before = np.arange(-1, len(device) - 1)
+    before[first[:-1]] = len(device)
+    queue = machine().function("sort", len(device))(first, source)
+    if len(queue) < len(device):
+        raise ValueError("the devices wait for one another")
+    kind, chunk = actions.kind[~actions.joined], actions.chunk[~actions.joined]
+    kind[step[actions.joined]] = PAIR
+    columns = (first, kind, chunk, step, before, source, way, queue)
+    return Precedence(*(column.astype(np.int32) for column in columns))
+
+
+def _one_after_the_other(each: tuple[ActionOrder, ...]) -> ActionOrder:
+    """The actions of all devices."""
+    names = ("kind", "microbatch", "chunk", "joined")
+    return ActionOrder(*(np.concatenate([getattr(order, name) for order in each]) for name in names))
+
+
+def _inputs(
+    actions: ActionOrder, step: Integers, device: Integers, shape: tuple[int, int]
+) -> tuple[Integers, Integers]:
+    """Source and way (U, 2) of every step; `shape`: microbatches, chunks."""
+    none, last = len(device), shape[1] - 1
+    needed, behind = _needs(actions, step, none, shape)
+    source, way = np.full((none, 2), none), np.full((none, 2), last)
+    source[step, actions.joined.astype(np.int64)] = needed
+    way[step, actions.joined.astype(np.int64)] = behind
+    stays = np.append(device, -1)[source] == device[:, None]
+    return source, np.where(stays | (source == none), last, way)
+
+
+def _needs(
+    actions: ActionOrder, step: Integers, none: int, shape: tuple[int, int]
+) -> tuple[Integers, Integers]:
+    """Step (A,) that makes the input of every action, and the chunk (A,) behind which it comes over."""
+    k, c = actions.microbatch, actions.chunk
+    forward, weight = actions.kind == ActionKind.FORWARD, actions.kind == ActionKind.WEIGHT_GRADIENT
+    backward = ~forward & ~weight
+    done = np.full((2, shape[0], shape[1] + 1), none)
+    done[0, k[forward], c[forward] + 1] = step[forward]  # column 0 stays: what enters waits for nothing
+    done[1, k[backward], c[backward]] = step[backward]
+    done[1, :, -1] = done[0, :, -1]  # the loss
+    needed = np.where(forward, done[0, k, c], done[1, k, c + backward])
+    return needed, c - forward
+
+
+_SIDE_BY_SIDE = 16
+"""Plans that are simulated at once: more do not fit into a processor's cache."""
+
+
+def pipeline_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:
+    """Seconds from the first start to the last end. Raises ValueError where the schedule does not run so."""
+    _, _, end_s = _run(schedule, microbatches, stages, chunks)
+    return float(end_s.max())
+
+
+def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
+    """`pipeline_s` of many plans, (N,) for chunks (N, C), side by side; of equal ones only one."""
+    columns = [
+        chunks.forward_s,
+        chunks.input_gradient_s,
+        chunks.weight_gradient_s,
+        chunks.pairs_s,
+        chunks.transfer_s,
+    ]
+    numbers: dict[bytes, int] = {}
+    which = [numbers.setdefault(row.tobytes(), len(numbers)) for row in np.concatenate(columns, axis=1)]
+    first = np.unique(which, return_index=True)[1]
+    work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
+    found = [
+        _ends_s(work, chunks.take(first[some : some + _SIDE_BY_SIDE]))
+        for some in range(0, len(first), _SIDE_BY_SIDE)
+    ]
+    return np.concatenate(found)[which]
+
+
+def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
+    """The last end of each of some plans, (N,)."""
+    steps, (plans, count) = len(work.kind), chunks.forward_s.shape
+    seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
+    way_s = np.zeros((count, plans))
+    way_s[:-1] = chunks.transfer_s.T
+    end_s, sent_s = np.zeros((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
+    order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
+    machine().function("run_many", steps * plans)(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
+    latest: Floats = end_s.max(axis=0)
+    return latest
+
+
+def pipeline_period_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:
+    """Seconds from one iteration to the next, see `Timeline.period_s`."""
+    work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
+    return float((end_s[work.first[1:] - 1] - start_s[work.first[:-1]]).max())
+
+
+def simulate(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Timeline:
+    """When every action runs, each as early as it can. Raises ValueError where the schedule does not run so."""
+    work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
+    each = orders(schedule, stages, microbatches, chunks.per_device(stages))
+    cuts = np.cumsum([len(order) for order in each])[:-1]
+    return Timeline(each, tuple(np.split(start_s[work.step], cuts)), tuple(np.split(end_s[work.step], cuts)))
+
+
+def _run(
+    schedule: Schedule, microbatches: int, stages: int, chunks: Chunks
+) -> tuple[Precedence, Floats, Floats]:
+    """Start and end (U,) of every step."""
+    if chunks.forward_s.ndim != 1:
+        raise ValueError("the simulation takes one plan at a time")
+    work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
+    seconds = _kinds_s(chunks)[work.kind, work.chunk]
+    way_s = np.append(chunks.transfer_s, 0.0)[work.way]
+    end_s = np.zeros(len(seconds) + 1)
+    sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if chunks.blocking else end_s
+    source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
+    end_s = machine().run(
+        *(work.queue, work.before, source, seconds, way, sent_s, chunks.blocking), end_s=end_s
+    )
+    return work, end_s[:-1] - seconds, end_s[:-1]
+
+
+def _kinds_s(chunks: Chunks) -> Floats:
+    """Seconds of every kind of step in every chunk, (kinds, ..., C)."""
+    each = (chunks.forward_s, chunks.backward_s, chunks.input_gradient_s, chunks.weight_gradient_s)
+    return np.stack([*each, chunks.pairs_s])

@@ -1,0 +1,524 @@
+"""Strategies of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
+
+Arrays have one entry for every strategy, or for every device of every strategy in turn. Devices that hold the same
+layers are looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Flags, Floats, Integers, Rows
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero, changed_plan
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
+from phaze.parallel.plan_batches.chunk_places import ChunkPlaces
+from phaze.parallel.plan_batches.shape_options import ShapeOptions
+from phaze.parallel.training.communication import Communication
+from phaze.parallel.training.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
+from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, ranks_of
+from phaze.parallel.training.stage_times import ZeroExchanges, ZeroTraffic, zero_traffic
+
+_AT_ONCE = 200_000  # multiplications
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """Strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
+
+    Each is to choose what ranks divide and which of them are neighbours (V). Of those with equally many stages and
+    replicas (Q) exchanges are the same but for the layers of a device.
+    """
+
+    options: ShapeOptions
+    link_bytes_per_s: float
+    strategies: tuple[ParallelPlan, ...]
+    _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> PlanTable:
+        """All that the plan space allows for a shape, by depth."""
+        every = (s for depth in options.depths for s in options.strategies(depth))
+        return cls(options, link_bytes_per_s, tuple(every))
+
+    def take(self, rows: Rows) -> PlanTable:
+        """Some of the strategies."""
+        some = tuple(self.strategies[row] for row in rows.tolist())
+        return PlanTable(self.options, self.link_bytes_per_s, some)
+
+    @cached_property
+    def frugal(self) -> bool:
+        """Whether as few blocks recompute as memory asks for; otherwise all or none."""
+        s = self.options.shape
+        return s.recompute is Recompute.FULL and s.recomputed == 0
+
+    # -- strategies, and what of them is alike ---------------------------------------------------------------
+
+    @cached_property
+    def alike(self) -> tuple[list[ParallelPlan], Rows]:
+        """The first strategy of every number of stages and replicas, (Q,), and which each has, (S,)."""
+        return _first_of(self.strategies, lambda s: (s.pipeline_parallel, s.data_parallel))
+
+    @cached_property
+    def _microbatches(self) -> Integers:
+        """Of one pipeline, (Q,)."""
+        return np.array([self.options.layouts.microbatches(s) for s in self.alike[0]])
+
+    @cached_property
+    def each(self) -> Floats:
+        """Microbatches of every copy of the model, (S,)."""
+        copies = np.array([s.schedule.weight_copies for s in self.strategies])
+        found: Floats = (self._microbatches[self.alike[1]] // copies).astype(np.float64)
+        return found
+
+    @cached_property
+    def turned(self) -> Floats:
+        """1 where gradients of a device have to come through those before it, (S,); 0 where backward is split."""
+        each = (s.schedule for s in self.strategies)
+        return np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
+
+    @cached_property
+    def choices(self) -> tuple[list[tuple[Zero, RankOrder]], Flags]:
+        """What ranks may divide, and which may be neighbours, (V,), and where there is the choice, (Q, V)."""
+        each = [list(product(*self.options.space.choices(s))) for s in self.alike[0]]
+        every = sorted({choice for some in each for choice in some}, key=max(each, key=len).index)
+        return every, np.array([[choice in some for choice in every] for some in each])
+
+    @cached_property
+    def zeros(self) -> tuple[list[Zero], Rows]:
+        """What ranks may divide, (Z,), and which of it is part of every choice, (V,)."""
+        each = [zero for zero, _ in self.choices[0]]
+        every = list(dict.fromkeys(each))
+        return every, np.array([every.index(zero) for zero in each])
+
+    @cached_property
+    def placed(self) -> tuple[list[ChunkPlaces], Rows, Flags, Rows]:
+        """Places (E,), that of each strategy, (S,); whether the first device has both ends of the model, (E,).
+
+        Last, which stages and replicas it goes with, (E,).
+        """
+        some, which = _first_of(
+            self.strategies,
+            lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks, s.stages),
+        )
+        places, joined = [self._place(s) for s in some], np.array([s.joins_ends for s in some])
+        alike = np.zeros(len(some), dtype=np.intp)
+        alike[which] = self.alike[1]
+        return places, which, joined, alike
+
+    def _place(self, s: ParallelPlan) -> ChunkPlaces:
+        """Shared by all shapes with these layers."""
+        layouts, (_, kinds) = self.options.layouts, self.options.kinds
+        key = "place", self.options.undivided.index, s.grain, s.parts, s.chunks, s.stages, _layout(s.schedule)
+        own = partial(chunks_of, s.schedule, s.pipeline_parallel, s.chunks)
+        found: ChunkPlaces = layouts.once(key, lambda: ChunkPlaces(layouts.division(s), kinds, own()))
+        return found
+
+    def place(self, row: int) -> ChunkPlaces:
+        """Where the chunks of a strategy lie."""
+        places, which, *_ = self.placed
+        return places[int(which[row])]
+
+    # -- devices ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def devices(self) -> Ragged:
+        """Devices of every strategy."""
+        places, which, *_ = self.placed
+        return Ragged.of(np.array([len(place) for place in places])[which])
+
+    @cached_property
+    def _placed_devices(self) -> Ragged:
+        """Devices of every place."""
+        return Ragged.of(np.array([len(place) for place in self.placed[0]]))
+
+    @cached_property
+    def device(self) -> Rows:
+        """The device of its place that every device of every strategy is."""
+        starts = self._placed_devices.start[self.placed[1]]
+        return starts[self.devices.owner] + self.devices.within
+
+    @property
+    def placed_at(self) -> Rows:
+        """The first device of every place among all of them, (E,)."""
+        return self._placed_devices.start
+
+    @cached_property
+    def telling(self) -> Ragged:
+        """Devices of every place that bounds are made of."""
+        return Ragged.of(np.array([len(place.telling) for place in self.placed[0]]))
+
+    def joined(self, name: str) -> NDArray[Any]:
+        """An array of all devices of all places, or of all their levels of recompute, one after the other."""
+        if name not in self._kept:
+            self._kept[name] = np.concatenate([getattr(place, name) for place in self.placed[0]])
+        found: NDArray[Any] = self._kept[name]
+        return found
+
+    @cached_property
+    def work(self) -> tuple[Floats, Floats]:
+        """Groups of every kind on all devices of places, and ahead of them, (D, K) each."""
+        return self.joined("device"), self.joined("ahead")
+
+    @cached_property
+    def _sorts(self) -> tuple[Floats, Flags, Flags, Rows, Rows]:
+        """Distinct devices with equally many stages and replicas: groups of every kind (X, K), ends, joined ends.
+
+        Then what stages and replicas they go with, (X,), and which of them every device of places is, (D,).
+        """
+        places, _, joined, alike = self.placed
+        rows = []
+        for place, both, q in zip(places, joined.tolist(), alike.tolist(), strict=True):
+            some, _ = place.sorts
+            rows.append(np.concatenate([some, np.broadcast_to([both, q], (len(some), 2))], axis=1))
+        found, which = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
+        start = np.cumsum([0, *(len(some) for some in rows[:-1])])
+        each = np.concatenate([s + place.sorts[1] for s, place in zip(start.tolist(), places, strict=True)])
+        ends, both, q = found[:, -3] > 0, found[:, -2] > 0, found[:, -1].astype(np.intp)
+        return found[:, :-3], ends, both, q, which.ravel()[each]
+
+    @cached_property
+    def _first_groups(self) -> Rows:
+        """The first group of every kind, (K,)."""
+        return np.unique(self.options.kinds[1], return_index=True)[1]
+
+    def _with_ends(self, *, joined: bool) -> ParallelPlan:
+        """A strategy whose first device has both ends of the model, or not."""
+        return next(s for s in self.strategies if s.joins_ends is joined)
+
+    # -- exchanges -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _choosing(self) -> list[ParallelPlan]:
+        """The first strategy of each number of stages and replicas under every choice, (Q V,)."""
+        return [changed_plan(s, zero=z, order=o) for s in self.alike[0] for z, o in self.choices[0]]
+
+    @cached_property
+    def _exchanges(self) -> Communication:
+        return self.options.layouts.exchanges(self.link_bytes_per_s, *self._choosing)
+
+    @cached_property
+    def _tails(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What follows the last microbatch on distinct devices, (X, V) each.
+
+        Seconds that gradients, weights, and tied parameters take, and parameters that are stepped.
+        """
+        layouts, (rows, ends, both, q, _), v = self.options.layouts, self._sorts, len(self.choices[0])
+        place = np.arange(len(q)) - np.searchsorted(q, q) if (np.diff(q) >= 0).all() else _ranks(q)
+        held = np.zeros((5, len(self.alike[0]), place.max() + 1))
+        for joined in np.unique(both).tolist():
+            sizes, mine = layouts.sizes(self._with_ends(joined=joined)), both == joined
+            distinct, kind = sizes.sizes(self.options.shape.grain)
+            every, experts, whole = distinct[:, kind[self._first_groups]]
+            each = np.stack([every - experts - whole, experts, whole, np.ones_like(every)])
+            held[:4, q[mine], place[mine]] = each @ rows[mine].T
+            held[4, q[mine], place[mine]] = sizes.tied_parameters * ends[mine]
+        shared, expert, kept, groups, tied = np.repeat(held, v, axis=1)
+        counts = np.repeat(self._microbatches, v).tolist()
+        tail = GradientSyncWork.of(
+            DeviceParameters(shared, expert, kept, groups, tied),
+            self._exchanges,
+            layouts.framework,
+            layouts.wire_bytes,
+            counts,
+        )
+        found = [
+            some.reshape(-1, v, held.shape[2])[q, :, place]
+            for some in (tail.reduce_s, tail.gather_s, tail.tie_s, tail.stepped)
+        ]
+        return found[0], found[1], found[2], found[3]
+
+    @cached_property
+    def tails(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """The same on all devices of places, (D, V) each, and how many groups of layers these have, (D,)."""
+        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._tails, self._sorts
+        pieces = np.maximum(rows.sum(axis=1), 1)
+        return reduce_s[which], gather_s[which], tie_s[which], stepped[which], pieces[which]
+
+    @cached_property
+    def window(self) -> Floats:
+        """Passes of one microbatch that exchanges after the last one have to hide behind, (S,)."""
+        counts = self._microbatches[self.alike[1]].tolist()
+        return np.array([overlap_window(s, m) for s, m in zip(self.strategies, counts, strict=True)])
+
+    @cached_property
+    def last(self) -> tuple[Floats, Floats]:
+        """What follows the last microbatch at least, (E, V) each: parameters stepped, and seconds of exchanges.
+
+        Of the device of every place that exchanges longest.
+        """
+        said, (reduce_s, gather_s, tie_s, stepped, pieces) = self.options.layouts.framework, self.tails
+        shown = reduce_s / (pieces[:, None] if said.hides_reduction else 1)
+        shown = shown + gather_s / (pieces[:, None] if said.hides_gathers else 1) + tie_s
+        at = self._placed_devices.largest(shown)
+        columns = np.arange(shown.shape[1])
+        return stepped[at, columns] * said.optimizer_stretch, shown[at, columns]
+
+    @cached_property
+    def _moved(self) -> Floats:
+        """What ZeRO exchanges in the passes of a group of every kind, (2, 4, Q, V, K): rows as of `Exchanged.moved`.
+
+        First where ends are not joined, then where they are.
+        """
+        layouts, each = self.options.layouts, self._choosing
+        both = [zero_traffic(s, layouts.framework, layouts.wire_bytes) for s in each]
+        found = np.zeros((2, 4, len(each), len(self._first_groups)))
+        busy = [v for v, one in enumerate(both) if one != (ZeroTraffic(), ZeroTraffic())]
+        for joined in np.unique(self.placed[2]).tolist() if busy else ():
+            exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
+            sizes, which = layouts.sizes(self._with_ends(joined=joined)).sizes(self.options.shape.grain)
+            moving = ZeroExchanges(sizes, which[self._first_groups], exchanges, layouts.framework)
+            for turned in (0, 1):
+                for k, some in enumerate(moving.groups_s([both[v][turned] for v in busy])):
+                    found[int(joined), 2 * turned + k, busy] = some
+        return found.reshape(2, 4, len(self.alike[0]), len(self.choices[0]), -1)
+
+    @cached_property
+    def _transfers(self) -> tuple[Floats, tuple[Floats, Floats], Floats]:
+        """Distinct tensors between chunks: seconds (Q, V, T), how often all devices of places receive them (D, T).
+
+        With these how many come on the way to a device, and last, which of them are sent in a place, (E, T).
+        """
+        chain, said = self.options.chain, self.options.layouts.framework
+        sent = np.array([layer.output_bytes for layer in chain.layers], dtype=np.float64)[list(chain.index)]
+        each = [sent[place.boundaries] for place in self.placed[0]]
+        sizes, which = np.unique(np.concatenate(each), return_inverse=True)
+        parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
+        one = np.eye(len(sizes))
+        forward_only = self.strategies[0].schedule.forward_only
+        every = [place.arriving if forward_only else place.received for place in self.placed[0]]
+        both = every, [place.entered for place in self.placed[0]]
+        counts = [
+            np.concatenate([place @ one[part] for place, part in zip(some, parts, strict=True)])
+            for some in both
+        ]
+        there = np.stack([one[part].any(axis=0) for part in parts]).astype(np.float64)
+        seconds = self._exchanges.transfer_s(sizes, said.scatters_transfers)
+        return seconds.reshape(*self.choices[1].shape, len(sizes)), (counts[0], counts[1]), there
+
+    @cached_property
+    def _waits_s(self) -> tuple[Floats, Floats, Floats]:
+        """Seconds of transfers on all devices of places, (D, V): those that they wait for in every microbatch.
+
+        Of these, what may come before a device starts, and those on the way to it.
+        """
+        said, (*_, alike), owner = self.options.layouts.framework, self.placed, self._placed_devices.owner
+        seconds, (received, entered), sent = self._transfers
+        way = np.einsum("dt,dvt->dv", entered, seconds[alike][owner])
+        if said.hides_transfers:
+            return np.zeros_like(way), np.zeros_like(way), way
+        every = np.einsum("dt,dvt->dv", received, seconds[alike][owner])
+        return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
+
+    def waits_s(self, row: Rows, choice: Rows, at: Rows) -> Floats:
+        """At least what transfers between stages add, (N,), on devices `at` of places, of strategies under choices."""
+        every, less, way = (some[at, choice] for some in self._waits_s)
+        found: Floats = np.maximum(self.each[row] * every - less, 0.0) + (1 + self.turned[row]) * way
+        return found
+
+    def exchanging_s(self, row: Rows, choice: Rows, at: Rows) -> tuple[Floats, Floats]:
+        """Exchanges of ZeRO beside passes on devices `at` of places, of strategies under choices: (2, 2, N) each side.
+
+        First of passes forward, then of those after the loss: on the devices and ahead of them, seconds that nothing
+        hides, and of all. Nothing hides those of what is no block, the gather of the block that a pass begins with, and
+        the reduction of that which backward ends with (see `prefetch`).
+        """
+        work = self.work[0][at], self.work[1][at]
+        said, joined = self.options.layouts.framework, self.placed[2][self.placed[1][row]].astype(np.intp)
+        found = np.zeros((2, 2, 2, len(row)))
+        if self._moved.any():
+            gather, none, again, reduce = self._moved[joined, :, self.alike[1][row], choice].transpose(
+                1, 0, 2
+            )
+            body = self._body
+            shown = gather * (1 - body), reduce * (1 - body)
+            every = gather + none, again * body + reduce
+            for side, some in enumerate(zip(shown, every, strict=True)):
+                for part, groups in enumerate(work):
+                    found[side, part] = [np.einsum("nk,nk->n", groups, one) for one in some]
+            begin, end = self.joined("begin")[at], self.joined("end")[at]
+            found[0, 0, 0] += np.einsum("nk,nk->n", begin, gather)
+            found[1, 0, 0] += np.einsum("nk,nk->n", end, again) + np.einsum("nk,nk->n", begin, reduce)
+            if not said.hides_gathers:
+                found[:, :, 0] = found[:, :, 1]
+        return found[0], found[1]
+
+    @cached_property
+    def _body(self) -> Floats:
+        """1 for kinds of groups that are blocks, (K,)."""
+        return np.array(self.options.division.body, dtype=np.float64)[self._first_groups]
+
+    @cached_property
+    def no_less(self) -> Flags:
+        """Whether a choice exchanges and steps nowhere more than another one, (Q, V, V)."""
+        q, seconds, moved = self._sorts[3], self._transfers[0], self._moved
+        order = np.argsort(q, kind="stable")
+        first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
+        rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
+        found = np.asarray((rest[:, :, None] <= rest[:, None]).all(axis=3))
+        for some in self._tails:
+            mine = some[order]
+            found = found & np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
+        return found
+
+    # -- memory ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _held(self) -> list[tuple[Floats, Integers]]:
+        """As of `Place.held` of every strategy."""
+        layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
+        found = []
+        for s, e, q in zip(self.strategies, which.tolist(), self.alike[1].tolist(), strict=True):
+            place, m = places[e], counts[q]
+            all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
+            telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
+            key = "held", id(place), s.schedule, telling
+            found.append(layouts.once(key, partial(place.held, s.schedule, m)))
+        return found
+
+    def _needs(self, *, joined: bool) -> GroupFootprint:
+        """Needs of the first group of every kind, (K,)."""
+        return self.options.layouts.needs(self._with_ends(joined=joined)).take(self._first_groups)
+
+    @cached_property
+    def fixed_bytes(self) -> Floats:
+        """What all devices of places need whatever is recomputed, (D, Z)."""
+        rows, _, both, q, which = self._sorts
+        layouts, zeros = self.options.layouts, self.zeros[0]
+        body = self._body
+        ranks = np.array([ranks_of(s) for s in self.alike[0]]).T
+        found = np.empty((len(rows), len(zeros)))
+        for joined in np.unique(both).tolist():
+            mine = both == joined
+            some = _device_footprint(rows[mine], self._needs(joined=joined), body)
+            own, divided = np.arange(int(mine.sum()))[:, None], tuple(ranks[:, q[mine]])
+            for z, zero in enumerate(zeros):
+                memory = layouts.memory_of(replace(self._with_ends(joined=joined), zero=zero), some)
+                found[mine, z] = replace(memory, divided_by=divided).fixed_bytes(own)
+        return found[which]
+
+    @cached_property
+    def levels(self) -> Ragged:
+        """Levels of recompute of every device of every strategy."""
+        return Ragged.of(self.joined("levels")[self.device])
+
+    @cached_property
+    def level(self) -> Rows:
+        """The level of its place that every level of every strategy is."""
+        starts = Ragged.of(self.joined("levels")).start[self.device]
+        return starts[self.levels.owner] + self.levels.within
+
+    @cached_property
+    def level_bytes(self) -> Floats:
+        """What devices need besides on every level, all strategies one after the other, (L,)."""
+        said, (_, which, joined, _) = self.options.layouts.framework, self.placed
+        rows = np.concatenate([some for some, _ in self._held])
+        per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
+        owner = self.devices.owner[self.levels.owner]
+        found = np.empty(len(owner))
+        again, device = self.joined("again_device"), self.work[0]
+        at, both = self.device[self.levels.owner], joined[which][owner]
+        for ends in np.unique(both).tolist():
+            n, mine = self._needs(joined=ends), both == ends
+            kept = np.maximum.reduceat(
+                product_of(rows, np.concatenate([n.saved_bytes, n.spared_bytes])[:, None])[:, 0],
+                per_level.start,
+            )
+            # Schedules share places: what depends on these alone is worked out once for each.
+            working = _widest(device, n.working_bytes)[at[mine]]
+            redoing = _widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
+            scores = said.score_copies * (device @ n.scores_bytes)[at[mine]]
+            found[mine] = kept[mine] + np.maximum(working, redoing) + scores
+        return (1 + said.fragmentation) * found
+
+
+def _layout(schedule: Schedule) -> str:
+    """Schedules with the same one place chunks alike, and join their ends alike."""
+    own = schedule in (Schedule.ZB_V, Schedule.DUALPIPE)
+    return schedule.value if own else ""
+
+
+def _first_of(
+    strategies: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
+) -> tuple[list[ParallelPlan], Rows]:
+    """The first strategy with each key, and which of them each strategy goes with."""
+    found: dict[Hashable, int] = {}
+    which = [found.setdefault(key(s), len(found)) for s in strategies]
+    first = np.unique(which, return_index=True)[1].tolist()
+    return [strategies[at] for at in first], np.array(which)
+
+
+def _ranks(which: Rows) -> Rows:
+    """The number of every entry among those that are equal to it."""
+    order = np.argsort(which, kind="stable")
+    found = np.empty(len(which), dtype=np.intp)
+    found[order] = np.arange(len(which)) - np.searchsorted(which[order], which[order])
+    return found
+
+
+def product_of(rows: Floats, columns: Floats) -> Floats:
+    """The product of matrices (n, k) and (k, m), in parts so small that no library has threads wait for each other."""
+    found = np.empty((len(rows), columns.shape[1]))
+    step = max(1, _AT_ONCE // max(columns.size, 1))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        np.matmul(rows[part], columns, out=found[part])
+    return found
+
+
+def _widest(groups: Floats, sizes: Floats) -> Floats:
+    """The largest size of those groups that there are some of, (N,), for groups of every kind (N, K)."""
+    found = np.zeros(len(groups))
+    for k, size in enumerate(sizes.tolist()):
+        np.maximum(found, np.where(groups[:, k] > 0, size, 0.0), out=found)
+    return found
+
+
+def _device_footprint(rows: Floats, needs: GroupFootprint, body: Floats) -> ChunkFootprint:
+    """Needs of devices with so many groups of every kind, (X, K), each like one chunk; none recomputes."""
+    return ChunkFootprint(
+        shared=rows @ needs.shared,
+        experts=rows @ needs.experts,
+        scaled_bytes=rows @ needs.scaled_bytes,
+        whole=rows @ needs.whole,
+        kept_bytes=rows @ needs.saved_bytes,
+        away_bytes=np.zeros(len(rows)),
+        working_bytes=_widest(rows, needs.working_bytes),
+        largest=_widest(rows, body * needs.parameters),
+        ends=rows @ ((1 - body) * needs.parameters),
+        scores_bytes=rows @ needs.scores_bytes,
+        widest_bytes=_widest(rows, needs.saved_bytes),
+    )
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Entries one after the other, some of each owner: `start` (O,) where its first one is, `owner` (n,) of each."""
+
+    start: Rows
+    owner: Rows
+
+    @classmethod
+    def of(cls, counts: Integers) -> Ragged:
+        """So many of each owner, at least one."""
+        return cls(np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts))
+
+    @property
+    def within(self) -> Rows:
+        """The number of every entry among those of its owner, (n,)."""
+        found: Rows = np.arange(len(self.owner)) - self.start[self.owner]
+        return found
+
+    def largest(self, values: Floats) -> Rows:
+        """The first of the largest entries of every owner, (O, m), of values (n, m)."""
+        top = np.maximum.reduceat(values, self.start, axis=0)
+        rows = np.where(values == top[self.owner], np.arange(len(values))[:, None], len(values))
+        found: Rows = np.minimum.reduceat(rows, self.start, axis=0)
+        return found

@@ -1,0 +1,189 @@
+"""Best first: bounds for every plan of a space, exact iterations until no bound is below the best."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, prod
+
+from phaze.parallel.parallel_plan import Offload, ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import chunks_of
+from phaze.parallel.plan_batches.memory_fit import fits
+from phaze.parallel.plan_batches.plan_batch import IterationBatch
+from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_s, screened_plans
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.passes import NEVER_S
+
+
+def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> frozenset[frozenset[Offload]]:
+    """Those without another one that leaves a part of theirs and steps no slower: its transfers never take longer.
+
+    Raises InputError where the architecture does not tell what they need of a host.
+    """
+    step_s = {offload: estimator.step_s(ParallelPlan(1, offload=offload)) for offload in offloads}
+    return frozenset(
+        one for one in offloads if not any(less < one and step_s[less] <= step_s[one] for less in offloads)
+    )
+
+
+@dataclass(frozen=True)
+class EvaluatedPlan:
+    """A strategy and what it comes to."""
+
+    strategy: ParallelPlan
+    iteration: Iteration
+
+
+@dataclass
+class PlanBreakdown:
+    """What became of the strategies of a space: each is counted once."""
+
+    out_of_memory: int = 0
+    pruned: int = 0
+    evaluated: int = 0
+
+    @property
+    def total(self) -> int:
+        """Strategies of the space."""
+        return self.out_of_memory + self.pruned + self.evaluated
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """The fastest strategies that fit, best first, and the account of all.
+
+    `least_memory_bytes`: what the leanest strategy that was looked at needs on a device; `least_host_bytes`: the same
+    in the memory of a host, of those that only that is too small for.
+    """
+
+    best: tuple[EvaluatedPlan, ...]
+    account: PlanBreakdown
+    least_memory_bytes: float
+    least_host_bytes: float = inf
+
+
+def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, top: int = 1) -> PlanAnswer:
+    """The `top` fastest strategies whose every device fits into the capacity: exact over the space."""
+    return _Search(estimator, space, capacity_bytes, top).answer()
+
+
+_AT_ONCE = 128
+"""Pipelines whose bounds are made those of iterations together."""
+
+_Waiting = tuple[float, int, OpenPlan]
+"""Bound, place, and strategies that share it."""
+
+_Entry = tuple[float, int, int, OpenPlan | ParallelPlan]
+"""Bound, two numbers that break ties, and strategies that share it, or one that fits in memory."""
+
+
+@dataclass
+class _Search:
+    estimator: Estimator
+    space: PlanSpace
+    capacity_bytes: float
+    top: int
+    account: PlanBreakdown = field(default_factory=PlanBreakdown)
+    found: list[EvaluatedPlan] = field(default_factory=list)
+    least_bytes: float = inf
+    least_host_bytes: float = inf
+    known: dict[Hashable, float] = field(default_factory=dict)
+
+    def answer(self) -> PlanAnswer:
+        """Look at all strategies in the order of their bounds, which grow tighter where they are low."""
+        opened = enumerate(screened_plans(self.estimator, self.space))
+        waiting = sorted(((some.bound_s, place, some) for place, some in opened), key=lambda entry: entry[:2])
+        queue: list[_Entry] = []
+        taken = 0
+        while True:
+            lowest = min(queue[0][0] if queue else inf, self._worst, NEVER_S)
+            if taken < len(waiting) and waiting[taken][0] < lowest:
+                for bound, place, some in self._whole(waiting[taken : taken + _AT_ONCE]):
+                    heapq.heappush(queue, (bound, place, -1, some))
+                taken += _AT_ONCE
+            elif queue and queue[0][0] <= lowest < min(self._worst, NEVER_S):
+                self._look(queue)
+            else:
+                break
+        left: list[OpenPlan | ParallelPlan] = [entry[-1] for entry in queue]
+        left += [some for *_, some in waiting[taken:]]
+        self.account.pruned += self._count(left)
+        return PlanAnswer(tuple(self.found), self.account, self.least_bytes, self.least_host_bytes)
+
+    def _count(self, left: Sequence[OpenPlan | ParallelPlan]) -> int:
+        """Strategies of what is left; as many for all that share a pipeline."""
+        opened = [some.pipeline for some in left if isinstance(some, OpenPlan)]
+        pipelines = {id(one): one for one in opened}
+        numbers = {key: self._number(one) for key, one in pipelines.items()}
+        return sum(numbers[id(one)] for one in opened) + len(left) - len(opened)
+
+    def _number(self, strategy: ParallelPlan) -> int:
+        """Of variants."""
+        return prod(map(len, (*self.space.choices(strategy), tuple(self.space.offloaded(strategy)))))
+
+    def _look(self, queue: list[_Entry]) -> None:
+        """At the first of the queue: its variants, or the strategy itself."""
+        _, place, _, some = heapq.heappop(queue)
+        if isinstance(some, ParallelPlan):
+            self._evaluate(some)
+            return
+        for number, (bound, strategy) in enumerate(self._refined(some.strategy)):
+            heapq.heappush(queue, (bound, place, number, strategy))
+
+    @property
+    def _worst(self) -> float:
+        """What a strategy has to beat, in s."""
+        return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
+
+    def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
+        """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
+        keys = [
+            (
+                s.pipeline,
+                s.stages,
+                chunks_of(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks).tobytes(),
+            )
+            for *_, s in waiting
+        ]
+        new = {key: s.strategy for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
+        if new:
+            variants = [
+                tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
+            ]
+            self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
+        for key, (bound, place, some) in zip(keys, waiting, strict=True):
+            yield bound + self.known[key], place, some
+
+    @cached_property
+    def _leanest(self) -> frozenset[frozenset[Offload]]:
+        return leanest(self.estimator, self.space.offloads)
+
+    def _refined(self, strategy: ParallelPlan) -> Iterator[tuple[float, ParallelPlan]]:
+        """Those of its variants that fit in memory, as they fit, and their bounds."""
+        e, (zeros, orders) = self.estimator, self.space.choices(strategy)
+        fitting: list[ParallelPlan] = []
+        offloaded = self.space.offloaded(strategy)
+        tried = (fits(e.layouts, s, zeros, self.capacity_bytes, e.host_capacity_bytes(s)) for s in offloaded)
+        for fit in (fit for some in tried for fit in some):
+            self.least_bytes = min(self.least_bytes, fit.least_bytes)
+            self.least_host_bytes = min(self.least_host_bytes, fit.least_host_bytes)
+            if fit.strategy is None:
+                self.account.out_of_memory += len(orders)
+            else:
+                fitting += [replace(fit.strategy, order=order) for order in orders]
+        if fitting:
+            bounds = IterationBatch(e, tuple(fitting)).bounds_s()
+            yield from zip(bounds.tolist(), fitting, strict=True)
+
+    def _evaluate(self, strategy: ParallelPlan) -> None:
+        iteration = self.estimator.iteration(strategy)
+        if iteration.iteration_s >= NEVER_S:  # over links that the chip does not have
+            self.account.pruned += 1
+            return
+        self.account.evaluated += 1
+        found = [*self.found, EvaluatedPlan(strategy, iteration)]
+        self.found = sorted(found, key=lambda e: e.iteration.iteration_s)[: self.top]

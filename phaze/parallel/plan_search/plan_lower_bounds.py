@@ -1,0 +1,201 @@
+"""Lower bounds on the iterations of plans, for many at once: pipelines from the passes of their chunks, and what
+follows them at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phaze.arrays import Floats, Integers
+from phaze.parallel.chunk_division import Division
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
+from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
+from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.gradient_sync import DeviceParameters
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses, ZeroExchanges, zero_traffic
+
+
+def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatches: ArrayLike) -> Floats:
+    """At most what pipelines take (n,) whose chunks have such passes (n, C), or longer, of so many microbatches (n,).
+
+    A device does the work of its chunks for every microbatch that comes to its copies of them. Before the first, one
+    comes through the chunks ahead; after the last backward pass, gradients go back through them. Where a schedule puts
+    weight gradients off these may run meanwhile, and only the device's own share of the passes is sure.
+    """
+    own = chunks_of(schedule, stages, passes.weight_s.shape[-1] // stages)
+    each = (np.asarray(microbatches) // schedule.weight_copies)[..., None]
+    ahead_s, turned_s = passes.passes_s
+    work = ahead_s + turned_s
+    device = each * work[..., own].sum(axis=-1)
+    if not schedule.splits_backward:
+        return np.asarray((device + _least_ahead(work, own)).max(axis=-1))
+    forward, again, backward = passes.device_s
+    back = _least_ahead(np.maximum(again + backward - passes.weight_s, 0.0), own)
+    late = np.maximum(back - each * passes.weight_s[..., own].sum(axis=-1), 0.0)
+    return np.asarray((_least_ahead(forward, own) + device + late).max(axis=-1))
+
+
+def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
+    """Of all chunks ahead of a device's first one, (n, p)."""
+    ahead: Floats = (np.cumsum(seconds, axis=-1) - seconds)[..., own].min(axis=-1)
+    return ahead
+
+
+_LONG_S = 1e30  # computation that any exchange hides behind
+
+
+def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) -> list[float]:
+    """At most what the fastest strategy takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
+
+    Of each of several pipelines, whose strategies differ in ZeRO and order. Passes may be longer than they are known
+    to be: the least of what follows them is where they hide most of it, or nothing.
+    """
+    e, said = estimator, estimator.framework
+    strategies = [s for some in pipelines for s in some]
+    which = np.repeat(np.arange(len(pipelines)), [len(some) for some in pipelines])
+    counts, tied, sizes = _distinct(e, [some[0] for some in pipelines])
+    every, experts, whole = np.einsum("nkg,ing->ink", counts, sizes)[:, which]
+    held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
+    exchanges, none = e.exchanges(*strategies), np.zeros(every.shape)
+    total_s = e.tails(exchanges, held, none, none).total_s
+    if said.hides_reduction or said.hides_gathers:
+        long_s = none + _LONG_S
+        total_s = np.minimum(total_s, e.tails(exchanges, held, long_s, long_s).total_s)
+    found = total_s.max(axis=1) + said.iteration_s
+    if not said.hides_gathers and said.launches_add_up:
+        moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, said)
+        sides = zip(*(zero_traffic(s, said, e.rates.wire_bytes) for s in strategies), strict=True)
+        groups_s = np.sum([moving.groups_s(side) for side in sides], axis=(0, 1))
+        each = [e.microbatches(s) // s.schedule.weight_copies for s in strategies]
+        found += each * np.einsum("vkg,vg->vk", counts[which], groups_s).min(axis=1)
+    first = np.searchsorted(which, np.arange(len(pipelines)))
+    least: list[float] = np.minimum.reduceat(found, first).tolist()
+    return least
+
+
+def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[Floats, Floats, Floats]:
+    """Groups of each kind on distinct devices, (N, K, G), and parameters that these share with another stage, (N, K).
+
+    Last, `LayerFigures.parameters` of the kinds, (3, N, G). Pipelines of fewer kinds than others have some devices
+    twice, or groups without parameters.
+    """
+    each = [_devices(estimator, s) for s in pipelines]
+    most = np.max([devices.shape for devices, _ in each], axis=0)
+    found, sizes = np.zeros((len(each), *most)), np.zeros((3, len(each), most[1] - 1))
+    for row, (devices, own) in enumerate(each):
+        found[row, :, : devices.shape[1]] = devices[np.minimum(np.arange(most[0]), len(devices) - 1)]
+        sizes[:, row, : own.shape[1]] = own
+    return found[..., 1:], found[..., 0], sizes
+
+
+def _devices(estimator: Estimator, strategy: ParallelPlan) -> tuple[Floats, Floats]:
+    """The same of one pipeline, tied parameters in front of the groups."""
+    s, figures = strategy, estimator.figures(strategy)
+    sizes, which = figures.sizes(s.grain)
+    chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
+    devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
+    tied = np.zeros((len(devices), 1))
+    tied[[0, -1]] = figures.tied_parameters
+    rows = np.concatenate([tied, devices], axis=1).tolist()
+    return np.array([*dict.fromkeys(map(tuple, rows))]), sizes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPlan:
+    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
+
+    bound_s: float
+    pipeline: ParallelPlan
+    schedule: Schedule
+    stages: tuple[int, ...] = ()
+
+    @property
+    def strategy(self) -> ParallelPlan:
+        """The first of them."""
+        return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
+
+
+def screened_plans(estimator: Estimator, space: PlanSpace) -> Iterator[OpenPlan]:
+    """All strategies of a space, with bounds that recompute nothing that need not be."""
+    shapes = list(space.shapes(estimator.workload, estimator.cluster))
+    estimator.foresee(shapes)
+    alike: dict[tuple[object, ...], list[ParallelPlan]] = {}
+    for shape in shapes:
+        division = estimator.division(shape)
+        alike.setdefault((division.groups, division.body, shape.grain), []).append(shape)
+    for some in alike.values():
+        yield from _Alike(estimator, space, tuple(some)).opened()
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Microbatches and shardings, (N,), whose layers are cut into the same groups."""
+
+    estimator: Estimator
+    space: PlanSpace
+    shapes: tuple[ParallelPlan, ...]
+
+    def opened(self) -> Iterator[OpenPlan]:
+        pipelines: dict[tuple[int, int], list[tuple[int, ParallelPlan]]] = {}
+        for place, shape in enumerate(self.shapes):
+            for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
+                key = deep.pipeline_parallel, deep.chunks
+                pipelines.setdefault(key, []).append((place, deep))
+        for some in pipelines.values():
+            yield from self._bounded(
+                some, cuts_of(some[0][1], self.space, self._flops, self.estimator.layouts)
+            )
+
+    @cached_property
+    def _flops(self) -> Floats:
+        return block_flops(self.estimator.chain(self.shapes[0]), self._division)
+
+    def _bounded(
+        self, pipelines: Sequence[tuple[int, ParallelPlan]], cuts: Sequence[tuple[int, ...]]
+    ) -> Iterator[OpenPlan]:
+        """Those of equally many stages and chunks, cut in each way."""
+        e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
+        stages, at = deeps[0].pipeline_parallel, np.array(places)
+        microbatches = np.array([e.microbatches(deep) for deep in deeps])
+        told = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
+        schedules = dict.fromkeys(one for some in told.values() for one in some)
+        rows = {one: np.flatnonzero([one in told[m] for m in microbatches.tolist()]) for one in schedules}
+        for cut in cuts:
+            division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
+            passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))
+            for schedule, some in rows.items():
+                bounds = busy_bound_s(schedule, stages, passes.take(some), microbatches[some])
+                for row, bound in zip(some.tolist(), bounds.tolist(), strict=True):
+                    yield OpenPlan(bound, deeps[row], schedule, cut)
+
+    def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
+        """Of the shapes at some places, cut before some groups, (n, C)."""
+        groups = GroupPasses(self._groups.rows[places])
+        return groups.chunks(first_groups, self._again[places], self.estimator.framework)
+
+    @cached_property
+    def _division(self) -> Division:
+        return self.estimator.division(self.shapes[0])
+
+    @cached_property
+    def _blocks(self) -> Integers:
+        """First group of every block, and of what comes before the first."""
+        first = np.flatnonzero(self._division.body)
+        first[0] = 0
+        return first
+
+    @cached_property
+    def _groups(self) -> GroupPasses:
+        return GroupPasses(np.array([self.estimator.passes(shape) for shape in self.shapes]))
+
+    @cached_property
+    def _again(self) -> NDArray[np.bool_]:
+        return np.array([recomputed_groups(self._division, shape) for shape in self.shapes])

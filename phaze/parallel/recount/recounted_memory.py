@@ -1,0 +1,296 @@
+"""Layers, chunks and exchanges of a plan, and the bytes on every device, from the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from phaze.cost.collective_times import fastest_s
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.parallel.chunk_division import Division
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder
+from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.recount.recounted_parts import Parameters, RecountedGroup
+from phaze.parallel.training.layer_costs import LayerCosts
+from phaze.scheduling.passes import NEVER_S
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.work import Collective, Layer
+from phaze.workload.workload import Numerics
+
+
+@dataclass(frozen=True)
+class RecountedLayers:
+    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check.
+
+    `known`: seconds of exchanges over the same links that were counted before.
+    """
+
+    strategy: ParallelPlan
+    figures: LayerCosts
+    division: Division
+    cluster: Cluster
+    framework: Framework
+    numerics: Numerics
+    table: ArchitectureTable
+    known: dict[tuple[object, ...], float] = field(default_factory=dict)
+    _held: dict[tuple[int, ...], Parameters] = field(default_factory=dict)
+
+    # -- the model, cut
+
+    @cached_property
+    def chunks(self) -> list[list[RecountedGroup]]:
+        """Groups of layers of every chunk; the first so many that repeat run again under full recompute."""
+        said, found = self.strategy.recomputed, []
+        for chunk, (first, last) in enumerate(self.division.chunks):
+            left = (
+                len(self.division.groups) if said is None else said if isinstance(said, int) else said[chunk]
+            )
+            if self.strategy.recompute is not Recompute.FULL:
+                left = 0
+            blocks = []
+            for group in range(first, last + 1):
+                a, b = self.division.groups[group]
+                repeats = self.division.body[group]
+                again = repeats and left > 0
+                left -= again
+                blocks.append(RecountedGroup(self.figures.chain.index[a : b + 1], repeats, again))
+            found.append(blocks)
+        return found
+
+    @cached_property
+    def devices(self) -> list[list[int]]:
+        """Chunks of every device, from what the schedules say of themselves."""
+        s, p = self.strategy, self.strategy.pipeline_parallel
+        if s.schedule is Schedule.ZB_V:  # down and up again
+            return [[d, 2 * p - 1 - d] for d in range(p)]
+        if s.schedule is Schedule.DUALPIPE:  # two pipelines in opposite directions
+            return [[d, p - 1 - d] for d in range(p)]
+        return [[d + p * turn for turn in range(s.chunks)] for d in range(p)]
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """Unique layers."""
+        return self.figures.chain.layers
+
+    def parameters(self, layers: tuple[int, ...]) -> Parameters:
+        """Of a group of layers on one device."""
+        if layers not in self._held:
+            found = Parameters()
+            for layer in (self.layers[i] for i in layers):
+                experts, every = float(layer.expert_parameters), float(layer.parameters)
+                whole = layer.shardable in self.strategy.sharding.whole
+                found += Parameters(0.0 if whole else every - experts, experts, every if whole else 0.0)
+            self._held[layers] = found
+        return self._held[layers]
+
+    # -- exchanges
+
+    def exchange_s(self, kind: Collective, payload_bytes: float, size: int, stride: int) -> float:
+        """Seconds of one; alone, or with nothing to send, none."""
+        if size <= 1 or payload_bytes <= 0:
+            return 0.0
+        key = (kind, payload_bytes, size, stride)
+        if key not in self.known:
+            links = float(self.table["link_bandwidth_bytes_per_s"][0])
+            seconds = fastest_s(kind, [payload_bytes], self.cluster.network, links, size, stride)
+            self.known[key] = min(float(seconds[0]), NEVER_S)
+        return self.known[key]
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that ZeRO divides shared parameters over."""
+        return self.strategy.shard_group or self.strategy.replicas
+
+    def gather_s(self, each: float, held: Parameters) -> float:
+        """All-gather of weights of so many bytes each."""
+        s, kind, tensor = self.strategy, Collective.ALL_GATHER, self.strategy.sharding.tensor
+        found = self.exchange_s(kind, each * held.shared, self.ranks, s.replica_stride)
+        found += self.exchange_s(kind, each * held.experts, s.expert_replicas, s.expert_stride)
+        found += self.exchange_s(kind, each * held.whole / tensor, self.ranks, s.replica_stride)
+        return found + self.exchange_s(kind, each * held.whole, tensor, 1)
+
+    def reduce_s(self, each: float, held: Parameters) -> float:
+        """Sum of gradients of so many bytes each; where ranks divide, everyone gets a part of it."""
+        s, tensor = self.strategy, self.strategy.sharding.tensor
+        kind = Collective.REDUCE_SCATTER if s.zero else Collective.ALL_REDUCE
+        found = self._reduced_s(each * held.shared) + self._reduced_s(each * held.whole / tensor)
+        found += self.exchange_s(kind, each * held.experts, s.expert_replicas, s.expert_stride)
+        return found + self.exchange_s(kind, each * held.whole, tensor, 1)
+
+    def _reduced_s(self, payload_bytes: float) -> float:
+        s, stride = self.strategy, self.strategy.replica_stride
+        if not s.zero:
+            return self.exchange_s(Collective.ALL_REDUCE, payload_bytes, s.replicas, stride)
+        inside = self.exchange_s(Collective.REDUCE_SCATTER, payload_bytes, self.ranks, stride)
+        others = s.replicas // self.ranks
+        return inside + self.exchange_s(
+            Collective.ALL_REDUCE, payload_bytes / self.ranks, others, stride * self.ranks
+        )
+
+    @cached_property
+    def transfers_s(self) -> list[float]:
+        """From each chunk to the next, one way."""
+        s, index = self.strategy, self.figures.chain.index
+        tensor, sequence = s.sharding.tensor, s.sharding.sequence
+        shares, found = sequence or self.framework.scatters_transfers, []
+        for first, _ in self.division.chunks[1:]:
+            sent = self.layers[index[self.division.groups[first][0] - 1]].output_bytes
+            way = sent / (tensor if shares else 1), s.pipeline_parallel, s.pipeline_stride
+            seconds = self.exchange_s(Collective.SEND_RECV, *way)
+            if shares and not sequence:
+                seconds += self.exchange_s(Collective.ALL_GATHER, sent, tensor, 1)
+            found.append(seconds)
+        return found
+
+    @property
+    def wire_bytes(self) -> tuple[float, float]:
+        """Of one weight and one gradient."""
+        said, n = self.framework, self.numerics
+        return (
+            n.weight_bytes if said.gathered_bytes is None else said.gathered_bytes,
+            n.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes,
+        )
+
+    def divided(self, held: Parameters) -> float:
+        """Parameters of a device where ranks divide them."""
+        s = self.strategy
+        return (
+            held.shared / self.ranks
+            + held.experts / s.expert_replicas
+            + held.whole / (self.ranks * s.sharding.tensor)
+        )
+
+    @property
+    def microbatches(self) -> int:
+        """Of every pipeline."""
+        samples = self.strategy.microbatch * self.strategy.data_parallel
+        return (self.cluster.global_batch + samples - 1) // samples
+
+
+@dataclass(frozen=True)
+class RecountedMemory(RecountedLayers):
+    """Memory of a strategy."""
+
+    def kept_bytes(self, block: RecountedGroup) -> float:
+        """What a microbatch keeps of a group until its backward pass, on the device unless activations are away."""
+        s, layers = self.strategy, [self.layers[i] for i in block.layers]
+        if not block.again:
+            return sum(layer.saved_bytes + layer.cache_bytes for layer in layers)
+        found = sum(self._results_bytes(layer, s.kept) for layer in layers)
+        return found if "input" in s.offloaded else found + self._input_bytes(block)
+
+    def away_bytes(self, block: RecountedGroup) -> float:
+        """What its host keeps of a group that recomputes."""
+        s = self.strategy
+        if not block.again:
+            return 0.0
+        found = sum(self._results_bytes(self.layers[i], s.offloaded) for i in block.layers)
+        return found + self._input_bytes(block) if "input" in s.offloaded else found
+
+    def _input_bytes(self, block: RecountedGroup) -> float:
+        sharding = self.strategy.sharding
+        return self.layers[block.layers[0]].input_bytes / (sharding.tensor if sharding.sequence else 1)
+
+    def _results_bytes(self, layer: Layer, names: Set[str]) -> float:
+        works = [w for w in layer.forward.works if w.gemms and w.name.split("+")[0] in names]
+        return float(sum(w.gemms[-1].c_bytes for w in works))
+
+    def working_bytes(self, block: RecountedGroup) -> float:
+        """Alive only while a group runs: where it recomputes, all it keeps for its own backward pass as well."""
+        layers = [self.layers[i] for i in block.layers]
+        kept = sum(layer.saved_bytes for layer in layers) if block.again else 0.0
+        return max(layer.working_bytes for layer in layers) + kept
+
+    def memory(self, device: int, order: ActionOrder) -> dict[str, float]:
+        """Bytes on a device that runs its actions in an order, by what they hold (`MemoryBreakdown`)."""
+        s, said, n = self.strategy, self.framework, self.numerics
+        blocks = [block for c in self.devices[device] for block in self.chunks[c]]
+        kept, away = (self._most_held(device, order, each) for each in (self.kept_bytes, self.away_bytes))
+        held = {**self._states_bytes(blocks), "host_bytes": away}
+        moved = {
+            Offload.WEIGHTS: ("weights_bytes",),
+            Offload.OPTIMIZER: ("gradients_bytes", "optimizer_bytes"),
+        }
+        for what, names in moved.items():
+            for name in names if what in s.offload else ():
+                held["host_bytes"] += held[name]
+                held[name] = 0.0
+        if Offload.ACTIVATIONS in s.offload:
+            held["host_bytes"] += kept
+            kept = min(kept, 2 * max(self.kept_bytes(block) for block in blocks))
+        scores = sum(
+            layer.saved_bytes
+            for b in blocks
+            for i in b.layers
+            if (layer := self.layers[i]).kind == OpKind.LOSS
+        )
+        working = max(map(self.working_bytes, blocks)) + said.score_copies * scores
+        lost = 1 + said.fragmentation
+        return held | {
+            "activations_bytes": lost * kept,
+            "working_bytes": lost * working,
+            "buffers_bytes": self._passing_bytes(blocks, n.weight_bytes),
+            "reserved_bytes": said.reserved_bytes,
+        }
+
+    def _most_held(self, device: int, order: ActionOrder, each: Callable[[RecountedGroup], float]) -> float:
+        """The most that microbatches keep at once on a device, from its own order of actions.
+
+        A forward pass starts to keep what the end of the weight gradient frees. In prefill caches are handed on.
+        """
+        bytes_of = np.zeros(len(self.chunks))
+        for chunk in self.devices[device]:
+            bytes_of[chunk] = sum(map(each, self.chunks[chunk]))
+        if not bytes_of.any():
+            return 0.0
+        if self.strategy.schedule is Schedule.FORWARD:
+            return float(bytes_of.max())
+        starts = order.kind == ActionKind.FORWARD
+        ends = (order.kind == ActionKind.BACKWARD) | (order.kind == ActionKind.WEIGHT_GRADIENT)
+        return float(np.cumsum((starts * 1.0 - ends) * bytes_of[order.chunk]).max())
+
+    def _states_bytes(self, blocks: Sequence[RecountedGroup]) -> dict[str, float]:
+        """Weights, gradients and states of the optimizer, wherever they lie."""
+        s, said, n = self.strategy, self.framework, self.numerics
+        held = sum((self.parameters(block.layers) for block in blocks), Parameters())
+        divided, whole = self.divided(held), held.total
+        rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
+        each = [
+            own if told is None else told
+            for own, told in (
+                (n.weight_bytes, said.weight_bytes),
+                (n.gradient_bytes, said.gradient_bytes),
+                (rest, said.optimizer_bytes),
+            )
+        ]
+        scaled = sum(self.layers[i].scaled_weight_bytes for block in blocks for i in block.layers)
+        less = s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
+        return {
+            "weights_bytes": each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * whole + scaled,
+            "gradients_bytes": each[1] * (divided if less else whole),
+            "optimizer_bytes": each[2] * (divided if s.zero >= Zero.OPTIMIZER else whole),
+        }
+
+    def _passing_bytes(self, blocks: Sequence[RecountedGroup], weight_bytes: float) -> float:
+        """Weights that are whole only for a while, and gradients of two groups on their way to the host."""
+        s, said, found = self.strategy, self.framework, 0.0
+        sizes = [self.parameters(block.layers).total for block in blocks if block.repeats]
+        ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
+        two = min(2 * max(sizes, default=0.0), sum(sizes))
+        each = weight_bytes if said.gathered_bytes is None else said.gathered_bytes
+        if s.zero >= Zero.WEIGHTS:
+            found += weight_bytes * ends  # gradients of embeddings and head, to the end of backward
+        if s.zero >= Zero.WEIGHTS and not s.reshards and Offload.WEIGHTS not in s.offload:
+            found += each * (sum(sizes) + ends)
+        elif s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
+            found += each * (two + ends)
+        if Offload.OPTIMIZER in s.offload:
+            gradient = self.numerics.gradient_bytes if said.gradient_bytes is None else said.gradient_bytes
+            found += gradient * two / (self.ranks if s.zero >= Zero.GRADIENTS else 1)
+        return found

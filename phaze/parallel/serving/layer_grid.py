@@ -1,0 +1,284 @@
+"""Costs of a model's layers on one device at some tensor-parallel width, on a grid of batches and contexts, and
+between its points along straight lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phaze.arrays import Floats
+from phaze.cost.cost_model import CostModel
+from phaze.cost.pass_energy import dynamic_j, pass_events
+from phaze.errors import InputError
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.parallel.serving.serving_requests import Traffic
+from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.passes import SolveLimits
+from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.work import LayerChain, Pass, Work
+from phaze.workload.workload import Mode, Workload
+from phaze.workload.workload_loader import load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Values (G, ...) at ascending points (G,); between two points the straight line, outside none."""
+
+    points: Floats
+    values: Floats
+
+    def at(self, where: ArrayLike) -> Floats:
+        """The values at some places, (*where, ...). ValueError beyond the points."""
+        x = np.asarray(where, dtype=np.float64)
+        if x.size and not (self.points[0] <= x.min() and x.max() <= self.points[-1]):
+            msg = f"{x.min():g} .. {x.max():g} is not within {self.points[0]:g} .. {self.points[-1]:g}"
+            raise ValueError(msg)
+        if len(self.points) == 1:
+            return self.values[np.zeros(x.shape, dtype=np.intp)]
+        left = np.clip(np.searchsorted(self.points, x, side="right") - 1, 0, len(self.points) - 2)
+        width = self.points[left + 1] - self.points[left]
+        share = ((x - self.points[left]) / width).reshape(x.shape + (1,) * (self.values.ndim - 1))
+        found: Floats = self.values[left] * (1 - share) + self.values[left + 1] * share
+        return found
+
+
+def doublings(first: int, last: int) -> list[int]:
+    """`first`, its doubles below `last`, and `last`."""
+    found = []
+    while first < last:
+        found.append(first)
+        first *= 2
+    return [*found, last]
+
+
+_STATES = 10_000  # of one exact schedule: far more than a layer's pass takes, and the same on every machine
+
+
+def is_attention(work: Work) -> bool:
+    """Whether an operator looks at the key-value cache."""
+    return work.flash is not None
+
+
+def without_attention(pass_: Pass) -> Pass:
+    """The pass without its attention; what waited for it waits for what it waited for."""
+    edges = set(pass_.edges)
+    for gone in (i for i, work in enumerate(pass_.works) if is_attention(work)):
+        before = [a for a, b in edges if b == gone]
+        after = [b for a, b in edges if a == gone]
+        edges = {edge for edge in edges if gone not in edge} | set(product(before, after))
+    return _kept(pass_, edges, lambda work: not is_attention(work))
+
+
+def only_attention(pass_: Pass) -> Pass:
+    """The attention of a pass alone."""
+    return _kept(pass_, set(pass_.edges), is_attention)
+
+
+def _kept(pass_: Pass, edges: set[tuple[int, int]], keep: Callable[[Work], bool]) -> Pass:
+    at = {old: new for new, old in enumerate(i for i, work in enumerate(pass_.works) if keep(work))}
+    between = sorted((at[a], at[b]) for a, b in edges if a in at and b in at)
+    return Pass(tuple(pass_.works[i] for i in at), tuple(between))
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCosts:
+    """What the layers of a chain cost one device, (L,) each: seconds, joules of what happens, kernels launched."""
+
+    seconds: Floats
+    joules: Floats
+    kernels: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One architecture on its network, at some rung of the cost model; `table` has one row."""
+
+    model: CostModel
+    table: ArchitectureTable
+
+    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
+        """Costs of a part of every layer of an inference chain."""
+        layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
+        timed, row = TimedChain(replace(chain, layers=layers), self.model, self.table), np.array([0])
+        _, times = timed.exact(row, SolveLimits(lambda: np.inf, _STATES))
+        joules = [
+            float(dynamic_j(pass_events(p.costs, row), self.table)[0]) if p.work.works else 0.0
+            for p in timed.forward
+        ]
+        kernels = [float(len(layer.forward.works)) for layer in layers]
+        index = list(chain.index)
+        return ChainCosts(times.forward_s[0, index], np.array(joules)[index], np.array(kernels)[index])
+
+
+PROMPTS = 8  # that a prefill pool takes at once at most
+LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle
+_FINE = range(64, 1024)  # tokens after which there is a point between powers of two
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as it is served: where it comes from, the layout of its cache, and its workloads, each loaded once."""
+
+    source: str
+    kv_cache: KvCache
+    _loaded: dict[tuple[int | None, int | None], Workload] = field(default_factory=dict)
+
+    def decode(self, context: int) -> Workload:
+        """One token more of sequences with `context` tokens in the cache. Raises InputError."""
+        return self._load(None, context)
+
+    def prefill(self, tokens: int, context: int = 0) -> Workload:
+        """`tokens` of each prompt after `context` earlier ones. Raises InputError."""
+        return self._load(tokens, context or None)
+
+    def _load(self, tokens: int | None, context: int | None) -> Workload:
+        key = tokens, context
+        if key not in self._loaded:
+            self._loaded[key] = load_workload(
+                self.source,
+                Mode.DECODE if tokens is None else Mode.PREFILL,
+                sequence_length=tokens,
+                context=context,
+                kv_cache=self.kv_cache,
+            )
+        return self._loaded[key]
+
+
+@dataclass(frozen=True)
+class LayerGrid:
+    """One model on one chip at one width for one kind of requests; cost figures are (..., L, 2): seconds, joules.
+
+    `chunks`: sizes in which prompts are taken, the whole prompt among them; `largest_batch` sequences decode at once.
+    """
+
+    served: Served
+    chip: Chip
+    width: int
+    traffic: Traffic
+    chunks: tuple[int, ...]
+    largest_batch: int
+
+    @cached_property
+    def base(self) -> LayerChain:
+        """The chain that decodes one sequence. InputError for a model whose attention is not flash attention."""
+        chain = self._decode(1, self.traffic.prompt_tokens)
+        if not any(is_attention(w) for layer in chain.layers for w in layer.forward.works):
+            raise InputError(f"{self.served.source}: no attention with a key-value cache to serve from")
+        return chain
+
+    @cached_property
+    def tokens(self) -> Line:
+        """Everything but attention, by the number of tokens."""
+        found = [self.chip.costs(chain, without_attention) for chain in self._by_tokens]
+        return self._line(self._token_points, found)
+
+    @cached_property
+    def working_bytes(self) -> Line:
+        """Activations alive at once while a layer runs, (..., L), by the number of tokens."""
+        sizes = [_positions(chain, "working_bytes") for chain in self._by_tokens]
+        return Line(np.array(self._token_points, dtype=np.float64), np.array(sizes))
+
+    @cached_property
+    def decode_attention(self) -> tuple[Line, ...]:
+        """Attention of decoding sequences by their number, at each of `contexts`."""
+        points = doublings(1, self.largest_batch)
+        return tuple(
+            self._line(points, [self.chip.costs(self._decode(b, c), only_attention) for b in points])
+            for c in self.contexts
+        )
+
+    @cached_property
+    def contexts(self) -> tuple[int, ...]:
+        """Tokens in the cache before the first and before the last decode pass of a request."""
+        return tuple(sorted({self.traffic.prompt_tokens, self.traffic.last_context}))
+
+    @cached_property
+    def chunk_attention(self) -> Mapping[int, Line]:
+        """Attention of a chunk of one prompt by the tokens before it, for every size of `chunks`."""
+        return {chunk: self._chunk_attention(chunk) for chunk in self.chunks}
+
+    @cached_property
+    def prompt_attention(self) -> Line:
+        """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
+        points = [1, PROMPTS]
+        prefill = self.served.prefill(self.traffic.prompt_tokens)
+        costs = [self.chip.costs(prefill.chain(g, self.width), only_attention) for g in points]
+        return self._line(points, costs)
+
+    @cached_property
+    def kernels(self) -> Floats:
+        """Kernels of each layer in a pass with one attention, (L,)."""
+        return self._per_position([float(len(layer.forward.works)) for layer in self.base.layers])
+
+    @cached_property
+    def attentions(self) -> Floats:
+        """Kernels of attention in each layer, (L,)."""
+        counts = [sum(map(is_attention, layer.forward.works)) for layer in self.base.layers]
+        return self._per_position([float(n) for n in counts])
+
+    @cached_property
+    def samples(self) -> NDArray[np.bool_]:
+        """Layers that work on the last token of a sequence alone, (L,): those that make logits."""
+        return np.array([self.base.layers[u].kind.startswith("head") for u in self.base.index])
+
+    @cached_property
+    def weight_bytes(self) -> Floats:
+        """Weights of each layer, (L,)."""
+        numerics = self.served.decode(self.traffic.prompt_tokens).numerics
+        return _positions(self.base, "parameters") * numerics.state_bytes
+
+    @cached_property
+    def boundary_bytes(self) -> Floats:
+        """What each layer hands on for every token, whole, (L,)."""
+        return _positions(self.base, "output_bytes")
+
+    @cached_property
+    def cache_bytes(self) -> tuple[Floats, Floats]:
+        """Cache of one sequence on one device, (L,) each: when it begins to decode, and when it ends."""
+        first, last = self.contexts[0], self.contexts[-1]
+        ends = [_positions(self._decode(1, c), "cache_bytes") for c in (first, last)]
+        return ends[0], ends[1]
+
+    @cached_property
+    def prompt_flops(self) -> float:
+        """Model FLOPs of one prompt, all devices together, with logits of its last token alone."""
+        whole = self.served.prefill(self.traffic.prompt_tokens).chain(1, 1)
+        flops = np.array([whole.layers[u].model_flops for u in whole.index])
+        flops[self.samples] /= self.traffic.prompt_tokens
+        return float(flops.sum())
+
+    @cached_property
+    def _token_points(self) -> list[int]:
+        most = max(PROMPTS * self.traffic.prompt_tokens, self.largest_batch + max(self.chunks))
+        doubled = doublings(1, most)
+        return sorted({*doubled, *(n * 3 // 2 for n in doubled if n in _FINE and n * 3 // 2 < most)})
+
+    @cached_property
+    def _by_tokens(self) -> list[LayerChain]:
+        return [self._decode(n, self.traffic.prompt_tokens) for n in self._token_points]
+
+    def _decode(self, batch: int, context: int) -> LayerChain:
+        return self.served.decode(context).chain(batch, self.width)
+
+    def _chunk_attention(self, chunk: int) -> Line:
+        befores = sorted({0, self.traffic.prompt_tokens - chunk})
+        chains = [self.served.prefill(chunk, before).chain(1, self.width) for before in befores]
+        return self._line(befores, [self.chip.costs(chain, only_attention) for chain in chains])
+
+    def _line(self, points: list[int], costs: list[ChainCosts]) -> Line:
+        values = np.array([np.stack([c.seconds, c.joules], axis=-1) for c in costs])
+        return Line(np.array(points, dtype=np.float64), values)
+
+    def _per_position(self, of_unique: list[float]) -> Floats:
+        return np.array(of_unique)[list(self.base.index)]
+
+
+def _positions(chain: LayerChain, figure: str) -> Floats:
+    """A figure of the layers at every position of a chain, (L,)."""
+    return np.array([getattr(chain.layers[u], figure) for u in chain.index], dtype=np.float64)

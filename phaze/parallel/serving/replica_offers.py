@@ -1,0 +1,227 @@
+"""What one kind of replica can offer at every batch, and whole plans from such offers: how many of each, and what
+limits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.arrays import Flags, Floats
+from phaze.parallel.serving.model_replica import Memory, Replica, crowd
+from phaze.parallel.serving.serving_plan import Binding, Policy, Role
+from phaze.parallel.serving.serving_requests import Targets
+from phaze.parallel.serving.steady_state import Cycle, Prefill
+
+
+@dataclass(frozen=True)
+class Offers:
+    """Replicas of one kind, one offer per entry, (N,) each; more is served, or on fewer devices, from left to right.
+
+    `requests_per_s` and `joules` (per request, dynamic) of one replica; `broken`: the limits an offer breaks.
+    """
+
+    devices: int
+    replicas: NDArray[np.int64]
+    batch: Floats
+    sequences: Floats
+    requests_per_s: Floats
+    ttft_s: Floats
+    waiting_s: Floats
+    tpot_s: Floats
+    longest_gap_s: Floats
+    joules: Floats
+    memory: Memory
+    broken: Mapping[Binding, Flags]
+    end: Binding
+
+    @property
+    def kept(self) -> Flags:
+        """Offers that break no limit."""
+        found: Flags = ~np.any(list(self.broken.values()), axis=0)
+        return found
+
+    def delayed(self, seconds: float, targets: Targets) -> Offers:
+        """The same where every output token takes longer on average."""
+        tpot = self.tpot_s + seconds
+        return replace(self, tpot_s=tpot, broken={**self.broken, Binding.TPOT: tpot > targets.tpot_s})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Memory of a device that may be used, and latency targets."""
+
+    memory_bytes: float
+    targets: Targets
+
+
+def saturated_offers(cycle: Cycle, replicas: int, limits: Limits) -> Offers:
+    """Replicas that somebody always waits for, one offer per batch."""
+    sequences = cycle.batch * cycle.replica.stages
+    state = _State(
+        np.full(len(cycle.batch), replicas), cycle.requests_per_s, sequences, np.zeros(len(cycle.batch))
+    )
+    kept_up = {Binding.CHUNKS: ~cycle.keeps_up}
+    return _offers(cycle, state, cycle.memory(sequences), kept_up, limits, Binding.BATCH)
+
+
+def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits) -> Offers:
+    """Replicas that share a Poisson stream, one offer per number of them, most first.
+
+    The batch is what keeps up with the stream; a request sees as many others, and itself. The engine has a place for
+    every request of a crowd, so that none waits for one.
+    """
+    replicas = np.arange(most, 0, -1)
+    each = rate_per_s / replicas
+    reached = np.maximum.accumulate(np.where(saturated.keeps_up, saturated.requests_per_s, 0.0))
+    batch = np.interp(each, [0.0, *reached], [0.0, *saturated.batch])
+    seen = replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1]))
+    waiting = seen.waiting_s(each)
+    late = {
+        Binding.LOAD: (each > reached[-1]) | ~np.isfinite(waiting),
+        Binding.BATCH: crowd(batch) > saturated.batch[-1],
+    }
+    sequences = batch * seen.replica.stages
+    state = _State(replicas, each, sequences, waiting)
+    return _offers(seen, state, seen.memory(crowd(sequences)), late, limits, Binding.LOAD)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Replicas, what each serves, the sequences on it, and what a request waits, (N,) each."""
+
+    replicas: NDArray[np.int64]
+    requests_per_s: Floats
+    sequences: Floats
+    waiting_s: Floats
+
+
+def _offers(
+    cycle: Cycle, state: _State, memory: Memory, broken: Mapping[Binding, Flags], limits: Limits, end: Binding
+) -> Offers:
+    ttft = cycle.prefill_s + state.waiting_s
+    return Offers(
+        devices=cycle.replica.devices,
+        replicas=state.replicas,
+        batch=state.sequences / cycle.replica.stages,
+        sequences=state.sequences,
+        requests_per_s=state.requests_per_s,
+        ttft_s=ttft,
+        waiting_s=state.waiting_s,
+        tpot_s=cycle.tpot_s,
+        longest_gap_s=cycle.longest_gap_s,
+        joules=cycle.joules,
+        memory=memory,
+        broken={
+            Binding.MEMORY: memory.total_bytes > limits.memory_bytes,
+            Binding.TTFT: ttft > limits.targets.ttft_s,
+            Binding.TPOT: cycle.tpot_s > limits.targets.tpot_s,
+            **broken,
+        },
+        end=end,
+    )
+
+
+def prefilling(prefill: Prefill, limits: Limits, most: int, rate_per_s: float | None) -> Offers:
+    """Replicas of a prefill pool: one offer per number of prompts at once, or, sharing a stream, of replicas."""
+    if rate_per_s is None:
+        replicas, each = np.ones(len(prefill.prompts), dtype=np.int64), prefill.requests_per_s
+        waiting, at = np.zeros(len(each)), np.arange(len(each))
+    else:
+        replicas = np.arange(most, 0, -1)
+        each = rate_per_s / replicas
+        waiting, at = prefill.waiting_s(each), np.zeros(most, dtype=np.intp)  # one prompt after the other
+    prompts, memory = np.array(prefill.prompts, dtype=np.float64)[at], prefill.memory.take(at)
+    ttft, nothing = prefill.prefill_s[at] + waiting, np.zeros(len(each))
+    return Offers(
+        devices=prefill.replica.devices,
+        replicas=replicas,
+        batch=prompts,
+        sequences=prompts * prefill.replica.stages,
+        requests_per_s=each,
+        ttft_s=ttft,
+        waiting_s=waiting,
+        tpot_s=nothing,
+        longest_gap_s=nothing,
+        joules=prefill.joules[at],
+        memory=memory,
+        broken={
+            Binding.MEMORY: memory.total_bytes > limits.memory_bytes,
+            Binding.TTFT: ttft > limits.targets.ttft_s,
+            Binding.LOAD: ~np.isfinite(waiting),
+        },
+        end=Binding.BATCH if rate_per_s is None else Binding.LOAD,
+    )
+
+
+@dataclass(frozen=True)
+class PoolChoice:
+    """One pool: `count` replicas at the offer `at`."""
+
+    role: Role
+    replica: Replica
+    offers: Offers
+    at: int
+    count: int
+
+    @property
+    def devices(self) -> int:
+        """Devices of the pool."""
+        return self.count * self.offers.devices
+
+
+@dataclass(frozen=True)
+class ServingChoice:
+    """A plan in the making; `requests_per_s` of all devices."""
+
+    policy: Policy
+    parts: tuple[PoolChoice, ...]
+    requests_per_s: float
+    binding: Binding
+    chunk_tokens: int
+    transfer_s: float = 0.0
+
+    @property
+    def ttft_s(self) -> float:
+        """Time to first token: the first pool makes it."""
+        return float(self.parts[0].offers.ttft_s[self.parts[0].at])
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per output token: the last pool makes them."""
+        return float(self.parts[-1].offers.tpot_s[self.parts[-1].at])
+
+    @property
+    def rank(self) -> tuple[float, int, float]:
+        """Smaller is better: more requests, fewer devices, faster tokens."""
+        return -self.requests_per_s, sum(part.devices for part in self.parts), self.tpot_s
+
+
+def together(
+    policy: Policy, replica: Replica, offers: Offers, chunk: int, rate_per_s: float | None
+) -> ServingChoice | None:
+    """The best that replicas of one kind do with prompts and decode on the same devices; None if nothing is kept."""
+    at = best_offer(offers, rate_per_s)
+    if at is None:
+        return None
+    part = PoolChoice(Role.BOTH, replica, offers, at, int(offers.replicas[at]))
+    served = part.count * float(offers.requests_per_s[at]) if rate_per_s is None else rate_per_s
+    return ServingChoice(policy, (part,), served, binding_limit(offers, at), chunk)
+
+
+def best_offer(offers: Offers, rate_per_s: float | None) -> int | None:
+    """The offer within all limits that serves most per replica, or serves the stream on the fewest replicas."""
+    kept = np.flatnonzero(offers.kept)
+    if not len(kept):
+        return None
+    return int(kept[-1] if rate_per_s is not None else kept[offers.requests_per_s[kept].argmax()])
+
+
+def binding_limit(offers: Offers, at: int) -> Binding:
+    """What the next offer breaks; where it breaks nothing it serves no more, and where there is none, its end."""
+    if at + 1 == len(offers.replicas):
+        return offers.end
+    return next((limit for limit, broken in offers.broken.items() if broken[at + 1]), Binding.NOTHING)

@@ -1,0 +1,203 @@
+"""The best serving plan: every replica shape, batch, chunk and split into pools of an enumerated space; its figures,
+or why nothing serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from phaze.cost.pass_energy import static_w
+from phaze.errors import InfeasibleError, Shortfall
+from phaze.hardware.architecture import Architecture
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
+from phaze.parallel.serving.replica_offers import (
+    Offers,
+    PoolChoice,
+    ServingChoice,
+    loaded_offers,
+    saturated_offers,
+    together,
+)
+from phaze.parallel.serving.serving_checker import check_serving_plan
+from phaze.parallel.serving.serving_plan import Binding, Policy, Pool, Role, ServingPlan
+from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
+from phaze.parallel.serving.serving_space import ServingSpace
+
+
+def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
+    """A choice with everything a user wants to know of it."""
+    first, last = choice.parts[0], choice.parts[-1]
+    tokens = choice.requests_per_s * space.traffic.output_tokens
+    waiting = float(first.offers.waiting_s[first.at])
+    return ServingPlan(
+        policy=choice.policy,
+        pools=tuple(_pool(part) for part in choice.parts),
+        chunk_tokens=choice.chunk_tokens,
+        ttft_s=choice.ttft_s,
+        waiting_s=waiting,
+        tpot_s=choice.tpot_s,
+        longest_gap_s=max(float(last.offers.longest_gap_s[last.at]), choice.transfer_s),
+        transfer_s=choice.transfer_s,
+        requests_per_s=choice.requests_per_s,
+        tokens_per_s=tokens,
+        energy_per_token_j=_request_j(choice, space) / space.traffic.output_tokens,
+        prefill_mfu=_mfu(first, choice.ttft_s - waiting, space),
+        devices_given=space.devices,
+        binding=choice.binding,
+    )
+
+
+def _pool(part: PoolChoice) -> Pool:
+    offers, at = part.offers, part.at
+    return Pool(
+        role=part.role,
+        replicas=part.count,
+        tensor_parallel=part.replica.grid.width,
+        pipeline_parallel=part.replica.stages,
+        batch=float(offers.batch[at]),
+        sequences=float(offers.sequences[at]),
+        weight_bytes=float(offers.memory.weight_bytes[at]),
+        cache_bytes=float(offers.memory.cache_bytes[at]),
+        working_bytes=float(offers.memory.working_bytes[at]),
+    )
+
+
+def _request_j(choice: ServingChoice, space: ServingSpace) -> float:
+    """Joules of one request: what happens for it, and what flows meanwhile in all devices in use."""
+    devices = sum(part.devices for part in choice.parts)
+    standing = float(static_w(space.chip.table)[0]) * devices / choice.requests_per_s
+    return standing + sum(float(part.offers.joules[part.at]) for part in choice.parts)
+
+
+def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:
+    """Model FLOPs of the prompts of one prefill over what the replica could do in its time."""
+    prompts = part.offers.batch[part.at] if part.role is Role.PREFILL else 1.0
+    peak = float(peak_flops_per_s(space.chip.table)[0]) * part.replica.devices
+    return float(prompts) * part.replica.grid.prompt_flops / (prefill_s * peak)
+
+
+def refusal(space: ServingSpace, seen: Sequence[Offers]) -> InfeasibleError:
+    """The error that tells what falls short, from all offers that were made."""
+    what = f"{space.workload} cannot be served on {space.devices} x {space.architecture.name}"
+    if not seen:
+        return InfeasibleError(f"{what}: no replica can be formed")
+    needed = min(float(offers.memory.total_bytes.min()) for offers in seen)
+    if needed > space.limits.memory_bytes:
+        short = Shortfall(
+            "memory of a device",
+            space.limits.memory_bytes,
+            needed,
+            "bytes",
+            ("more devices per replica (--devices)", "an architecture with more memory", "shorter requests"),
+        )
+        return InfeasibleError(f"{what}: it does not fit in memory", (short,))
+    shortfalls = tuple(_latencies(space, seen))
+    if shortfalls:
+        return InfeasibleError(f"{what} within the latency targets", shortfalls)
+    return InfeasibleError(f"{what}{_asked(space)} within all limits at once; {_advice(space)}")
+
+
+def _asked(space: ServingSpace) -> str:
+    rate = space.traffic.rate_per_s
+    return "" if rate is None else f" at {rate:g} requests/s"
+
+
+def _advice(space: ServingSpace) -> str:
+    levers = ["relax a target", "add devices"]
+    if space.options.disaggregate:
+        levers.append("allow one pool for prefill and decode")
+    if space.traffic.rate_per_s is not None:
+        levers.append("ask without a rate how much can be served")
+    return ", or ".join(levers)
+
+
+def _latencies(space: ServingSpace, seen: Sequence[Offers]) -> Iterable[Shortfall]:
+    targets = space.limits.targets
+    for limit, figure, target, levers in (
+        (
+            Binding.TTFT,
+            "ttft_s",
+            targets.ttft_s,
+            ("a shorter prompt", "a faster architecture", "more devices"),
+        ),
+        (Binding.TPOT, "tpot_s", targets.tpot_s, ("more memory bandwidth", "faster links", "more devices")),
+    ):
+        least = min(_least(offers, figure) for offers in seen if limit in offers.broken)
+        if least > target:
+            yield Shortfall(limit.value, target, least, "s", levers)
+
+
+def _least(offers: Offers, figure: str) -> float:
+    """Smallest latency of the offers that fit in memory; nothing where no prompt or no token is made."""
+    values = np.where(offers.broken[Binding.MEMORY], np.inf, getattr(offers, figure))
+    return float(np.min(values, where=values > 0, initial=np.inf))
+
+
+def best_serving_plan(
+    workload: str,
+    architecture: Architecture,
+    devices: int,
+    network: Network,
+    traffic: Traffic,
+    targets: Targets | None = None,
+    options: ServingOptions | None = None,
+) -> ServingPlan:
+    """The plan that serves most on `devices` devices, or an arrival rate on the fewest of them, within the targets.
+
+    Exact over `ServingSpace` under its costs; ties go to fewer devices, then to faster tokens, then to what is
+    enumerated first. Raises InputError for a workload without a key-value cache, InfeasibleError where nothing
+    fits or keeps the targets.
+    """
+    return best_of(
+        ServingSpace(
+            workload,
+            architecture,
+            devices,
+            network,
+            traffic,
+            targets or Targets(),
+            options or ServingOptions(),
+        )
+    )
+
+
+def best_of(space: ServingSpace) -> ServingPlan:
+    """The best plan of a space. Raises as `best_serving_plan`."""
+    seen: list[Offers] = []
+    found = min(choices(space, seen), key=lambda choice: choice.rank, default=None)
+    if found is None:
+        raise refusal(space, seen)
+    plan = serving_plan(found, space)
+    check_serving_plan(plan, space.traffic, space.limits)
+    return plan
+
+
+def choices(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
+    """The best plan of every replica shape and policy that has one; all offers are added to `seen`."""
+    if space.options.disaggregate is not True:
+        yield from _together(space, seen)
+    if space.options.disaggregate is not False and space.options.chunk is None:
+        prefill, decode = prefill_offers(space), decode_offers(space)
+        seen += [offers for _, offers in (*prefill, *decode)]
+        yield from pairs(space, prefill, decode)
+
+
+def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
+    rate = space.traffic.rate_per_s
+    for replica in space.replicas:
+        most = space.devices // replica.devices
+        for chunk, cycle in space.cycles(replica):
+            offers = (
+                saturated_offers(cycle, most, space.limits)
+                if rate is None
+                else loaded_offers(cycle, most, rate, space.limits)
+            )
+            seen.append(offers)
+            policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
+            choice = together(policy, replica, offers, chunk or space.traffic.prompt_tokens, rate)
+            if choice is not None:
+                yield choice

@@ -1,0 +1,150 @@
+"""All ways to serve one kind of requests that are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phaze.cost.collective_times import send_s, tier
+from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.link_constants import with_laws
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.cluster_network import Network
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.cluster import MOST_DEVICES, check_count
+from phaze.parallel.serving.layer_grid import LEAST_CHUNK, PROMPTS, Chip, LayerGrid, Served, doublings
+from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replica_offers import Limits
+from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
+from phaze.parallel.serving.steady_state import Cycle, Prefill, chunks_of
+
+_MOST_CHUNKS = 32  # of a prompt
+_MOST_STAGES = 16
+
+
+@dataclass(frozen=True)
+class ServingSpace:
+    """Replica shapes, batches, chunks.
+
+    Tensor widths that divide the heads; powers of two and three times these as pipeline stages, 16 at most; up to
+    `largest_batch` sequences a batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more.
+    """
+
+    workload: str
+    architecture: Architecture
+    devices: int
+    network: Network
+    traffic: Traffic
+    targets: Targets
+    options: ServingOptions
+
+    def __post_init__(self) -> None:
+        """Raises InputError for more devices than anybody has."""
+        check_count(self.devices, MOST_DEVICES, "devices")
+
+    @cached_property
+    def chip(self) -> Chip:
+        """The architecture as it is costed."""
+        table = to_table([self.architecture])
+        return Chip(CostModel(table, self.links, self.options.rung), table)
+
+    @cached_property
+    def links(self) -> Network:
+        """The network; on the calibrated rung with the constants of the chip's family."""
+        if self.options.rung is not Fidelity.CALIBRATED:
+            return self.network
+        return with_laws(self.network, str(self.architecture.value("family")))
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What a plan must keep."""
+        capacity = float(hbm_capacity_bytes(self.chip.table)[0])
+        return Limits(capacity * self.options.memory_share, self.targets)
+
+    @cached_property
+    def served(self) -> Served:
+        """The model, every workload of it loaded once."""
+        return Served(self.workload, self.options.kv_cache)
+
+    @cached_property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
+        shapes = [
+            Replica(grid, self.links, stages, self.options.dispatch_s)
+            for grid in map(self._grid, self._widths)
+            for stages in self._depths(grid)
+        ]
+        room = self.limits.memory_bytes
+        # Where stages as even as can be would not fit, none need be cut (which takes costs).
+        spacious = [r for r in shapes if r.grid.weight_bytes.sum() < room * r.stages]
+        fitting = [r for r in spacious if r.per_stage(r.grid.weight_bytes).max() < room]
+        return tuple(fitting) or (min(shapes, key=lambda r: r.grid.weight_bytes.sum() / r.stages),)
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        return self.served.decode(self.traffic.prompt_tokens).tensor_parallel_widths(self.devices)
+
+    @cached_property
+    def chunk_sizes(self) -> tuple[int, ...]:
+        """Tokens of a prompt that a pass may take beside decode; equal parts of the prompt."""
+        prompt = self.traffic.prompt_tokens
+        if self.options.chunk is not None:
+            return (-(-prompt // -(-prompt // self.options.chunk)),)
+        sizes = dict.fromkeys(-(-prompt // count) for count in doublings(1, _MOST_CHUNKS))
+        return tuple(size for size in sizes if size == prompt or size >= LEAST_CHUNK)
+
+    def replica(self, width: int, stages: int) -> Replica:
+        """The shape of some degrees. StopIteration where it is none of `replicas`."""
+        return next(r for r in self.replicas if (r.grid.width, r.stages) == (width, stages))
+
+    def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
+        """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""
+        if self.options.chunk is None:
+            yield None, Cycle(replica, self.traffic, self.batches, self._chunks(self.traffic.prompt_tokens))
+        for size in self.chunk_sizes:
+            yield size, Cycle(replica, self.traffic, self.batches, self._chunks(size), mixed=True)
+
+    def decoding(self, replica: Replica) -> Cycle:
+        """A replica whose prompts come from elsewhere."""
+        return Cycle(replica, self.traffic, self.batches)
+
+    def prefilling(self, replica: Replica) -> Prefill:
+        """A replica that only takes prompts: one at a time from a stream, several where all wait."""
+        several = tuple(doublings(1, PROMPTS)) if self.traffic.rate_per_s is None else (1,)
+        return Prefill(replica, self.traffic, several)
+
+    def transfer_s(self, senders: int, receivers: int) -> float:
+        """Seconds to hand over the cache of a prompt, on the tier that all devices span; devices send side by side."""
+        links = self.chip.table["link_bandwidth_bytes_per_s"]
+        bandwidth, latency_s = tier(self.links, self.links.spanned(self.devices), links)
+        return float(send_s(self._prompt_bytes / min(senders, receivers), bandwidth, latency_s)[0])
+
+    @cached_property
+    def batches(self) -> NDArray[np.float64]:
+        """Sequences of a batch."""
+        return np.arange(1.0, self.options.largest_batch + 1)
+
+    @cached_property
+    def _prompt_bytes(self) -> float:
+        """Cache of a prompt, whole."""
+        chain = self.served.decode(self.traffic.prompt_tokens).chain(1, 1)
+        return sum(chain.layers[u].cache_bytes for u in chain.index)
+
+    def _chunks(self, size: int) -> tuple[Chunk, ...]:
+        return chunks_of(self.traffic, size)
+
+    def _grid(self, width: int) -> LayerGrid:
+        sizes = tuple(dict.fromkeys((*self.chunk_sizes, self.traffic.prompt_tokens)))
+        return LayerGrid(self.served, self.chip, width, self.traffic, sizes, self.options.largest_batch)
+
+    def _depths(self, grid: LayerGrid) -> list[int]:
+        """Stages: powers of two, and three times these."""
+        most = min(self.devices // grid.width, len(grid.base.index), _MOST_STAGES)
+        return [
+            p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)
+        ]

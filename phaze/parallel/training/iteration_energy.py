@@ -1,0 +1,94 @@
+"""Energy of one iteration on all devices, for many architectures at once, each with a plan of its own.
+
+Beside the chain of layers and the architecture, energy depends on four figures of a plan alone and grows with
+each of them, so that least figures give a bound that no plan falls below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from phaze.arrays import Floats, Rows
+from phaze.cost.collective_times import wire_bytes
+from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.parallel.cluster import Cluster
+from phaze.scheduling.layers import TimedChain
+from phaze.workload.work import Collective, LayerChain
+from phaze.workload.workload import Numerics
+
+
+@dataclass(frozen=True)
+class Drivers:
+    """What of a plan its energy depends on, for (A,) architectures; one value serves all.
+
+    `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
+    `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,). `gathers`: how often weights that
+    ranks divide are put together in an iteration.
+    """
+
+    recomputed: Floats
+    data_parallel: Floats
+    cut_bytes: Floats
+    iteration_s: Floats
+    gathers: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChainEnergy:
+    """One chain on one cluster, for the architectures of the timed chain's table."""
+
+    timed: TimedChain
+    cluster: Cluster
+    numerics: Numerics
+
+    def energy_j(self, rows: Rows, plans: Drivers) -> Floats:
+        """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
+        chain, table = self.timed.chain, self.timed.table.take(rows)
+        groups = self.cluster.global_batch / chain.microbatch * _ranks(chain)
+        work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans)
+        standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
+        return dynamic_j(work, table) + standing_j
+
+    def _compute(self, rows: Rows, recomputed: Floats) -> Events:
+        """Events of one microbatch through the whole chain, on one device of every stage's group."""
+        total, forward = Events(), self._counts + recomputed
+        for unique, count in enumerate(self._counts):
+            total = total + pass_events(self.timed.forward[unique].costs, rows) * forward[:, unique]
+            total = total + pass_events(self.timed.backward[unique].costs, rows) * count
+        return total
+
+    @cached_property
+    def _counts(self) -> Floats:
+        """Layers of each unique kind, (U,)."""
+        chain = self.timed.chain
+        return np.bincount(chain.index, minlength=len(chain.layers)).astype(np.float64)
+
+    def _exchange(self, plans: Drivers) -> Events:
+        """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
+        chain = self.timed.chain
+        width, d = chain.tensor_parallel, plans.data_parallel
+        replicas = d * chain.sharding.context  # ranks that share a sample hold the same parameters
+        ways = 2 if any(layer.backward is not None for layer in chain.layers) else 1
+        shares = width * wire_bytes(Collective.ALL_GATHER, plans.cut_bytes, width)
+        microbatches = self.cluster.global_batch / chain.microbatch
+        sent = microbatches * ways * (plans.cut_bytes + shares)
+        reduced = self._among_replicas(Collective.ALL_REDUCE, self.numerics.gradient_bytes, replicas)
+        gathered = self._among_replicas(Collective.ALL_GATHER, self.numerics.weight_bytes, replicas)
+        exchanged = Events(link_bytes=2 * (reduced + plans.gathers * gathered))
+        step = optimizer_events(chain.parameters, self.numerics) + exchanged
+        return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
+
+    def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:
+        """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""
+        chain = self.timed.chain
+        whole = chain.whole_parameters
+        own = wire_bytes(collective, (chain.parameters - whole) * each_bytes, replicas)
+        return own + wire_bytes(collective, whole * each_bytes, replicas * chain.tensor_parallel)
+
+
+def _ranks(chain: LayerChain) -> int:
+    """Devices that work on one microbatch in one stage."""
+    return chain.sharding.tensor * chain.sharding.context

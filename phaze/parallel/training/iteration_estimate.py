@@ -1,0 +1,466 @@
+"""From a plan to the time and memory of an iteration on one architecture of a cluster, and where the time goes, by
+cause and by kind of operator.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
+from phaze.errors import LEFT_OUT, OutOfTimeError
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import under_load
+from phaze.parallel.chunk_division import Division
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero, check_admissible, check_mode
+from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.in_flight import in_flight_peak
+from phaze.parallel.pipelines.pipeline_schedule import chunks_of
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, simulate
+from phaze.parallel.pipelines.pipeline_timeline import Timeline
+from phaze.parallel.training.communication import Communication
+from phaze.parallel.training.gradient_sync import (
+    DeviceParameters,
+    GradientSync,
+    GradientSyncRates,
+    GradientSyncs,
+    gradient_sync,
+)
+from phaze.parallel.training.host_offload import Host, OffloadTraffic
+from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
+from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
+from phaze.parallel.training.layer_costs import LayerCosts, cost_ahead, layer_costs
+from phaze.parallel.training.memory_footprint import (
+    ChunkFootprint,
+    GroupFootprint,
+    PlanMemory,
+    recomputed_groups,
+)
+from phaze.parallel.training.operator_costs import OperatorCosts
+from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.parallel.training.stage_times import StageTimes, boundary_bytes, group_passes, stage_times
+from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.passes import SolveLimits
+from phaze.workload.parallel_degrees import Parallel
+from phaze.workload.work import LayerChain, Pass
+from phaze.workload.workload import Workload
+
+_ROUNDING = 1e-9  # of an iteration
+
+
+def breakdown(
+    found: StageTimes,
+    own: Sequence[int],
+    strategy: ParallelPlan,
+    microbatches: int,
+    tail: GradientSync,
+    iteration_s: float,
+    framework: Framework,
+) -> TimeBreakdown:
+    """Parts of an iteration on a device with its `own` chunks and `tail`, of so many microbatches of a pipeline.
+
+    What no part explains is bubble: waiting for other devices, in the pipeline or for a longer tail than the own. That
+    is never negative, since a device does its passes and receipts one after the other.
+    """
+    sides = (found.forward, found.again, found.backward)
+    runs = runs_of_a_chunk(strategy, microbatches)
+
+    def spent(*values: Floats) -> float:
+        return float(sum(runs * value[own].sum() for value in values))
+
+    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, strategy)
+    vector = spent(found.forward.vector_s, found.backward.vector_s)
+    exposed = {p: spent(found.forward.exposed_s[p], found.backward.exposed_s[p]) for p in Parallel}
+    parts = TimeBreakdown(
+        product_s=spent(found.forward.kernels_s, found.backward.kernels_s) - vector,
+        vector_s=vector,
+        recompute_s=spent(found.again.device_s),
+        tensor_s=exposed[Parallel.TENSOR],
+        context_s=exposed[Parallel.CONTEXT],
+        expert_s=exposed[Parallel.EXPERT],
+        transfer_s=received,
+        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + tail.gather_s,
+        reduction_s=spent(found.backward.reduced_s) + tail.reduction_s,
+        offload_s=spent(found.forward.moved_s, found.backward.moved_s),
+        bubble_s=0.0,
+        optimizer_s=tail.optimizer_s,
+        host_s=spent(*(side.host_s for side in sides)) + framework.iteration_s,
+        hidden_s=spent(*(side.hidden_s for side in sides)) + tail.hidden_s,
+    )
+    return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
+
+
+def runs_of_a_chunk(strategy: ParallelPlan, microbatches: int) -> int:
+    """Microbatches that come to a chunk on a device: where a pipeline holds the model twice, half of them each."""
+    return microbatches // strategy.schedule.weight_copies
+
+
+def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
+    """The device that has most to do, of those with some chunks each."""
+    work_s = found.forward.pass_s + found.turned_s
+    return max(range(len(placed)), key=lambda device: float(work_s[placed[device]].sum()))
+
+
+def _received_s(found: StageTimes, own: Sequence[int], strategy: ParallelPlan) -> float:
+    """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
+
+    Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
+    device. (The neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one
+    another nothing.)
+    """
+    ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
+    each = (0,) if strategy.schedule.forward_only else (0, 1)
+    ways = [chunk + side for chunk in own for side in each]
+    inside = {w for w in ways if ways.count(w) > 1} if strategy.schedule.weight_copies == 1 else set()
+    return float(sum(ends[way] for way in ways if way not in inside))
+
+
+def _rest_s(whole_s: float, parts_s: float) -> float:
+    """What is left of a whole; none but for rounding is none."""
+    rest_s = whole_s - parts_s
+    return 0.0 if abs(rest_s) <= _ROUNDING * whole_s else rest_s
+
+
+STATES = 1e5  # of one search for a schedule on cores, which starts from those of all layers together
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
+
+    What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
+    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `effort` is
+    over nothing is told any more: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
+    """
+
+    workload: Workload
+    table: ArchitectureTable
+    cluster: Cluster
+    framework: Framework
+    rung: Fidelity = Fidelity.ANALYTIC
+    own: OwnConstants = field(default_factory=lambda: NO_OWN)
+    effort: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
+    laid_out: PlanLayouts | None = None
+    among: tuple[Estimator, int] | None = None
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def each(self) -> list[Estimator]:
+        """One for each architecture: the same to the last bit as it is alone, but layers are worked out for all."""
+        count = len(self.table)
+        if count == 1:
+            return [self]
+        alone = (self.table.take(np.array([row])) for row in range(count))
+        return [
+            replace(self, table=one, laid_out=self.layouts, among=(self, row), _kept={})
+            for row, one in enumerate(alone)
+        ]
+
+    @cached_property
+    def loaded(self) -> ArchitectureTable:
+        """The architecture at the clock that training leaves it."""
+        return under_load(self.table)
+
+    @cached_property
+    def model(self) -> CostModel:
+        """Operator costs on the architecture."""
+        return CostModel(self.loaded, self.cluster.network, self.rung, self.own)
+
+    @cached_property
+    def costs(self) -> OperatorCosts:
+        """Operators as the framework runs them."""
+        links = np.asarray(self.loaded["link_bandwidth_bytes_per_s"], dtype=np.float64)
+        return OperatorCosts(self.model, self.framework, links)
+
+    @cached_property
+    def layouts(self) -> PlanLayouts:
+        """What does not depend on the architecture."""
+        told = self.framework.running(self.workload)
+        return self.laid_out or PlanLayouts(self.workload, self.cluster, told)
+
+    @cached_property
+    def rates(self) -> GradientSyncRates:
+        """Bytes on the wire, and the speed of the optimizer."""
+        step_s = optimizer_s_per_parameter(self.table, self.workload.numerics)
+        return GradientSyncRates(*self.layouts.wire_bytes, float(step_s[0]))
+
+    def figures(self, strategy: ParallelPlan) -> LayerCosts:
+        """What the layers take: the same for all strategies that agree in microbatch and sharding."""
+        found = self._once(strategy)
+        return self._joined(found) if strategy.joins_ends else found
+
+    def _once(self, strategy: ParallelPlan) -> LayerCosts:
+        """The same where tied parameters count at both ends."""
+        self._look_at_the_clock()
+        selective = strategy.recompute is Recompute.SELECTIVE
+        spared = strategy.kept | strategy.offloaded
+        key = (strategy.microbatch, strategy.sharding, selective, spared)
+        if key not in self._kept:
+            self._kept[key] = self._figures(strategy)
+        found: LayerCosts = self._kept[key]
+        return found
+
+    def _joined(self, figures: LayerCosts) -> LayerCosts:
+        """Figures of a chain whose tied parameters count once."""
+        key = "joined", id(figures)
+        if key not in self._kept:
+            chain = self.layouts.joined(figures.chain)
+            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
+        found: LayerCosts = self._kept[key]
+        return found
+
+    def _figures(self, strategy: ParallelPlan) -> LayerCosts:
+        if self.among is not None:
+            many, row = self.among
+            return many._once(strategy).alone(row)
+        chain, sharding = self.chain(strategy), strategy.sharding
+        if sharding.whole:
+            ends = (sharding.divided, sharding.undivided)
+            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            return divided.mixed(undivided, chain)
+        spared = strategy.kept | strategy.offloaded
+        found = layer_costs(chain, self.costs, self.loaded, self.effort, spared)
+        return found.alone() if len(self.table) == 1 else found
+
+    def _look_at_the_clock(self) -> None:
+        if self.effort.left_s() <= 0:
+            raise OutOfTimeError(LEFT_OUT)
+
+    def passes(self, strategy: ParallelPlan) -> Floats:
+        """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
+        figures = self.figures(strategy)
+        key = "passes", id(figures), strategy.grain
+        if key not in self._kept:
+            self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
+        found: Floats = self._kept[key]
+        return found
+
+    def foresee(self, strategies: Sequence[ParallelPlan]) -> None:
+        """Cost the operators of some strategies together, which is faster than of one after the other.
+
+        The least and most microbatches come first: their chains tell those between. Of one among many, for all of them.
+        """
+        if self.among is not None:
+            self.among[0].foresee(strategies)
+            return
+        sizes = {s.microbatch for s in strategies}
+        ends = (min(sizes), max(sizes)) if sizes else ()
+        ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
+        cost_ahead([self.chain(strategy) for strategy in ordered], self.costs)
+
+    def chain(self, strategy: ParallelPlan) -> LayerChain:
+        """The layers of the model as a device runs them."""
+        return self.layouts.chain(strategy)
+
+    def division(self, strategy: ParallelPlan) -> Division:
+        """The chunks of the model. Raises InputError where it has too few blocks."""
+        self._look_at_the_clock()
+        return self.layouts.division(strategy)
+
+    def microbatches(self, strategy: ParallelPlan) -> int:
+        """Microbatches that each pipeline runs."""
+        return self.layouts.microbatches(strategy)
+
+    def placed(self, strategy: ParallelPlan) -> list[list[int]]:
+        """The chunks of every device of a pipeline."""
+        s = strategy
+        found: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
+        return found
+
+    def loads(self, strategy: ParallelPlan) -> StageTimes:
+        """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
+        last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("loads")
+        if last is None or last[0] != strategy:
+            figures, division = self.figures(strategy), self.division(strategy)
+            rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
+            last = self._kept["loads"] = strategy, stage_times(figures, division, *rest)
+        return last[1]
+
+    def traffic(self, strategy: ParallelPlan) -> OffloadTraffic | None:
+        """With the host, where the strategy leaves something to it."""
+        if not strategy.offload:
+            return None
+        host, wire = Host.of(self.table, strategy), self.rates.wire_bytes
+        needs, division = self.needs(strategy), self.division(strategy)
+        return OffloadTraffic.of(host, needs, division, strategy, wire, hides=self.framework.hides_offload)
+
+    def needs(self, strategy: ParallelPlan) -> GroupFootprint:
+        """What every group of layers holds on a device."""
+        return self.layouts.needs(strategy)
+
+    def memory(self, strategy: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
+        """Bytes on every device of a pipeline."""
+        s, division = strategy, self.division(strategy)
+        needs = ChunkFootprint.of(self.needs(s), division, recomputed_groups(division, s))
+        memory = self.memory_of(s, needs)
+        pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
+        return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), in_flight_peak(*pipeline))
+
+    def memory_of(self, strategy: ParallelPlan, needs: ChunkFootprint) -> PlanMemory:
+        """Memory of a strategy whose chunks need so much."""
+        return self.layouts.memory_of(strategy, needs)
+
+    def iteration(self, strategy: ParallelPlan) -> Iteration:
+        """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
+        s, microbatches = strategy, self.microbatches(strategy)
+        check_admissible(s, self.cluster, microbatches)
+        check_mode(s, self.workload.mode)
+        chain, found = self.figures(s).chain, self.loads(s)
+        busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
+        placed, tails = self.placed(s), self.tails_of(s)
+        iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
+        device = busiest(found, placed)
+        own, tail = placed[device], tails.of_device(device)
+        iteration = Iteration(
+            iteration_s=iteration_s,
+            time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
+            memory=self.memory(s),
+            microbatches=microbatches,
+            model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
+        )
+        if s.offload:
+            Host.of(self.table, s).check(iteration)
+        return iteration
+
+    def host_capacity_bytes(self, strategy: ParallelPlan) -> float:
+        """What a device may leave to its host. Raises InputError where the architecture does not say."""
+        return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
+
+    def held(self, strategy: ParallelPlan) -> DeviceParameters:
+        """Parameters and groups of layers of every device of a pipeline."""
+        return self.layouts.held(strategy)
+
+    def tails_of(self, strategy: ParallelPlan) -> GradientSyncs:
+        """What follows the last microbatch on every device of its pipeline, (1, p)."""
+        found, placed = self.loads(strategy), np.array(self.placed(strategy))
+        passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
+        return self.tails(self.exchanges(strategy), self.held(strategy), *passes)
+
+    def tails(
+        self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
+    ) -> GradientSyncs:
+        """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
+        each, rates = exchanges.strategies, self.rates
+        if any(s.offload for s in each):
+            rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
+        counts = [self.microbatches(s) for s in each]
+        return gradient_sync(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
+
+    def chunks(self, strategy: ParallelPlan) -> Chunks:
+        """What its pipeline runs."""
+        return self._chunks(self.loads(strategy))
+
+    def timeline(self, strategy: ParallelPlan) -> Timeline:
+        """When every pass of one pipeline runs; what follows the last one is not in it."""
+        s = strategy
+        return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self.chunks(s))
+
+    def energy_j(self, strategy: ParallelPlan, iteration: Iteration) -> float:
+        """Joules of one iteration on all devices of the cluster."""
+        s, chain = strategy, self.figures(strategy).chain
+        division, index = self.division(s), np.array(chain.index)
+        again = index[np.repeat(recomputed_groups(division, s), division.sizes)]
+        (many, row), key = self.among or (self, 0), ("energy", id(chain))
+        if key not in many._kept:
+            timed = TimedChain(chain, many.model, many.table)
+            many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
+        energy: ChainEnergy = many._kept[key]
+        spent = Drivers(
+            np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
+            np.array([float(s.data_parallel)]),
+            np.array([float(boundary_bytes(chain, division).sum())]),
+            np.array([iteration.iteration_s]),
+            gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
+        )
+        return float(energy.energy_j(np.array([row]), spent)[0])
+
+    def step_s(self, strategy: ParallelPlan) -> float:
+        """Seconds of the optimizer, on the device or its host, per parameter."""
+        if not strategy.offload:
+            return float(self.rates.optimizer_s)
+        return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)
+
+    def exchanges(self, *strategies: ParallelPlan) -> Communication:
+        """Between their devices."""
+        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *strategies)
+
+    def _chunks(self, found: StageTimes) -> Chunks:
+        weight = np.minimum(found.backward.weight_s, found.turned_s)
+        return Chunks(
+            forward_s=found.forward.pass_s,
+            input_gradient_s=found.turned_s - weight,
+            weight_gradient_s=weight,
+            transfer_s=found.transfer_s,
+            blocking=not self.framework.hides_transfers,
+        )
+
+
+_ONE = np.array([0])
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class KindTime:
+    """Seconds of one kind of operator in an iteration, forward and backward, on the device that has most to do.
+
+    `stall_s`: the part in which arithmetic waits for HBM. On SIMT chips a kernel whose bytes take longer than its
+    arithmetic counts whole; on others what its bytes take longer.
+    """
+
+    kind: str
+    time_s: float
+    stall_s: float
+
+
+def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]:
+    """By kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
+    spent: Counter[str] = Counter()
+    stalled: Counter[str] = Counter()
+    for pass_, seconds, experts in _passes(costs, strategy):
+        shares, waits = _shares(costs, pass_, experts=experts)
+        for work, share, wait in zip(pass_.works, shares.tolist(), waits.tolist(), strict=True):
+            spent[work.kind] += share * seconds
+            stalled[work.kind] += share * wait * seconds
+    longest = sorted((kind for kind in spent if spent[kind] > 0), key=lambda kind: (-spent[kind], kind))
+    return tuple(KindTime(kind, spent[kind], stalled[kind]) for kind in longest)
+
+
+def _passes(costs: Estimator, strategy: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
+    """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
+    figures, division, loads = costs.figures(strategy), costs.division(strategy), costs.loads(strategy)
+    placed, runs = costs.placed(strategy), runs_of_a_chunk(strategy, costs.microbatches(strategy))
+    own = placed[busiest(loads, placed)]
+    mine = np.concatenate([np.array(figures.chain.index)[division.layers(chunk)] for chunk in own])
+    times = np.bincount(mine, minlength=len(figures.chain.layers))
+    for side, load, backward in (
+        (figures.forward, loads.forward, False),
+        (figures.backward, loads.backward, True),
+    ):
+        alone = times * side.kernels_s
+        # What software adds to the device's time lengthens all kernels alike.
+        lasting = runs * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
+        for layer, seconds in zip(figures.chain.layers, (lasting * alone).tolist(), strict=True):
+            pass_ = layer.backward if backward else layer.forward
+            if pass_ is not None and seconds > 0:
+                yield pass_, seconds, layer.expert_parameters > 0
+
+
+def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Floats]:
+    """Each operator's share of the time of its pass, (O,), and the share of its own that waits for HBM."""
+    alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
+    found = costs.model.costs(pass_).attribution(_ONE)
+    arithmetic = np.maximum(found.compute_s, found.buffer_s)[0] + found.fill_s[0]
+    longest = np.maximum(arithmetic, found.hbm_s[0])
+    waits = np.divide(longest - arithmetic, longest, out=np.zeros(len(alone)), where=longest > 0)
+    return alone / max(float(alone.sum()), _TINY), waits

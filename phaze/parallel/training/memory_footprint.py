@@ -1,0 +1,312 @@
+"""The memory footprint of a plan: what groups of layers and chunks keep, and the bytes that a device of each stage
+needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from phaze.arrays import Floats
+from phaze.parallel.chunk_division import Division
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.training.iteration import MemoryBreakdown
+from phaze.parallel.training.recomputation import has_name
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.work import Layer, LayerChain
+from phaze.workload.workload import Numerics
+
+INPUT = "input"
+"""Name of the tensor that a group of layers starts from, among those that lie in the memory of the host."""
+
+
+@dataclass(frozen=True)
+class GroupFootprint:
+    """What every group of layers holds on a device, (G,) each.
+
+    `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
+    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward (in inference its key-value
+    cache), and what is kept instead where the group recomputes; `away_bytes`: what its host then keeps.
+    `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
+    """
+
+    shared: Floats
+    experts: Floats
+    scaled_bytes: Floats
+    whole: Floats
+    saved_bytes: Floats
+    spared_bytes: Floats
+    away_bytes: Floats
+    working_bytes: Floats
+    scores_bytes: Floats
+
+    @classmethod
+    def of(
+        cls,
+        chain: LayerChain,
+        division: Division,
+        kept: Set[str] = frozenset(),
+        offloaded: Set[str] = frozenset(),
+    ) -> GroupFootprint:
+        """Needs of the groups of a division; with sequence parallelism a device keeps its own part of an input.
+
+        `kept`, `offloaded`: as of a strategy.
+        """
+        groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
+        divided = chain.sharding.tensor if chain.sharding.sequence else 1
+        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
+        whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
+        losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
+        inputs = np.array([layers[0].input_bytes / divided for layers in groups])
+        at_host = INPUT in offloaded
+        return cls(
+            shared=_sums(groups, "parameters") - experts - whole,
+            experts=experts,
+            scaled_bytes=_sums(groups, "scaled_weight_bytes"),
+            whole=whole,
+            saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
+            spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
+            away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
+            working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
+            scores_bytes=_sums(losses, "saved_bytes"),
+        )
+
+    def take(self, groups: NDArray[np.intp]) -> GroupFootprint:
+        """Those of some groups."""
+        return GroupFootprint(*(getattr(self, f.name)[groups] for f in fields(self)))
+
+    @property
+    def parameters(self) -> Floats:
+        """All of them, (G,)."""
+        return self.shared + self.experts + self.whole
+
+
+def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
+    """Results of the products of a group that have the names."""
+    works = (work for layer in layers for work in layer.forward.works if has_name(work, kept))
+    return sum(work.gemms[-1].c_bytes for work in works if work.gemms)
+
+
+def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
+    return np.array([sum(getattr(layer, field) for layer in layers) for layers in groups], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ChunkFootprint:
+    """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
+
+    `kept_bytes`: of a microbatch, for backward; `away_bytes`: what its host keeps instead. `working_bytes` has what a
+    group keeps where it recomputes. `largest`: parameters of the largest group that repeats, `ends` those of all that
+    do not (embeddings, head). `widest_bytes`: what one group keeps, at most. Of several choices of groups that
+    recompute, `kept_bytes`, `away_bytes`, `working_bytes` and `widest_bytes` have one row each, (..., C).
+    """
+
+    shared: Floats
+    experts: Floats
+    scaled_bytes: Floats
+    whole: Floats
+    kept_bytes: Floats
+    away_bytes: Floats
+    working_bytes: Floats
+    largest: Floats
+    ends: Floats
+    scores_bytes: Floats
+    widest_bytes: Floats
+
+    @classmethod
+    def of(cls, groups: GroupFootprint, division: Division, again: NDArray[np.bool_]) -> ChunkFootprint:
+        """Needs of the chunks of a division whose groups recompute or not, (..., G)."""
+        first, g, body = division.first_groups, groups, np.array(division.body)
+        kept = np.where(again, g.spared_bytes, g.saved_bytes)
+        return cls(
+            shared=np.add.reduceat(g.shared, first),
+            experts=np.add.reduceat(g.experts, first),
+            scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
+            whole=np.add.reduceat(g.whole, first),
+            kept_bytes=np.add.reduceat(kept, first, axis=-1),
+            away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
+            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
+            largest=np.maximum.reduceat(body * g.parameters, first),
+            ends=np.add.reduceat(~body * g.parameters, first),
+            scores_bytes=np.add.reduceat(g.scores_bytes, first),
+            widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
+        )
+
+    def take(self, rows: NDArray[np.int64]) -> ChunkFootprint:
+        """Those of some of many models, (B, C) each."""
+        return ChunkFootprint(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+def recomputed_groups(division: Division, strategy: ParallelPlan) -> NDArray[np.bool_]:
+    """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
+    if strategy.recompute is not Recompute.FULL:
+        return np.zeros(len(division.groups), dtype=bool)
+    said = strategy.recomputed
+    return division.first_blocks(
+        division.blocks if said is None else np.broadcast_to(said, len(division.chunks))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """Bytes per parameter."""
+
+    weight: float
+    gradient: float
+    optimizer: float
+
+    @classmethod
+    def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
+        """As the workload's numerics have it, where the framework does not say otherwise."""
+        rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
+        said = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
+        known = numerics.weight_bytes, numerics.gradient_bytes, rest
+        return cls(*(k if s is None else s for s, k in zip(said, known, strict=True)))
+
+
+@dataclass(frozen=True)
+class PlanMemory:
+    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy.
+
+    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more strategies differ in
+    nothing else, (V, 1) each, whose chunks need (V, C); None: the strategy's own.
+    """
+
+    needs: ChunkFootprint
+    strategy: ParallelPlan
+    framework: Framework
+    numerics: Numerics
+    divided_by: Sequence[ArrayLike] | None = None
+
+    def devices(self, chunks: ArrayLike, held: ArrayLike) -> tuple[MemoryBreakdown, ...]:
+        """Needs of every device: its `chunks` (p, slots), and microbatches in flight for each (p, K, slots).
+
+        Of K combinations of microbatches in flight the one that needs most counts.
+        """
+        own = np.asarray(chunks)
+        none = np.zeros(len(own))
+        live, buffers = self.activations_bytes(own, held), self._passing(own)
+        reserved, host = none + self.framework.reserved_bytes, self.host_bytes(own, held)
+        columns = np.array([*self.states_bytes(own), *live, buffers, reserved, host])
+        return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
+
+    def fixed_bytes(self, chunks: ArrayLike) -> Floats:
+        """What every device, (..., p), needs whatever is recomputed."""
+        own = np.asarray(chunks)
+        weights, gradients, states = self.states_bytes(own)
+        return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
+
+    def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Weights, gradients and optimizer states that every device itself keeps, (..., p) each."""
+        weights, gradients, states = self._states_bytes(own)
+        none, offload = np.zeros_like(weights), self.strategy.offload
+        if Offload.OPTIMIZER in offload:
+            gradients = states = none
+        return (none if Offload.WEIGHTS in offload else weights), gradients, states
+
+    def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+        """What every device keeps in the memory of its host, (..., p)."""
+        offload = self.strategy.offload
+        if not offload and not self.strategy.offloaded:
+            return np.zeros(len(own))
+        weights, gradients, states = self._states_bytes(own)
+        found = _in_flight_bytes(self.needs.away_bytes, own, held)
+        if Offload.ACTIVATIONS in offload:
+            found = found + _in_flight_bytes(self.needs.kept_bytes, own, held)
+        if Offload.OPTIMIZER in offload:
+            found = found + gradients + states
+        return found + weights if Offload.WEIGHTS in offload else found
+
+    def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """The same wherever they lie."""
+        s, n, state = self.strategy, self.needs, self._state
+        whole = self._parameters(own)
+        each = (n.shared, n.experts, n.whole)
+        divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
+        always = self.framework.reduces_every_microbatch
+        weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
+        gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
+        states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
+        if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
+            weights = weights + n.scaled_bytes[..., own].sum(axis=-1)
+        return weights, gradients, states
+
+    def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
+        """What is kept for backward, and what lives while a layer runs, (..., p) each."""
+        n, lost = self.needs, 1 + self.framework.fragmentation
+        kept = _in_flight_bytes(n.kept_bytes, own, held)
+        if Offload.ACTIVATIONS in self.strategy.offload:
+            kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
+        scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
+        return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
+
+    def _parameters(self, own: NDArray[np.int64]) -> Floats:
+        n = self.needs
+        found: Floats = (n.shared + n.experts + n.whole)[..., own].sum(axis=-1)
+        return found
+
+    @property
+    def _state(self) -> StateBytes:
+        return StateBytes.of(self.numerics, self.framework)
+
+    @property
+    def _ranks(self) -> Sequence[ArrayLike]:
+        return self.divided_by or ranks_of(self.strategy)
+
+    def _passing(self, own: NDArray[np.int64]) -> Floats:
+        """Weights gathered or fetched, and gradients of two groups on their way to the host."""
+        s, state, found = self.strategy, self._state, np.zeros((*self.needs.shared.shape[:-1], len(own)))
+        if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
+            found = found + self._gathered(own)
+        if Offload.OPTIMIZER in s.offload:
+            ranks = np.asarray(self._ranks[0] if s.zero >= Zero.GRADIENTS else 1)
+            found = found + state.gradient * self._passing_parameters(own) / ranks
+        return found
+
+    def _gathered(self, own: NDArray[np.int64]) -> Floats:
+        """Weights that are whole (ZeRO 3): of the group that runs, of the one gathered ahead, of embeddings and head.
+
+        The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
+        """
+        said = self.framework.gathered_bytes
+        each = self.numerics.weight_bytes if said is None else said
+        ends = self.needs.ends[..., own].sum(axis=-1)
+        waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
+        if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
+            whole: Floats = each * self._parameters(own) + waiting
+            return whole
+        found: Floats = each * (self._passing_parameters(own) + ends) + waiting
+        return found
+
+    def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
+        """Of two of the groups that repeat, or of all where there are no two, (..., p)."""
+        n = self.needs
+        body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
+        found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)
+        return found
+
+
+def _in_flight_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> Floats:
+    """Most of what microbatches in flight (p, K, slots) keep on every device, `each` (..., C) for a chunk: (..., p)."""
+    found: Floats = (np.asarray(held) * each[..., own][..., None, :]).sum(axis=-1).max(axis=-1)
+    return found
+
+
+def ranks_of(strategy: ParallelPlan) -> tuple[int, int, int]:
+    """Ranks that ZeRO divides shared parameters, those of experts, and whole ones over."""
+    s = strategy
+    ranks = s.shard_group or s.replicas
+    return ranks, s.expert_replicas, ranks * s.sharding.tensor
+
+
+def divided_parameters(ranks: Sequence[ArrayLike], shared: Floats, experts: Floats, whole: Floats) -> Floats:
+    """What a device has of parameters that ZeRO divides over the ranks with the same ones, of each sort."""
+    found: Floats = (
+        shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
+    )
+    return found

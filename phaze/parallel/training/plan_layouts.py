@@ -1,0 +1,116 @@
+"""What strategies of a workload on a cluster come to whatever the architecture: layers, chunks, bytes, exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, TypeVar
+
+from phaze.parallel.chunk_division import Division, Grain, cut, even, inside_blocks, undivided
+from phaze.parallel.cluster import Cluster, Recompute
+from phaze.parallel.framework import Framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.pipeline_schedule import chunks_of
+from phaze.parallel.training.communication import Communication
+from phaze.parallel.training.gradient_sync import DeviceParameters
+from phaze.parallel.training.layer_costs import LayerSizes
+from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
+from phaze.workload.work import LayerChain
+from phaze.workload.workload import Workload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PlanLayouts:
+    """Strategies of one workload on one cluster under a framework; what they share is kept."""
+
+    workload: Workload
+    cluster: Cluster
+    framework: Framework
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def chain(self, strategy: ParallelPlan) -> LayerChain:
+        """The layers of the model as a device runs them, parameters of both ends counted at both."""
+        selective = strategy.recompute is Recompute.SELECTIVE
+        key = "chain", strategy.microbatch, strategy.sharding, selective
+        return self.once(
+            key,
+            lambda: self.workload.chain(
+                strategy.microbatch,
+                strategy.sharding,
+                selective=selective,
+                keeps_products=self.framework.keeps_products,
+            ),
+        )
+
+    def sizes(self, strategy: ParallelPlan) -> LayerSizes:
+        """The layers with tied parameters counted once where one device has both ends."""
+        s = strategy
+        key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
+        return self.once(
+            key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s))
+        )
+
+    def joined(self, chain: LayerChain) -> LayerChain:
+        """One of these chains with tied parameters counted once."""
+        return self.once(("joined", id(chain)), lambda: (chain, chain.joined))[1]
+
+    def division(self, strategy: ParallelPlan) -> Division:
+        """The chunks of the model. Raises InputError where it has too few blocks."""
+        chain = self.chain(strategy)
+        parts, stages, grain = strategy.parts, strategy.stages, strategy.grain
+        key = ("division", chain.index, parts, stages, grain)
+        whole = self.once(("groups", chain.index, grain), lambda: undivided(chain, grain))
+        return self.once(key, lambda: cut(whole, parts, stages, chain.workload))
+
+    def cuts_its_own(self, strategy: ParallelPlan) -> bool:
+        """Whether no coarser grain has these stages: such of single layers cut a block in two."""
+        if strategy.grain is Grain.BLOCK:
+            return True
+        chain = self.chain(strategy)
+        key = chain.index, Grain.LAYER
+        inside = self.once(("inside", *key), lambda: inside_blocks(chain))
+        count = sum(self.once(("groups", *key), lambda: undivided(chain, Grain.LAYER)).body)
+        sizes = strategy.stages or even(count, strategy.parts)
+        return not inside.isdisjoint(accumulate(sizes[:-1]))
+
+    def microbatches(self, strategy: ParallelPlan) -> int:
+        """Microbatches that each pipeline runs."""
+        return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
+
+    def needs(self, strategy: ParallelPlan) -> GroupFootprint:
+        """What every group of layers holds on a device."""
+        s, sizes = strategy, self.sizes(strategy)
+        key = ("needs", id(sizes), s.kept, s.offloaded, s.grain)
+        return self.once(key, lambda: GroupFootprint.of(sizes.chain, self.division(s), s.kept, s.offloaded))
+
+    def memory_of(self, strategy: ParallelPlan, needs: ChunkFootprint) -> PlanMemory:
+        """Memory of a strategy whose chunks need so much."""
+        return PlanMemory(needs, strategy, self.framework, self.workload.numerics)
+
+    def held(self, strategy: ParallelPlan) -> DeviceParameters:
+        """Parameters and groups of layers of every device of a pipeline."""
+        own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
+        return DeviceParameters.of(self.sizes(strategy), self.division(strategy), own)
+
+    def exchanges(self, link_bytes_per_s: float, *strategies: ParallelPlan) -> Communication:
+        """Between devices whose own links have that bandwidth."""
+        known = self._kept.setdefault(("exchanges", link_bytes_per_s), {})
+        return Communication(self.cluster.network, link_bytes_per_s, strategies, known)
+
+    @property
+    def wire_bytes(self) -> tuple[float, float]:
+        """Bytes of one weight and of one gradient where ranks exchange them."""
+        said, numerics = self.framework, self.workload.numerics
+        gathered = numerics.weight_bytes if said.gathered_bytes is None else said.gathered_bytes
+        reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
+        return gathered, reduced
+
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What is worked out the first time that it is asked for under a key."""
+        if key not in self._kept:
+            self._kept[key] = work_out()
+        found: T = self._kept[key]
+        return found

@@ -1,1 +1,0 @@
-"""The cluster: memory, pipeline, parallel degrees; from layer times to iteration time."""

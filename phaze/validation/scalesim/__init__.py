@@ -1,0 +1,1 @@
+"""SCALE-Sim, the reference simulator of systolic arrays, as formulas: its layouts, its cycles, its stalls."""
