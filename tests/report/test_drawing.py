@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.report.charts import operator_graph
+from phaze.report.charts import operator_graph_chart
 from phaze.report.charts.operator_graph_chart import (
     NodePass,
     draw_layer,
@@ -130,7 +130,7 @@ def test_json_says_what_the_drawing_says(chains):
 
 
 def test_svg_without_graphviz_is_one_sentence(chains, monkeypatch):
-    monkeypatch.setattr(operator_graph.shutil, "which", lambda name: None)
+    monkeypatch.setattr(operator_graph_chart.shutil, "which", lambda name: None)
     with pytest.raises(InputError, match="--format svg needs the dot program of Graphviz"):
         to_svg(draw_model(chains[Mode.PREFILL], "prefill"))
 
@@ -142,8 +142,8 @@ def test_svg_is_what_graphviz_makes_of_the_dot_text(chains, monkeypatch):
         asked.append((command, options["input"]))
         return subprocess.CompletedProcess(command, 0, "<svg/>", "")
 
-    monkeypatch.setattr(operator_graph.shutil, "which", lambda name: "/bin/dot")
-    monkeypatch.setattr(operator_graph.subprocess, "run", run)
+    monkeypatch.setattr(operator_graph_chart.shutil, "which", lambda name: "/bin/dot")
+    monkeypatch.setattr(operator_graph_chart.subprocess, "run", run)
     drawing = draw_model(chains[Mode.PREFILL], "prefill")
     assert to_svg(drawing) == "<svg/>"
     assert asked == [(["/bin/dot", "-Tsvg"], to_dot(drawing))]
