@@ -8,7 +8,7 @@ import sys
 
 from pages import DOCS, ROOT, blocks
 
-sys.path.append(str(ROOT / "tests" / "workload"))
+sys.path.append(str(ROOT / "tests" / "cases"))
 import onnx_tiny
 
 TINY = """

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pages import DOCS, ROOT
 
-sys.path.append(str(ROOT / "tests" / "report"))
+sys.path.append(str(ROOT / "tests" / "cases"))
 import browser
 
 # What a page of the site would fetch; a link that a reader follows is none of it.

@@ -18,7 +18,7 @@ from phaze.solvers.scheduling import (
     schedule,
 )
 
-FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
+FOLDER = Path(__file__).parents[2] / "data" / "scheduling"
 SMALL = sorted(FOLDER.glob("small-*.json"))
 LARGER = sorted(set(FOLDER.glob("*.json")) - set(SMALL))
 

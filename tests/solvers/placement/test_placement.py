@@ -12,7 +12,7 @@ from phaze.solvers.placement import PlacementStatus, PlanError, Stage, place, pl
 from phaze.solvers.placement.chain import chain_search
 from placement_oracle import exhaustive, instances
 
-INSTANCES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
+INSTANCES = sorted((Path(__file__).parents[2] / "data" / "placement").glob("*.json"))
 
 
 def test_the_forty_public_instances_are_here():

@@ -21,7 +21,7 @@ from phaze.workload.torch_export.pt2_archive import load_pt2
 from phaze.workload.torch_export.symbolic_sizes import evaluate, symbols
 from phaze.workload.workload_loader import load_workload
 
-RECORDED = Path(__file__).parents[1] / "data/exported/decoder.json"
+RECORDED = Path(__file__).parents[2] / "data/exported/decoder.json"
 HIDDEN, VOCABULARY, TOKENS = 16, 50, 32
 BLOCK = 12 * HIDDEN**2 + (3 + 1 + 4 + 1) * HIDDEN + 2 * 2 * HIDDEN
 

@@ -19,7 +19,7 @@ from phaze.solvers.placement import (
 from phaze.solvers.placement.chain import chain_search
 from placement_oracle import exhaustive, instances
 
-FILES = sorted((Path(__file__).parents[1] / "data" / "placement").glob("*.json"))
+FILES = sorted((Path(__file__).parents[2] / "data" / "placement").glob("*.json"))
 
 
 def vary(problem, architectures, seed, *, memory=False):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sweeps
 from sweeps import SPACE, Chips, load, run, study
 
 from phaze.errors import InfeasibleError, InputError, WorkerLostError
@@ -170,17 +171,17 @@ def test_same_seed_same_study_in_another_process(make_sweep, tmp_path):
     plan = make_sweep(20)
     run(plan)
     code = (
-        "import sys, pathlib, pickle, dataclasses; sys.path[:0] = sys.argv[1:3]; import sweeps as t;"
+        "import sys, pathlib, pickle, dataclasses; sys.path.insert(0, sys.argv[1]); import sweeps as t;"
         "import phaze.explore.sampling.study_record as p;"
-        "plan = pickle.loads(pathlib.Path(sys.argv[3]).read_bytes());"
-        "plan = dataclasses.replace(plan, place=p.Place(pathlib.Path(sys.argv[4])));"
+        "plan = pickle.loads(pathlib.Path(sys.argv[2]).read_bytes());"
+        "plan = dataclasses.replace(plan, place=p.Place(pathlib.Path(sys.argv[3])));"
         "t.run(plan)"
     )
-    here = Path(__file__).parent
+    cases = Path(sweeps.__file__).parent
     (tmp_path / "plan").write_bytes(packed(make_sweep(20)).content)
     for hash_seed in ("1", "2"):
         journal = tmp_path / f"{hash_seed}.journal"
-        arguments = [str(here), str(here.parent), str(tmp_path / "plan"), str(journal)]
+        arguments = [str(cases), str(tmp_path / "plan"), str(journal)]
         environment = {"PYTHONHASHSEED": hash_seed, "HOME": os.environ.get("HOME", "/")}
         subprocess.run([sys.executable, "-c", code, *arguments], env=environment, check=True)
         assert study(dataclasses.replace(plan, place=StudyPlace(journal))) == study(plan)

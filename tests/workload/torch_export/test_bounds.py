@@ -16,7 +16,7 @@ from phaze.workload.operators.recurrent_layers import MOST_UNROLLED
 from phaze.workload.torch_export.pt2_archive import MOST_BYTES, MOST_VALUES, load_pt2
 from phaze.workload.torch_export.symbolic_sizes import evaluate
 
-RECORDED = Path(__file__).parents[1] / "data/exported/decoder.json"
+RECORDED = Path(__file__).parents[2] / "data/exported/decoder.json"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from phaze.solvers.scheduling.mode_relaxation import weightings
 from phaze.solvers.scheduling.schedule_bounds import lower_bounds
 from phaze.solvers.scheduling.schedule_plan import Outcome, SearchLimits
 
-FOLDER = Path(__file__).parents[1] / "data" / "scheduling"
+FOLDER = Path(__file__).parents[2] / "data" / "scheduling"
 
 
 def random_operator(rng, name, capacity, bandwidth):

@@ -24,7 +24,7 @@ from phaze.solvers.scheduling import (
 )
 from schedule_oracle import moldable_problems, optimum
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats" / "schedule-2.md"
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "schedule-2.md"
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

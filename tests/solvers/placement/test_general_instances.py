@@ -22,7 +22,7 @@ from phaze.solvers.placement.general.fewest_devices_dp import Pipelines
 from phaze.solvers.placement.general.general_problem import DeviceType, Recompute
 from phaze.solvers.placement.general.layer_levels import find_levels
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 INSTANCES = sorted((ROOT / "tests" / "data" / "placement").glob("*.json"))
 PAGE = (ROOT / "docs" / "formats" / "placement-2.md").read_text(encoding="utf-8")
 EXAMPLE = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
