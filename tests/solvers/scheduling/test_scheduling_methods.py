@@ -16,7 +16,7 @@ from phaze.solvers.scheduling import (
     ScheduleProblem,
     Status,
     check_schedule,
-    list_scheduling,
+    critical_path,
     schedule,
 )
 from schedule_oracle import optimum, problems
@@ -99,7 +99,7 @@ def test_critical_path_reports_slack_and_conflicts():
     operators = tuple(
         Operator(name, ("TC",), latency) for name, latency in [("a", 1.0), ("b", 4.0), ("c", 2.0)]
     )
-    report = list_scheduling(ScheduleProblem(operators, (("a", "b"),), {"TC": 1}))
+    report = critical_path(ScheduleProblem(operators, (("a", "b"),), {"TC": 1}))
     assert report.length_s == 5.0
     assert report.slack_s == {"a": 0.0, "b": 0.0, "c": 3.0}
     assert report.conflicts == {"TC": 2}
