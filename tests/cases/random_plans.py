@@ -124,7 +124,7 @@ def _sharding(random: Random) -> Sharding:
 
 def _sizes(random: Random, e: Estimator, parts: int, grain: Grain) -> tuple[int, ...]:
     """Blocks, or layers, of every part, at least one each."""
-    total = blocks(e.figures(ParallelPlan(1)).chain, grain)
+    total = blocks(e.layer_costs(ParallelPlan(1)).chain, grain)
     if parts > total:
         return ()
     cuts = sorted(random.sample(range(1, total), parts - 1))

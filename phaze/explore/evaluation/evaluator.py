@@ -252,14 +252,14 @@ class Evaluator(CostedTask):
         work_out: Callable[[], Floats],
     ) -> Floats:
         """Figures of placements that depend on `given`, the setting and the architectures alone."""
-        if self.recall is None:
+        if self.memo is None:
             return work_out()
         chain, hardware = (
             self.timed(setting).content,
             (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
         )
         key = digest(what, chain, self._rules, (setting.recompute, setting.grain), hardware, given)
-        return self.recall.array(key, shape, work_out)
+        return self.memo.array(key, shape, work_out)
 
     @cached_property
     def content(self) -> str:

@@ -167,7 +167,7 @@ class PlannedIteration:
 
     def _stages(self) -> list[Stage]:
         s, costs = self.strategy, self.costs
-        loads, division, names = costs.loads(s), costs.division(s), costs.chain(s).names
+        loads, division, names = costs.stage_times(s), costs.division(s), costs.chain(s).names
         each = zip(costs.placed(s), self.iteration.memory, strict=True)
         return [
             Stage(

@@ -110,7 +110,7 @@ class ChunkPlaces:
         return np.repeat(np.arange(len(self)), self.levels)
 
     @cached_property
-    def again(self) -> Floats:
+    def recomputation(self) -> Floats:
         """Groups of each kind that run again in every slot on every level, (L, slots, K)."""
         body = np.array(self.division.body, dtype=np.float64)
         known = np.zeros((len(body) + 1, self.counts.shape[1]))
@@ -126,25 +126,27 @@ class ChunkPlaces:
         return found
 
     @cached_property
-    def again_device(self) -> Floats:
+    def recomputation_device(self) -> Floats:
         """The same of all slots of a device, (L, K)."""
-        found: Floats = self.again.sum(axis=1)
+        found: Floats = self.recomputation.sum(axis=1)
         return found
 
     @cached_property
-    def again_first(self) -> Floats:
+    def recomputation_first(self) -> Floats:
         """The same of its first slot, (L, K)."""
-        return np.ascontiguousarray(self.again[:, 0])
+        return np.ascontiguousarray(self.recomputation[:, 0])
 
-    def held(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
+    def in_flight(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
         """Groups times microbatches that a device keeps at once, (H, 2 K): as they are, and those that run again.
 
         On every level one row for every combination of microbatches one of which weighs most; rows of each (L,).
         """
         chunks = self.own.shape[1] // schedule.weight_copies
         peaks = in_flight_peak(schedule, len(self), microbatches, chunks).astype(np.float64)[self._at]
-        again = peaks @ self.again
-        both = np.concatenate([peaks @ self.counts[self.own][self._at] - again, again], axis=2)
+        recomputation = peaks @ self.recomputation
+        both = np.concatenate(
+            [peaks @ self.counts[self.own][self._at] - recomputation, recomputation], axis=2
+        )
         return both.reshape(-1, both.shape[2]), np.full(len(both), both.shape[1])
 
     # -- transfers -------------------------------------------------------------------------------------------

@@ -73,11 +73,11 @@ class PipelineCommunication:
         return self.options.layouts.division(self.strategy)
 
     @cached_property
-    def tail(self) -> GradientSyncWork:
+    def gradient_sync_work(self) -> GradientSyncWork:
         """What follows the last microbatch, (V, p)."""
         layouts, each = self.options.layouts, self.choices
         counts = [layouts.microbatches(self.strategy)] * len(each)
-        held, which = layouts.held(self.strategy).distinct
+        held, which = layouts.device_parameters(self.strategy).distinct
         work = GradientSyncWork.of(held, self._exchanges, layouts.framework, layouts.wire_bytes, counts)
         return work.on(which)
 
@@ -175,14 +175,14 @@ class FittedPlan:
         return s.devices, s.pipeline_parallel, s.chunks, s.schedule, s.stages, self.choice
 
     @cached_property
-    def again(self) -> Floats:
+    def recomputation(self) -> Floats:
         """Groups that run again, (G,)."""
         return recomputed_groups(self.pipeline.exchanged.division, self.strategy).astype(np.float64)
 
     @cached_property
-    def tail(self) -> GradientSyncWork:
+    def gradient_sync_work(self) -> GradientSyncWork:
         """What follows its last microbatch, (1, p)."""
-        return self.pipeline.exchanged.tail.take(slice(self.choice, self.choice + 1))
+        return self.pipeline.exchanged.gradient_sync_work.take(slice(self.choice, self.choice + 1))
 
     @cached_property
     def _moves(self) -> bool:
@@ -193,22 +193,24 @@ class FittedPlan:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
         p, s, chunks = self.pipeline, self.strategy, self.chunks(times)
         busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
-        last_s = self.tails(times, chunks).total_s.max(axis=1)
+        last_s = self.gradient_sync(times, chunks).total_s.max(axis=1)
         found: Floats = busy_s + last_s + p.options.layouts.framework.iteration_s
         return found
 
-    def tails(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
+    def gradient_sync(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
         """What follows the last microbatch on every device, (A, p), whose pipelines run these chunks."""
         p = self.pipeline
         passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
-        return self.tail.beside(*passes, p.options.layouts.framework, times.optimizer_s[:, None])
+        return self.gradient_sync_work.beside(
+            *passes, p.options.layouts.framework, times.optimizer_s[:, None]
+        )
 
     def chunks(self, times: GroupTimes) -> Chunks:
         """What the pipeline of every architecture runs, (A, C)."""
         p, said = self.pipeline, self.pipeline.options.layouts.framework
-        plain, again = p.exchanged.counts, p.exchanged.counted(self.again)
+        plain, recomputation = p.exchanged.counts, p.exchanged.counted(self.recomputation)
         rows = times.rows.transpose(1, 0, 2)
-        summed = [_summed(row, again if k in (1, 4) else plain) for k, row in enumerate(rows)]
+        summed = [_summed(row, recomputation if k in (1, 4) else plain) for k, row in enumerate(rows)]
         passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], said)
         if self._moves:
             passes = passes.beside(*self._beside(times))
@@ -219,7 +221,7 @@ class FittedPlan:
         """Seconds that exchanges of ZeRO add to forward and backward of every chunk, (A, C)."""
         p, layouts = self.pipeline, self.pipeline.options.layouts
         rows = times.rows[:, :, p.options.kinds[1]]
-        beside = rows[:, 0], rows[:, 1] * self.again + rows[:, 2]
+        beside = rows[:, 0], rows[:, 1] * self.recomputation + rows[:, 2]
         first = np.broadcast_to(
             p.exchanged.division.first_groups, (len(times), len(p.exchanged.division.chunks))
         )

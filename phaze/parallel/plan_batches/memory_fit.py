@@ -104,10 +104,10 @@ def _footprint(
     """
     s, division = strategy, layouts.division(strategy)
     again = recomputed_groups(division, s)[None] if choices is None else division.first_blocks(choices)
-    needs = ChunkFootprint.of(layouts.needs(s), division, again)
+    footprint = ChunkFootprint.of(layouts.memory_footprint(s), division, again)
     own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
     held = in_flight_peak(s.schedule, s.pipeline_parallel, layouts.microbatches(s), s.chunks)
-    memories = [layouts.memory_of(replace(s, zero=zero), needs) for zero in zeros]
+    memories = [layouts.memory_of(replace(s, zero=zero), footprint) for zero in zeros]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
     host = np.array([np.zeros((len(again), 1)) + memory.host_bytes(own, held) for memory in memories])

@@ -64,7 +64,7 @@ class PlanBatch:
         return np.array([division.first_groups for division in self.divisions])
 
     @cached_property
-    def again(self) -> Flags:
+    def recomputation(self) -> Flags:
         """Groups that run again, (B, G)."""
         return np.array(
             [recomputed_groups(d, s) for d, s in zip(self.divisions, self.strategies, strict=True)]
@@ -78,42 +78,45 @@ class PlanBatch:
     @property
     def passes(self) -> ChunkPasses:
         """The same of every chunk, (B, C)."""
-        return self.groups.chunks(self.first_groups, self.again, self.estimator.framework)
+        return self.groups.chunks(self.first_groups, self.recomputation, self.estimator.framework)
 
     @property
     def sent_bytes(self) -> Floats:
         """What goes from each chunk to the next, (B, C - 1)."""
-        chains = [self.estimator.figures(s).chain for s in self.strategies]
+        chains = [self.estimator.layer_costs(s).chain for s in self.strategies]
         return np.array([boundary_bytes(*each) for each in zip(chains, self.divisions, strict=True)])
 
     @property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
         """`LayerFigures.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
-        each = [self.estimator.figures(s).sizes(s.grain) for s in self.strategies]
+        each = [self.estimator.layer_costs(s).sizes(s.grain) for s in self.strategies]
         stacked = np.concatenate([sizes[:, which] for sizes, which in each])
         distinct, which = np.unique(stacked, axis=1, return_inverse=True)
         return distinct.reshape(-1, 3, distinct.shape[1]).transpose(1, 0, 2), which.ravel()
 
     @property
-    def held(self) -> Floats:
+    def device_parameters(self) -> Floats:
         """`LayerFigures.parameters` of every chunk, and its groups of layers, (4, B, C)."""
         found = []
         for s, division in zip(self.strategies, self.divisions, strict=True):
-            sizes = np.add.reduceat(self.estimator.figures(s).parameters, division.first_layers, axis=1)
+            sizes = np.add.reduceat(self.estimator.layer_costs(s).parameters, division.first_layers, axis=1)
             found.append([*sizes, [last + 1 - first for first, last in division.chunks]])
         return np.array(found, dtype=np.float64).transpose(1, 0, 2)
 
     @property
     def tied(self) -> Floats:
         """Parameters that the first and the last device both have, (B,)."""
-        figures = (self.estimator.figures(s) for s in self.strategies)
-        return np.array([each.tied_parameters for each in figures], dtype=np.float64)
+        costs = (self.estimator.layer_costs(s) for s in self.strategies)
+        return np.array([each.tied_parameters for each in costs], dtype=np.float64)
 
     @cached_property
-    def needs(self) -> ChunkFootprint:
+    def memory_footprint(self) -> ChunkFootprint:
         """What every chunk needs of memory, (B, C)."""
-        e, rows = self.estimator, zip(self.strategies, self.divisions, self.again, strict=True)
-        each = [ChunkFootprint.of(e.needs(s), division, again) for s, division, again in rows]
+        e, rows = self.estimator, zip(self.strategies, self.divisions, self.recomputation, strict=True)
+        each = [
+            ChunkFootprint.of(e.memory_footprint(s), division, recomputation)
+            for s, division, recomputation in rows
+        ]
         return ChunkFootprint(
             *(np.array([getattr(one, f.name) for one in each]) for f in fields(ChunkFootprint))
         )
@@ -185,7 +188,7 @@ class IterationBatch:
         for (schedule, microbatches), rows in self._runs.items():
             busy_s[rows] = pipelines(schedule, microbatches, self.stages, chunks.take(rows))
         passes = self.on_devices(chunks.forward_s), self.on_devices(chunks.backward_s)
-        total_s = e.tails(self.exchanges, self.held, *passes).total_s
+        total_s = e.gradient_syncs(self.exchanges, self.device_parameters, *passes).total_s
         found: Floats = busy_s + total_s.max(axis=1) + e.framework.iteration_s
         return found
 
@@ -197,7 +200,9 @@ class IterationBatch:
             held = in_flight_peak(schedule, self.stages, microbatches, self.strategies[0].chunks)
             for some in _alike((s.zero, s.offload, s.reshards) for s in kinds):
                 at = rows[some]
-                memory = self.estimator.memory_of(kinds[some[0]], self.bases.needs.take(self.bases.which[at]))
+                memory = self.estimator.memory_of(
+                    kinds[some[0]], self.bases.memory_footprint.take(self.bases.which[at])
+                )
                 memory = replace(memory, divided_by=[ranks[at] for ranks in e.ranks])
                 needed = memory.fixed_bytes(own) + sum(memory.activations_bytes(own, held))
                 found[at] = needed.max(axis=1)
@@ -219,10 +224,12 @@ class IterationBatch:
         return self.strategies[0].pipeline_parallel
 
     @cached_property
-    def held(self) -> DeviceParameters:
+    def device_parameters(self) -> DeviceParameters:
         """Parameters and groups of layers of every device, (V, p)."""
         bases, tied = self.bases, np.zeros((len(self.strategies), self.stages))
-        every, experts, whole, pieces = (self.on_devices(each[bases.which]) for each in bases.held)
+        every, experts, whole, pieces = (
+            self.on_devices(each[bases.which]) for each in bases.device_parameters
+        )
         tied[:, 0] = tied[:, -1] = bases.tied[bases.which]
         return DeviceParameters(every - experts - whole, experts, whole, pieces, tied)
 
@@ -253,7 +260,7 @@ class IterationBatch:
         )
         first, body = bases.first_groups[which], np.array(bases.divisions[0].body)
         forward_s, again_s, backward_s = bases.groups.rows[which, :3].transpose(1, 0, 2)
-        beside_s = forward_s, again_s * bases.again[which] + backward_s
+        beside_s = forward_s, again_s * bases.recomputation[which] + backward_s
         for turned in (0, 1):
             exchanges = moving.groups_s([moved[row][turned] for row in rows])
             groups = Groups(beside_s[turned], *exchanges, body, first)

@@ -117,7 +117,7 @@ class TellingDevices:
     choice: Rows
     mine: Ragged
     at: Rows
-    again: Floats
+    recomputation: Floats
     before: Floats
 
     def forms(self, probes: Floats) -> Floats:
@@ -127,14 +127,17 @@ class TellingDevices:
         e = sheet.placed[1][row]
         rest = np.zeros((len(row), 2))
         rest[:, 1] = sheet.waits_s(row, choice, self.at) + sheet.options.layouts.framework.iteration_s
-        tie_s, stepped = (some[self.at, choice] for some in sheet.tails[2:4])
+        tie_s, stepped = (some[self.at, choice] for some in sheet.gradient_sync[2:4])
         own = np.stack([stepped * sheet.options.layouts.framework.optimizer_stretch, tie_s], axis=1)
         other = np.stack([some[e, choice] for some in sheet.last], axis=1)
         return Devices(self._sides(row, choice), rest, own, other).slowest(self.mine, probes)
 
     def _sides(self, row: Rows, choice: Rows) -> tuple[PassForms, PassForms]:
         sheet, said = self.sheet, self.sheet.options.layouts.framework
-        (work, ahead), (reduce_s, gather_s, *_, pieces) = (some[self.at] for some in sheet.work), sheet.tails
+        (work, ahead), (reduce_s, gather_s, *_, pieces) = (
+            (some[self.at] for some in sheet.work),
+            sheet.gradient_sync,
+        )
         each, turned = sheet.each[row], sheet.turned[row]
         forward_s, backward_s = sheet.exchanging_s(row, choice, self.at)
         pieces = pieces[self.at]
@@ -152,7 +155,10 @@ class TellingDevices:
             )
 
         last_s = reduce_s[self.at, choice], gather_s[self.at, choice]
-        both = np.concatenate([self.again, work], axis=1), np.concatenate([self.before, ahead], axis=1)
+        both = (
+            np.concatenate([self.recomputation, work], axis=1),
+            np.concatenate([self.before, ahead], axis=1),
+        )
         return (
             side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=said.hides_gathers),
             side(*both, backward_s, turned, last_s[0], hides=said.hides_reduction),

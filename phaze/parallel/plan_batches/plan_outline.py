@@ -84,7 +84,7 @@ def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
         options.undivided.index,
         options.shape.grain,
         sheet.each.tobytes(),
-        options.again.tobytes(),
+        options.recomputation.tobytes(),
         probes.tobytes(),
     ]
 
@@ -101,7 +101,7 @@ def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
 def _forms(sheet: PlanTable) -> Floats:
     """Forms of the devices of all strategies that end last in probes, (P, S, 3 K + 2)."""
     mine, device, at = telling_devices(sheet, np.arange(len(sheet.strategies)))
-    (work, ahead), again = sheet.work, sheet.options.again
+    (work, ahead), again = sheet.work, sheet.options.recomputation
     each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
     back = each * work[at] + turned * ahead[at]
     last = np.zeros((len(device), 2))

@@ -205,7 +205,7 @@ class PlanTable:
         return self.options.layouts.exchanges(self.link_bytes_per_s, *self._choosing)
 
     @cached_property
-    def _tails(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def _gradient_sync(self) -> tuple[Floats, Floats, Floats, Floats]:
         """What follows the last microbatch on distinct devices, (X, V) each.
 
         Seconds that gradients, weights, and tied parameters take, and parameters that are stepped.
@@ -222,7 +222,7 @@ class PlanTable:
             held[4, q[mine], place[mine]] = sizes.tied_parameters * ends[mine]
         shared, expert, kept, groups, tied = np.repeat(held, v, axis=1)
         counts = np.repeat(self._microbatches, v).tolist()
-        tail = GradientSyncWork.of(
+        work = GradientSyncWork.of(
             DeviceParameters(shared, expert, kept, groups, tied),
             self._exchanges,
             layouts.framework,
@@ -231,14 +231,14 @@ class PlanTable:
         )
         found = [
             some.reshape(-1, v, held.shape[2])[q, :, place]
-            for some in (tail.reduce_s, tail.gather_s, tail.tie_s, tail.stepped)
+            for some in (work.reduce_s, work.gather_s, work.tie_s, work.stepped)
         ]
         return found[0], found[1], found[2], found[3]
 
     @cached_property
-    def tails(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    def gradient_sync(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """The same on all devices of places, (D, V) each, and how many groups of layers these have, (D,)."""
-        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._tails, self._sorts
+        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._gradient_sync, self._sorts
         pieces = np.maximum(rows.sum(axis=1), 1)
         return reduce_s[which], gather_s[which], tie_s[which], stepped[which], pieces[which]
 
@@ -254,7 +254,10 @@ class PlanTable:
 
         Of the device of every place that exchanges longest.
         """
-        said, (reduce_s, gather_s, tie_s, stepped, pieces) = self.options.layouts.framework, self.tails
+        said, (reduce_s, gather_s, tie_s, stepped, pieces) = (
+            self.options.layouts.framework,
+            self.gradient_sync,
+        )
         shown = reduce_s / (pieces[:, None] if said.hides_reduction else 1)
         shown = shown + gather_s / (pieces[:, None] if said.hides_gathers else 1) + tie_s
         at = self._placed_devices.largest(shown)
@@ -363,7 +366,7 @@ class PlanTable:
         first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
         rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
         found = np.asarray((rest[:, :, None] <= rest[:, None]).all(axis=3))
-        for some in self._tails:
+        for some in self._gradient_sync:
             mine = some[order]
             found = found & np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
         return found
@@ -379,13 +382,13 @@ class PlanTable:
             place, m = places[e], counts[q]
             all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
             telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
-            key = "held", id(place), s.schedule, telling
-            found.append(layouts.once(key, partial(place.held, s.schedule, m)))
+            key = "in_flight", id(place), s.schedule, telling
+            found.append(layouts.once(key, partial(place.in_flight, s.schedule, m)))
         return found
 
-    def _needs(self, *, joined: bool) -> GroupFootprint:
+    def _footprint(self, *, joined: bool) -> GroupFootprint:
         """Needs of the first group of every kind, (K,)."""
-        return self.options.layouts.needs(self._with_ends(joined=joined)).take(self._first_groups)
+        return self.options.layouts.memory_footprint(self._with_ends(joined=joined)).take(self._first_groups)
 
     @cached_property
     def fixed_bytes(self) -> Floats:
@@ -397,7 +400,7 @@ class PlanTable:
         found = np.empty((len(rows), len(zeros)))
         for joined in np.unique(both).tolist():
             mine = both == joined
-            some = _device_footprint(rows[mine], self._needs(joined=joined), body)
+            some = _device_footprint(rows[mine], self._footprint(joined=joined), body)
             own, divided = np.arange(int(mine.sum()))[:, None], tuple(ranks[:, q[mine]])
             for z, zero in enumerate(zeros):
                 memory = layouts.memory_of(replace(self._with_ends(joined=joined), zero=zero), some)
@@ -426,7 +429,7 @@ class PlanTable:
         again, device = self.joined("again_device"), self.work[0]
         at, both = self.device[self.levels.owner], joined[which][owner]
         for ends in np.unique(both).tolist():
-            n, mine = self._needs(joined=ends), both == ends
+            n, mine = self._footprint(joined=ends), both == ends
             kept = np.maximum.reduceat(
                 product_of(rows, np.concatenate([n.saved_bytes, n.spared_bytes])[:, None])[:, 0],
                 per_level.start,
@@ -481,20 +484,20 @@ def _widest(groups: Floats, sizes: Floats) -> Floats:
     return found
 
 
-def _device_footprint(rows: Floats, needs: GroupFootprint, body: Floats) -> ChunkFootprint:
+def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> ChunkFootprint:
     """Needs of devices with so many groups of every kind, (X, K), each like one chunk; none recomputes."""
     return ChunkFootprint(
-        shared=rows @ needs.shared,
-        experts=rows @ needs.experts,
-        scaled_bytes=rows @ needs.scaled_bytes,
-        whole=rows @ needs.whole,
-        kept_bytes=rows @ needs.saved_bytes,
+        shared=rows @ footprint.shared,
+        experts=rows @ footprint.experts,
+        scaled_bytes=rows @ footprint.scaled_bytes,
+        whole=rows @ footprint.whole,
+        kept_bytes=rows @ footprint.saved_bytes,
         away_bytes=np.zeros(len(rows)),
-        working_bytes=_widest(rows, needs.working_bytes),
-        largest=_widest(rows, body * needs.parameters),
-        ends=rows @ ((1 - body) * needs.parameters),
-        scores_bytes=rows @ needs.scores_bytes,
-        widest_bytes=_widest(rows, needs.saved_bytes),
+        working_bytes=_widest(rows, footprint.working_bytes),
+        largest=_widest(rows, body * footprint.parameters),
+        ends=rows @ ((1 - body) * footprint.parameters),
+        scores_bytes=rows @ footprint.scores_bytes,
+        widest_bytes=_widest(rows, footprint.saved_bytes),
     )
 
 

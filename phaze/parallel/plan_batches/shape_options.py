@@ -83,12 +83,12 @@ class ShapeOptions:
         return first
 
     @cached_property
-    def again(self) -> NDArray[np.bool_]:
+    def recomputation(self) -> NDArray[np.bool_]:
         """Kinds of groups that run their forward pass again whatever fits, (K,)."""
-        again, (first, which) = recomputed_groups(self.division, self.shape), self.kinds
+        recomputation, (first, which) = recomputed_groups(self.division, self.shape), self.kinds
         found = np.zeros(len(first), dtype=np.bool_)
-        found[which[again]] = True
-        found[which[~again]] = False
+        found[which[recomputation]] = True
+        found[which[~recomputation]] = False
         return found
 
     @cached_property

@@ -125,7 +125,7 @@ class MixedPipeline:
 
     def iteration_s(self, choices: Rows) -> Floats:
         """Seconds of an iteration, (N,), of choices of architectures for places (N, places)."""
-        s, rows, (chunks, tail_s, tie_s) = self.strategy, self.devices(choices), self._each
+        s, rows, (chunks, sync_s, tie_s) = self.strategy, self.devices(choices), self._each
         of, at = rows[:, device_of(s.schedule, s.pipeline_parallel, s.chunks)[0]], np.arange(s.parts)
         ways = chunks.transfer_s
         mixed = Chunks(
@@ -137,7 +137,7 @@ class MixedPipeline:
         )
         busy_s = pipelines_s(s.schedule, self._microbatches, s.pipeline_parallel, mixed)
         device = np.arange(s.pipeline_parallel)
-        last_s, tied_s = tail_s[rows, device], tie_s[rows, device]
+        last_s, tied_s = sync_s[rows, device], tie_s[rows, device]
         last_s[:, [0, -1]] += tied_s[:, [0, -1]].max(axis=1, keepdims=True)
         found: Floats = busy_s + last_s.max(axis=1) + self.options.layouts.framework.iteration_s
         return found
@@ -166,24 +166,24 @@ class MixedPipeline:
         """Chunks (K, C), and tails of devices without and of what both ends sum, (K, p) each, all devices alike."""
         chips, s = self.architectures, self.strategy
         passes, ways = np.empty((3, len(chips), s.parts)), np.empty((len(chips), s.parts - 1))
-        tail_s, tie_s = np.empty((2, len(chips), s.pipeline_parallel))
+        sync_s, tie_s = np.empty((2, len(chips), s.pipeline_parallel))
         for (_, link, at), (levels, _) in zip(chips.alike, self._levels, strict=True):
             fitted, times = self._on(levels, link), chips.times.take(at)
             chunks = fitted.chunks(times)
             passes[:, at] = chunks.forward_s, chunks.input_gradient_s, chunks.weight_gradient_s
-            ways[at], tie_s[at] = chunks.transfer_s, fitted.tail.tie_s
-            tail_s[at] = fitted.tails(times, chunks).total_s - fitted.tail.tie_s
+            ways[at], tie_s[at] = chunks.transfer_s, fitted.gradient_sync_work.tie_s
+            sync_s[at] = fitted.gradient_sync(times, chunks).total_s - fitted.gradient_sync_work.tie_s
         forward_s, input_s, weight_s = passes
         blocking = not self.options.layouts.framework.hides_transfers
-        return Chunks(forward_s, input_s, weight_s, ways, blocking), tail_s, tie_s
+        return Chunks(forward_s, input_s, weight_s, ways, blocking), sync_s, tie_s
 
     @cached_property
     def _busy_s(self) -> Floats:
         """Seconds of all passes of a device and of what follows, (K, p)."""
-        s, (chunks, tail_s, tie_s) = self.strategy, self._each
+        s, (chunks, sync_s, tie_s) = self.strategy, self._each
         own = self.room.own
         runs = self._microbatches / s.schedule.weight_copies
-        found: Floats = runs * (chunks.forward_s + chunks.backward_s)[:, own].sum(axis=2) + tail_s + tie_s
+        found: Floats = runs * (chunks.forward_s + chunks.backward_s)[:, own].sum(axis=2) + sync_s + tie_s
         return found
 
     def _on(self, levels: Integers, link: float) -> FittedPlan:

@@ -78,7 +78,7 @@ class Cutting:
     def _chain(self) -> MixedChain:
         """Blocks with what comes before the first and after the last, whatever fits."""
         first, chips, count = self.options.blocks, self.architectures, len(self.options.blocks)
-        inner = self._runs_s(self.options.again)
+        inner = self._runs_s(self.options.recomputation)
         sizes = self.options.layouts.sizes(self.options.shape)
         parameters = np.add.reduceat(sizes.parameters[0], [g for g, _ in self.options.division.groups])
         return MixedChain(
@@ -116,10 +116,10 @@ class Cutting:
         """Kinds of groups that run again: as the shape has it, and all blocks where as few as need be do."""
         shape, (first, which) = self.options.shape, self.options.kinds
         if shape.recompute is not Recompute.FULL or shape.recomputed is None:
-            return [self.options.again]
+            return [self.options.recomputation]
         every = np.zeros(len(first), dtype=np.bool_)
         every[which[np.array(self.options.division.body)]] = True
-        return [self.options.again, every]
+        return [self.options.recomputation, every]
 
     def _deepest(self, strategy: ParallelPlan, again: Flags, capacities: Floats) -> Integers:
         """The largest index from the end at which runs of blocks i..j fit into each memory, (G, L, L).
@@ -140,7 +140,9 @@ class Cutting:
         layouts, (_, which) = self.options.layouts, self.options.kinds
         apart = replace(self.options.shape, pipeline_parallel=len(self.options.blocks), stages=())
         division = layouts.division(apart)
-        each = ChunkFootprint.of(layouts.needs(apart), division, again[which] & np.array(division.body))
+        each = ChunkFootprint.of(
+            layouts.memory_footprint(apart), division, again[which] & np.array(division.body)
+        )
         largest = {"working_bytes", "largest", "widest_bytes"}
         runs = {f.name: getattr(each, f.name) for f in fields(ChunkFootprint)}
         return ChunkFootprint(
@@ -216,7 +218,7 @@ class MixedSearch:
                 best = self._better(some, best, below)
         return None if best is None else self._improved(best)
 
-    def least(self) -> float:
+    def lower_bound(self) -> float:
         """What no mixed pipeline of the shape is better than, for next to nothing."""
         least = (float(tier.outline.least_s(self._terms)[0]) for tier in self.tiers)
         seconds = min(least, default=inf)
@@ -267,7 +269,11 @@ class MixedSearch:
     def _joules(self) -> float:
         """Of all passes of a microbatch, at the least: however devices differ, somebody does each, at its power."""
         chips, (_, kinds) = self.architectures, self.options.kinds
-        rows = chips.times.rows[:, 0] + chips.times.rows[:, 2] + self.options.again * chips.times.rows[:, 1]
+        rows = (
+            chips.times.rows[:, 0]
+            + chips.times.rows[:, 2]
+            + self.options.recomputation * chips.times.rows[:, 1]
+        )
         return float((rows * chips.power_w[:, None]).min(axis=0)[kinds].sum())
 
     @cached_property

@@ -65,10 +65,10 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
     every, experts, whole = np.einsum("nkg,ing->ink", counts, sizes)[:, which]
     held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
     exchanges, none = e.exchanges(*strategies), np.zeros(every.shape)
-    total_s = e.tails(exchanges, held, none, none).total_s
+    total_s = e.gradient_syncs(exchanges, held, none, none).total_s
     if said.hides_reduction or said.hides_gathers:
         long_s = none + _LONG_S
-        total_s = np.minimum(total_s, e.tails(exchanges, held, long_s, long_s).total_s)
+        total_s = np.minimum(total_s, e.gradient_syncs(exchanges, held, long_s, long_s).total_s)
     found = total_s.max(axis=1) + said.iteration_s
     if not said.hides_gathers and said.launches_add_up:
         moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, said)
@@ -98,12 +98,12 @@ def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[
 
 def _devices(estimator: Estimator, strategy: ParallelPlan) -> tuple[Floats, Floats]:
     """The same of one pipeline, tied parameters in front of the groups."""
-    s, figures = strategy, estimator.figures(strategy)
-    sizes, which = figures.sizes(s.grain)
+    s, costs = strategy, estimator.layer_costs(strategy)
+    sizes, which = costs.sizes(s.grain)
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
     tied = np.zeros((len(devices), 1))
-    tied[[0, -1]] = figures.tied_parameters
+    tied[[0, -1]] = costs.tied_parameters
     rows = np.concatenate([tied, devices], axis=1).tolist()
     return np.array([*dict.fromkeys(map(tuple, rows))]), sizes
 

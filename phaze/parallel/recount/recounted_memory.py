@@ -32,7 +32,7 @@ class RecountedLayers:
     """
 
     strategy: ParallelPlan
-    figures: LayerCosts
+    layer_costs: LayerCosts
     division: Division
     cluster: Cluster
     framework: Framework
@@ -59,7 +59,7 @@ class RecountedLayers:
                 repeats = self.division.body[group]
                 again = repeats and left > 0
                 left -= again
-                blocks.append(RecountedGroup(self.figures.chain.index[a : b + 1], repeats, again))
+                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again))
             found.append(blocks)
         return found
 
@@ -76,7 +76,7 @@ class RecountedLayers:
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """Unique layers."""
-        return self.figures.chain.layers
+        return self.layer_costs.chain.layers
 
     def parameters(self, layers: tuple[int, ...]) -> Parameters:
         """Of a group of layers on one device."""
@@ -136,7 +136,7 @@ class RecountedLayers:
     @cached_property
     def transfers_s(self) -> list[float]:
         """From each chunk to the next, one way."""
-        s, index = self.strategy, self.figures.chain.index
+        s, index = self.strategy, self.layer_costs.chain.index
         tensor, sequence = s.sharding.tensor, s.sharding.sequence
         shares, found = sequence or self.framework.scatters_transfers, []
         for first, _ in self.division.chunks[1:]:
@@ -180,7 +180,7 @@ class RecountedMemory(RecountedLayers):
     def kept_bytes(self, block: RecountedGroup) -> float:
         """What a microbatch keeps of a group until its backward pass, on the device unless activations are away."""
         s, layers = self.strategy, [self.layers[i] for i in block.layers]
-        if not block.again:
+        if not block.recomputation:
             return sum(layer.saved_bytes + layer.cache_bytes for layer in layers)
         found = sum(self._results_bytes(layer, s.kept) for layer in layers)
         return found if "input" in s.offloaded else found + self._input_bytes(block)
@@ -188,7 +188,7 @@ class RecountedMemory(RecountedLayers):
     def away_bytes(self, block: RecountedGroup) -> float:
         """What its host keeps of a group that recomputes."""
         s = self.strategy
-        if not block.again:
+        if not block.recomputation:
             return 0.0
         found = sum(self._results_bytes(self.layers[i], s.offloaded) for i in block.layers)
         return found + self._input_bytes(block) if "input" in s.offloaded else found
@@ -204,7 +204,7 @@ class RecountedMemory(RecountedLayers):
     def working_bytes(self, block: RecountedGroup) -> float:
         """Alive only while a group runs: where it recomputes, all it keeps for its own backward pass as well."""
         layers = [self.layers[i] for i in block.layers]
-        kept = sum(layer.saved_bytes for layer in layers) if block.again else 0.0
+        kept = sum(layer.saved_bytes for layer in layers) if block.recomputation else 0.0
         return max(layer.working_bytes for layer in layers) + kept
 
     def memory(self, device: int, order: ActionOrder) -> dict[str, float]:

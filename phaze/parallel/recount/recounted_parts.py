@@ -40,17 +40,15 @@ class RecountedPass:
         """What the pipeline sees."""
         return self.device_s + self.waited_s
 
-    def add(self, figures: LayerPassCosts, layer: int, framework: Framework, dispatch_s: float) -> None:
+    def add(self, costs: LayerPassCosts, layer: int, framework: Framework, dispatch_s: float) -> None:
         """One layer more."""
-        hidden = float(figures.hidden_s[layer])
-        self.kernels_s += (
-            float(figures.kernels_s[layer]) * framework.stretch + framework.interference * hidden
-        )
-        self.vector_s += float(figures.vector_s[layer]) * framework.stretch
-        self.weight_s += float(figures.weight_s[layer]) * framework.stretch
+        hidden = float(costs.hidden_s[layer])
+        self.kernels_s += float(costs.kernels_s[layer]) * framework.stretch + framework.interference * hidden
+        self.vector_s += float(costs.vector_s[layer]) * framework.stretch
+        self.weight_s += float(costs.weight_s[layer]) * framework.stretch
         self.hidden_s += hidden
-        self.launched_s += float(figures.launches[layer]) * dispatch_s
-        for parallel, seconds in figures.exposed_s.items():
+        self.launched_s += float(costs.launches[layer]) * dispatch_s
+        for parallel, seconds in costs.exposed_s.items():
             self.exposed_s[parallel] += float(seconds[layer])
 
     def join(self, other: RecountedPass) -> None:
@@ -70,7 +68,7 @@ class RecountedGroup:
 
     layers: tuple[int, ...]
     repeats: bool
-    again: bool
+    recomputation: bool
 
 
 @dataclass(frozen=True)

@@ -69,14 +69,14 @@ class Recount(RecountedMemory):
         """Forward, forward again and backward of one group of layers; of equal ones only once."""
         if block in self._counted:
             return self._counted[block]
-        said, figures = self.framework, self.figures
+        said, costs = self.framework, self.layer_costs
         one, two, three = RecountedPass(), RecountedPass(), RecountedPass()
         for place, layer in enumerate(block.layers):
             ends = place == len(block.layers) - 1
-            one.add(figures.forward, layer, said, said.dispatch_s)
-            if block.again:
-                two.add(figures.ending if ends else figures.again, layer, said, said.dispatch_s)
-            three.add(figures.backward, layer, said, said.dispatch_backward_s)
+            one.add(costs.forward, layer, said, said.dispatch_s)
+            if block.recomputation:
+                two.add(costs.ending if ends else costs.recomputation, layer, said, said.dispatch_s)
+            three.add(costs.backward, layer, said, said.dispatch_backward_s)
         self._counted[block] = one, two, three
         return one, two, three
 
@@ -186,7 +186,7 @@ class Recount(RecountedMemory):
 
     # -- what follows
 
-    def tail(self, device: int) -> RecountedSync:
+    def gradient_sync(self, device: int) -> RecountedSync:
         """What follows the last microbatch of a device."""
         s, said, own = self.strategy, self.framework, self.devices[device]
         held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
@@ -229,7 +229,7 @@ class Recount(RecountedMemory):
         s, gradient = self.strategy, self.wire_bytes[1]
         if s.joins_ends or device not in (0, s.pipeline_parallel - 1):
             return 0.0
-        tied = sum(elements for _, elements in self.layers[self.figures.chain.index[0]].tied)
+        tied = sum(elements for _, elements in self.layers[self.layer_costs.chain.index[0]].tied)
         apart = s.pipeline_stride * (s.pipeline_parallel - 1)
         return self.exchange_s(Collective.ALL_REDUCE, gradient * tied, 2, apart)
 
@@ -252,9 +252,9 @@ class MixedRecount:
     each: Sequence[Recount]
 
     @property
-    def figures(self) -> LayerCosts:
+    def layer_costs(self) -> LayerCosts:
         """The layers, on the first device."""
-        return self.each[0].figures
+        return self.each[0].layer_costs
 
     @property
     def division(self) -> Division:
@@ -288,9 +288,9 @@ class MixedRecount:
             found.append(max(end.transfers_s[way] for end in ends))
         return found
 
-    def tail(self, device: int) -> RecountedSync:
+    def gradient_sync(self, device: int) -> RecountedSync:
         """What follows the last microbatch of a device; a sum of both ends ends for both at once."""
-        found, ends = self.each[device].tail(device), (self.each[0], self.each[-1])
+        found, ends = self.each[device].gradient_sync(device), (self.each[0], self.each[-1])
         if device not in (0, len(self.each) - 1):
             return found
         late_s = max(one.tied_s(device) for one in ends) - self.each[device].tied_s(device)

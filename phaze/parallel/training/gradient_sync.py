@@ -89,12 +89,12 @@ class DeviceParameters:
     tied: Floats
 
     @classmethod
-    def of(cls, figures: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
+    def of(cls, sizes: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
         """Of devices with some chunks of a division each, (p, slots)."""
-        every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
+        every, experts, whole = np.add.reduceat(sizes.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
         tied = np.zeros(len(own))
-        tied[[0, -1]] = figures.tied_parameters
+        tied[[0, -1]] = sizes.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
         shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
         return cls(shared, expert, kept, groups, tied)

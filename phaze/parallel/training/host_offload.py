@@ -90,7 +90,7 @@ class OffloadTraffic:
     def of(
         cls,
         host: Host,
-        needs: GroupFootprint,
+        footprint: GroupFootprint,
         division: Division,
         strategy: ParallelPlan,
         wire_bytes: tuple[float, float],
@@ -102,9 +102,9 @@ class OffloadTraffic:
         `hides`: whether computation goes on meanwhile.
         """
         s = strategy
-        divided = divided_parameters(ranks_of(s), needs.shared, needs.experts, needs.whole)
-        whole, (weight, gradient) = needs.parameters, wire_bytes
-        kept = np.where(recomputed_groups(division, s), needs.spared_bytes, needs.saved_bytes)
+        divided = divided_parameters(ranks_of(s), footprint.shared, footprint.experts, footprint.whole)
+        whole, (weight, gradient) = footprint.parameters, wire_bytes
+        kept = np.where(recomputed_groups(division, s), footprint.spared_bytes, footprint.saved_bytes)
 
         def moved(what: Offload, each_bytes: Floats) -> Floats:
             return each_bytes if what in s.offload else np.zeros(len(whole))

@@ -65,7 +65,7 @@ def breakdown(
     own: Sequence[int],
     strategy: ParallelPlan,
     microbatches: int,
-    tail: GradientSync,
+    sync: GradientSync,
     iteration_s: float,
     framework: Framework,
 ) -> TimeBreakdown:
@@ -74,7 +74,7 @@ def breakdown(
     What no part explains is bubble: waiting for other devices, in the pipeline or for a longer tail than the own. That
     is never negative, since a device does its passes and receipts one after the other.
     """
-    sides = (found.forward, found.again, found.backward)
+    sides = (found.forward, found.recomputation, found.backward)
     runs = runs_of_a_chunk(strategy, microbatches)
 
     def spent(*values: Floats) -> float:
@@ -86,18 +86,18 @@ def breakdown(
     parts = TimeBreakdown(
         product_s=spent(found.forward.kernels_s, found.backward.kernels_s) - vector,
         vector_s=vector,
-        recompute_s=spent(found.again.device_s),
+        recompute_s=spent(found.recomputation.device_s),
         tensor_s=exposed[Parallel.TENSOR],
         context_s=exposed[Parallel.CONTEXT],
         expert_s=exposed[Parallel.EXPERT],
         transfer_s=received,
-        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + tail.gather_s,
-        reduction_s=spent(found.backward.reduced_s) + tail.reduction_s,
+        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + sync.gather_s,
+        reduction_s=spent(found.backward.reduced_s) + sync.reduction_s,
         offload_s=spent(found.forward.moved_s, found.backward.moved_s),
         bubble_s=0.0,
-        optimizer_s=tail.optimizer_s,
+        optimizer_s=sync.optimizer_s,
         host_s=spent(*(side.host_s for side in sides)) + framework.iteration_s,
-        hidden_s=spent(*(side.hidden_s for side in sides)) + tail.hidden_s,
+        hidden_s=spent(*(side.hidden_s for side in sides)) + sync.hidden_s,
     )
     return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
 
@@ -151,7 +151,7 @@ class Estimator:
     framework: Framework
     rung: Fidelity = Fidelity.ANALYTIC
     own: OwnConstants = field(default_factory=lambda: NO_OWN)
-    effort: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
+    limits: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
     laid_out: PlanLayouts | None = None
     among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class Estimator:
         step_s = optimizer_s_per_parameter(self.table, self.workload.numerics)
         return GradientSyncRates(*self.layouts.wire_bytes, float(step_s[0]))
 
-    def figures(self, strategy: ParallelPlan) -> LayerCosts:
+    def layer_costs(self, strategy: ParallelPlan) -> LayerCosts:
         """What the layers take: the same for all strategies that agree in microbatch and sharding."""
         found = self._once(strategy)
         return self._joined(found) if strategy.joins_ends else found
@@ -207,42 +207,42 @@ class Estimator:
         spared = strategy.kept | strategy.offloaded
         key = (strategy.microbatch, strategy.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = self._figures(strategy)
+            self._kept[key] = self._layer_costs(strategy)
         found: LayerCosts = self._kept[key]
         return found
 
-    def _joined(self, figures: LayerCosts) -> LayerCosts:
+    def _joined(self, costs: LayerCosts) -> LayerCosts:
         """Figures of a chain whose tied parameters count once."""
-        key = "joined", id(figures)
+        key = "joined", id(costs)
         if key not in self._kept:
-            chain = self.layouts.joined(figures.chain)
-            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
+            chain = self.layouts.joined(costs.chain)
+            self._kept[key] = costs if chain is costs.chain else replace(costs, chain=chain)
         found: LayerCosts = self._kept[key]
         return found
 
-    def _figures(self, strategy: ParallelPlan) -> LayerCosts:
+    def _layer_costs(self, strategy: ParallelPlan) -> LayerCosts:
         if self.among is not None:
             many, row = self.among
             return many._once(strategy).alone(row)
         chain, sharding = self.chain(strategy), strategy.sharding
         if sharding.whole:
             ends = (sharding.divided, sharding.undivided)
-            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            divided, undivided = (self.layer_costs(replace(strategy, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
         spared = strategy.kept | strategy.offloaded
-        found = layer_costs(chain, self.costs, self.loaded, self.effort, spared)
+        found = layer_costs(chain, self.costs, self.loaded, self.limits, spared)
         return found.alone() if len(self.table) == 1 else found
 
     def _look_at_the_clock(self) -> None:
-        if self.effort.left_s() <= 0:
+        if self.limits.left_s() <= 0:
             raise OutOfTimeError(LEFT_OUT)
 
     def passes(self, strategy: ParallelPlan) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
-        figures = self.figures(strategy)
-        key = "passes", id(figures), strategy.grain
+        costs = self.layer_costs(strategy)
+        key = "passes", id(costs), strategy.grain
         if key not in self._kept:
-            self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
+            self._kept[key] = group_passes(costs, self.division(strategy), self.framework)
         found: Floats = self._kept[key]
         return found
 
@@ -278,13 +278,13 @@ class Estimator:
         found: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
         return found
 
-    def loads(self, strategy: ParallelPlan) -> StageTimes:
+    def stage_times(self, strategy: ParallelPlan) -> StageTimes:
         """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
-        last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("loads")
+        last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("stage_times")
         if last is None or last[0] != strategy:
-            figures, division = self.figures(strategy), self.division(strategy)
+            costs, division = self.layer_costs(strategy), self.division(strategy)
             rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
-            last = self._kept["loads"] = strategy, stage_times(figures, division, *rest)
+            last = self._kept["stage_times"] = strategy, stage_times(costs, division, *rest)
         return last[1]
 
     def traffic(self, strategy: ParallelPlan) -> OffloadTraffic | None:
@@ -292,39 +292,41 @@ class Estimator:
         if not strategy.offload:
             return None
         host, wire = Host.of(self.table, strategy), self.rates.wire_bytes
-        needs, division = self.needs(strategy), self.division(strategy)
-        return OffloadTraffic.of(host, needs, division, strategy, wire, hides=self.framework.hides_offload)
+        footprint, division = self.memory_footprint(strategy), self.division(strategy)
+        return OffloadTraffic.of(
+            host, footprint, division, strategy, wire, hides=self.framework.hides_offload
+        )
 
-    def needs(self, strategy: ParallelPlan) -> GroupFootprint:
+    def memory_footprint(self, strategy: ParallelPlan) -> GroupFootprint:
         """What every group of layers holds on a device."""
-        return self.layouts.needs(strategy)
+        return self.layouts.memory_footprint(strategy)
 
     def memory(self, strategy: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
         """Bytes on every device of a pipeline."""
         s, division = strategy, self.division(strategy)
-        needs = ChunkFootprint.of(self.needs(s), division, recomputed_groups(division, s))
-        memory = self.memory_of(s, needs)
+        footprint = ChunkFootprint.of(self.memory_footprint(s), division, recomputed_groups(division, s))
+        memory = self.memory_of(s, footprint)
         pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
         return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), in_flight_peak(*pipeline))
 
-    def memory_of(self, strategy: ParallelPlan, needs: ChunkFootprint) -> PlanMemory:
+    def memory_of(self, strategy: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a strategy whose chunks need so much."""
-        return self.layouts.memory_of(strategy, needs)
+        return self.layouts.memory_of(strategy, footprint)
 
     def iteration(self, strategy: ParallelPlan) -> Iteration:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
         s, microbatches = strategy, self.microbatches(strategy)
         check_admissible(s, self.cluster, microbatches)
         check_mode(s, self.workload.mode)
-        chain, found = self.figures(s).chain, self.loads(s)
+        chain, found = self.layer_costs(s).chain, self.stage_times(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
-        placed, tails = self.placed(s), self.tails_of(s)
-        iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
+        placed, syncs = self.placed(s), self.gradient_sync(s)
+        iteration_s = busy_s + syncs.longest_s + self.framework.iteration_s
         device = busiest(found, placed)
-        own, tail = placed[device], tails.of_device(device)
+        own, sync = placed[device], syncs.of_device(device)
         iteration = Iteration(
             iteration_s=iteration_s,
-            time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
+            time=breakdown(found, own, s, microbatches, sync, iteration_s, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
@@ -337,17 +339,17 @@ class Estimator:
         """What a device may leave to its host. Raises InputError where the architecture does not say."""
         return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
 
-    def held(self, strategy: ParallelPlan) -> DeviceParameters:
+    def device_parameters(self, strategy: ParallelPlan) -> DeviceParameters:
         """Parameters and groups of layers of every device of a pipeline."""
-        return self.layouts.held(strategy)
+        return self.layouts.device_parameters(strategy)
 
-    def tails_of(self, strategy: ParallelPlan) -> GradientSyncs:
+    def gradient_sync(self, strategy: ParallelPlan) -> GradientSyncs:
         """What follows the last microbatch on every device of its pipeline, (1, p)."""
-        found, placed = self.loads(strategy), np.array(self.placed(strategy))
+        found, placed = self.stage_times(strategy), np.array(self.placed(strategy))
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        return self.tails(self.exchanges(strategy), self.held(strategy), *passes)
+        return self.gradient_syncs(self.exchanges(strategy), self.device_parameters(strategy), *passes)
 
-    def tails(
+    def gradient_syncs(
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
     ) -> GradientSyncs:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
@@ -359,7 +361,7 @@ class Estimator:
 
     def chunks(self, strategy: ParallelPlan) -> Chunks:
         """What its pipeline runs."""
-        return self._chunks(self.loads(strategy))
+        return self._chunks(self.stage_times(strategy))
 
     def timeline(self, strategy: ParallelPlan) -> Timeline:
         """When every pass of one pipeline runs; what follows the last one is not in it."""
@@ -368,16 +370,16 @@ class Estimator:
 
     def energy_j(self, strategy: ParallelPlan, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
-        s, chain = strategy, self.figures(strategy).chain
+        s, chain = strategy, self.layer_costs(strategy).chain
         division, index = self.division(s), np.array(chain.index)
-        again = index[np.repeat(recomputed_groups(division, s), division.sizes)]
+        recomputation = index[np.repeat(recomputed_groups(division, s), division.sizes)]
         (many, row), key = self.among or (self, 0), ("energy", id(chain))
         if key not in many._kept:
             timed = TimedChain(chain, many.model, many.table)
             many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
         energy: ChainEnergy = many._kept[key]
         spent = Drivers(
-            np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
+            np.bincount(recomputation, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
             np.array([float(boundary_bytes(chain, division).sum())]),
             np.array([iteration.iteration_s]),
@@ -438,19 +440,23 @@ def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]
 
 def _passes(costs: Estimator, strategy: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
     """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
-    figures, division, loads = costs.figures(strategy), costs.division(strategy), costs.loads(strategy)
+    layers, division, loads = (
+        costs.layer_costs(strategy),
+        costs.division(strategy),
+        costs.stage_times(strategy),
+    )
     placed, runs = costs.placed(strategy), runs_of_a_chunk(strategy, costs.microbatches(strategy))
     own = placed[busiest(loads, placed)]
-    mine = np.concatenate([np.array(figures.chain.index)[division.layers(chunk)] for chunk in own])
-    times = np.bincount(mine, minlength=len(figures.chain.layers))
+    mine = np.concatenate([np.array(layers.chain.index)[division.layers(chunk)] for chunk in own])
+    times = np.bincount(mine, minlength=len(layers.chain.layers))
     for side, load, backward in (
-        (figures.forward, loads.forward, False),
-        (figures.backward, loads.backward, True),
+        (layers.forward, loads.forward, False),
+        (layers.backward, loads.backward, True),
     ):
         alone = times * side.kernels_s
         # What software adds to the device's time lengthens all kernels alike.
         lasting = runs * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
-        for layer, seconds in zip(figures.chain.layers, (lasting * alone).tolist(), strict=True):
+        for layer, seconds in zip(layers.chain.layers, (lasting * alone).tolist(), strict=True):
             pass_ = layer.backward if backward else layer.forward
             if pass_ is not None and seconds > 0:
                 yield pass_, seconds, layer.expert_parameters > 0

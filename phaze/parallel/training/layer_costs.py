@@ -124,7 +124,7 @@ class LayerCosts(LayerSizes):
 
     forward: LayerPassCosts
     backward: LayerPassCosts
-    again: LayerPassCosts
+    recomputation: LayerPassCosts
     ending: LayerPassCosts
 
     def mixed(self, undivided: LayerCosts, chain: LayerChain) -> LayerCosts:
@@ -134,13 +134,13 @@ class LayerCosts(LayerSizes):
             chain,
             forward=self.forward.mixed(undivided.forward, taken),
             backward=self.backward.mixed(undivided.backward, taken),
-            again=self.again.mixed(undivided.again, taken),
+            recomputation=self.recomputation.mixed(undivided.recomputation, taken),
             ending=self.ending.mixed(undivided.ending, taken),
         )
 
     def alone(self, row: int = 0) -> LayerCosts:
         """Those of one of many architectures."""
-        sides = (self.forward, self.backward, self.again, self.ending)
+        sides = (self.forward, self.backward, self.recomputation, self.ending)
         return LayerCosts(self.chain, *(side.alone(row) for side in sides))
 
 
@@ -154,7 +154,7 @@ def layer_costs(
     chain: LayerChain,
     costs: OperatorCosts,
     table: ArchitectureTable,
-    effort: SolveLimits,
+    limits: SolveLimits,
     kept: Set[str] = frozenset(),
 ) -> LayerCosts:
     """Cost a chain on the architectures of a table; `kept`: names of operators that full recompute spares.
@@ -170,7 +170,7 @@ def layer_costs(
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
     serial = model.factors.simt_of >= 0
-    times = None if serial.all() else _link_free_times(chain, model, table, effort, np.flatnonzero(~serial))
+    times = None if serial.all() else _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
     chips = hbm_bandwidth_bytes_per_s(table), serial
     return layer_costs_of(chain, forward, backward, times, chips, costs.framework, kept)
 
@@ -218,11 +218,11 @@ def layer_costs_of(
 
 
 def _link_free_times(
-    chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: SolveLimits, rows: Rows
+    chain: LayerChain, model: CostModel, table: ArchitectureTable, limits: SolveLimits, rows: Rows
 ) -> LayerTimes:
     """Times of layers whose collectives take none, (A, U): of the architectures at some rows, 0 of the others."""
     ideal, costs = without_links(model, table)
-    found = TimedChain(chain, costs, ideal).exact(rows, effort)[1]
+    found = TimedChain(chain, costs, ideal).exact(rows, limits)[1]
     forward, backward = np.zeros((2, len(table), len(chain.layers)))
     forward[rows], backward[rows] = found.forward_s, found.backward_s
     return LayerTimes(forward, backward)

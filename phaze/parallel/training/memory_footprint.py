@@ -119,18 +119,22 @@ class ChunkFootprint:
     widest_bytes: Floats
 
     @classmethod
-    def of(cls, groups: GroupFootprint, division: Division, again: NDArray[np.bool_]) -> ChunkFootprint:
+    def of(
+        cls, groups: GroupFootprint, division: Division, recomputation: NDArray[np.bool_]
+    ) -> ChunkFootprint:
         """Needs of the chunks of a division whose groups recompute or not, (..., G)."""
         first, g, body = division.first_groups, groups, np.array(division.body)
-        kept = np.where(again, g.spared_bytes, g.saved_bytes)
+        kept = np.where(recomputation, g.spared_bytes, g.saved_bytes)
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
             whole=np.add.reduceat(g.whole, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
-            away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
-            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
+            away_bytes=np.add.reduceat(recomputation * g.away_bytes, first, axis=-1),
+            working_bytes=np.maximum.reduceat(
+                g.working_bytes + recomputation * g.saved_bytes, first, axis=-1
+            ),
             largest=np.maximum.reduceat(body * g.parameters, first),
             ends=np.add.reduceat(~body * g.parameters, first),
             scores_bytes=np.add.reduceat(g.scores_bytes, first),
@@ -177,7 +181,7 @@ class PlanMemory:
     nothing else, (V, 1) each, whose chunks need (V, C); None: the strategy's own.
     """
 
-    needs: ChunkFootprint
+    footprint: ChunkFootprint
     strategy: ParallelPlan
     framework: Framework
     numerics: Numerics
@@ -215,16 +219,16 @@ class PlanMemory:
         if not offload and not self.strategy.offloaded:
             return np.zeros(len(own))
         weights, gradients, states = self._states_bytes(own)
-        found = _in_flight_bytes(self.needs.away_bytes, own, held)
+        found = _in_flight_bytes(self.footprint.away_bytes, own, held)
         if Offload.ACTIVATIONS in offload:
-            found = found + _in_flight_bytes(self.needs.kept_bytes, own, held)
+            found = found + _in_flight_bytes(self.footprint.kept_bytes, own, held)
         if Offload.OPTIMIZER in offload:
             found = found + gradients + states
         return found + weights if Offload.WEIGHTS in offload else found
 
     def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """The same wherever they lie."""
-        s, n, state = self.strategy, self.needs, self._state
+        s, n, state = self.strategy, self.footprint, self._state
         whole = self._parameters(own)
         each = (n.shared, n.experts, n.whole)
         divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
@@ -238,7 +242,7 @@ class PlanMemory:
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
         """What is kept for backward, and what lives while a layer runs, (..., p) each."""
-        n, lost = self.needs, 1 + self.framework.fragmentation
+        n, lost = self.footprint, 1 + self.framework.fragmentation
         kept = _in_flight_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.strategy.offload:
             kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
@@ -246,7 +250,7 @@ class PlanMemory:
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
     def _parameters(self, own: NDArray[np.int64]) -> Floats:
-        n = self.needs
+        n = self.footprint
         found: Floats = (n.shared + n.experts + n.whole)[..., own].sum(axis=-1)
         return found
 
@@ -260,7 +264,7 @@ class PlanMemory:
 
     def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, state, found = self.strategy, self._state, np.zeros((*self.needs.shared.shape[:-1], len(own)))
+        s, state, found = self.strategy, self._state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
@@ -275,7 +279,7 @@ class PlanMemory:
         """
         said = self.framework.gathered_bytes
         each = self.numerics.weight_bytes if said is None else said
-        ends = self.needs.ends[..., own].sum(axis=-1)
+        ends = self.footprint.ends[..., own].sum(axis=-1)
         waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
         if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
             whole: Floats = each * self._parameters(own) + waiting
@@ -285,7 +289,7 @@ class PlanMemory:
 
     def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
         """Of two of the groups that repeat, or of all where there are no two, (..., p)."""
-        n = self.needs
+        n = self.footprint
         body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
         found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)
         return found

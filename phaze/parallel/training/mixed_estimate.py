@@ -46,20 +46,22 @@ class MixedEstimator(Estimator):
         found: Estimator = self._kept["each"][row]
         return found
 
-    def loads(self, strategy: ParallelPlan) -> StageTimes:
+    def stage_times(self, strategy: ParallelPlan) -> StageTimes:
         """Seconds of one microbatch in every chunk, on its device. Raises InputError where it has none of its own."""
         device = self._devices(strategy)
-        known = {row: self._one(row).loads(strategy) for row in set(self.rows)}
+        known = {row: self._one(row).stage_times(strategy) for row in set(self.rows)}
         each = [known[row] for row in self.rows]
-        sides = ([getattr(one, name) for one in each] for name in ("forward", "again", "backward"))
-        forward, again, backward = (_picked(some, device, np.arange(len(device))) for some in sides)
+        sides = ([getattr(one, name) for one in each] for name in ("forward", "recomputation", "backward"))
+        forward, recomputation, backward = (_picked(some, device, np.arange(len(device))) for some in sides)
         ways = np.array([one.transfer_s for one in each])
         at = np.arange(len(device) - 1)
-        return StageTimes(forward, again, backward, np.maximum(ways[device[:-1], at], ways[device[1:], at]))
+        return StageTimes(
+            forward, recomputation, backward, np.maximum(ways[device[:-1], at], ways[device[1:], at])
+        )
 
-    def tails_of(self, strategy: ParallelPlan) -> GradientSyncs:
+    def gradient_sync(self, strategy: ParallelPlan) -> GradientSyncs:
         """What follows the last microbatch on every device of its pipeline, (1, p)."""
-        known = {row: self._one(row).tails_of(strategy) for row in set(self.rows)}
+        known = {row: self._one(row).gradient_sync(strategy) for row in set(self.rows)}
         each, place = [known[row] for row in self.rows], np.arange(len(self.rows))
         names = (f.name for f in fields(GradientSyncs))
         found = {n: np.array([getattr(one, n)[0] for one in each])[place, place][None] for n in names}
@@ -68,7 +70,7 @@ class MixedEstimator(Estimator):
 
     def _tie_waits_s(self, strategy: ParallelPlan) -> Floats:
         """What the faster of both ends waits longer for the sum of gradients that they share, (p,)."""
-        tied, found = self.held(strategy).tied, np.zeros(len(self.rows))
+        tied, found = self.device_parameters(strategy).tied, np.zeros(len(self.rows))
         if not tied.any():
             return found
         ends = [0, len(self.rows) - 1]

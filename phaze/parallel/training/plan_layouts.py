@@ -80,17 +80,17 @@ class PlanLayouts:
         """Microbatches that each pipeline runs."""
         return -(-self.cluster.global_batch // (strategy.microbatch * strategy.data_parallel))
 
-    def needs(self, strategy: ParallelPlan) -> GroupFootprint:
+    def memory_footprint(self, strategy: ParallelPlan) -> GroupFootprint:
         """What every group of layers holds on a device."""
         s, sizes = strategy, self.sizes(strategy)
-        key = ("needs", id(sizes), s.kept, s.offloaded, s.grain)
+        key = ("memory_footprint", id(sizes), s.kept, s.offloaded, s.grain)
         return self.once(key, lambda: GroupFootprint.of(sizes.chain, self.division(s), s.kept, s.offloaded))
 
-    def memory_of(self, strategy: ParallelPlan, needs: ChunkFootprint) -> PlanMemory:
+    def memory_of(self, strategy: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a strategy whose chunks need so much."""
-        return PlanMemory(needs, strategy, self.framework, self.workload.numerics)
+        return PlanMemory(footprint, strategy, self.framework, self.workload.numerics)
 
-    def held(self, strategy: ParallelPlan) -> DeviceParameters:
+    def device_parameters(self, strategy: ParallelPlan) -> DeviceParameters:
         """Parameters and groups of layers of every device of a pipeline."""
         own = chunks_of(strategy.schedule, strategy.pipeline_parallel, strategy.chunks)
         return DeviceParameters.of(self.sizes(strategy), self.division(strategy), own)

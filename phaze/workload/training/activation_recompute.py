@@ -38,7 +38,7 @@ class SavedActivations:
     """
 
     sizes: dict[str, float]
-    again: tuple[Region, ...]
+    recomputed: tuple[Region, ...]
 
 
 def saved_activations(

@@ -104,7 +104,7 @@ def test_zero_3_divides_whole_layers_among_tensor_ranks_alone():
 def test_what_lies_in_the_host_is_divided_alike():
     s = spread(Shardable.MLP, zero=Zero.WEIGHTS, offload=frozenset({Offload.WEIGHTS}))
     e = estimator(network=NETWORK, chip="gh200")
-    needs = e.needs(s)
+    needs = e.memory_footprint(s)
     assert float(needs.whole.sum()) == MLP_PARAMETERS
     assert e.iteration(s).memory[0].weights_bytes == 0
 
@@ -114,8 +114,8 @@ def test_all_whole_is_context_parallelism_of_the_same_width(recompute):
     e = estimator(network=NETWORK)
     whole = spread(*Shardable, recompute=recompute, pipeline_parallel=2)
     context = replace(whole, sharding=Sharding(context=4))
-    first, second = e.loads(whole), e.loads(context)
-    for side in ("forward", "again", "backward"):
+    first, second = e.stage_times(whole), e.stage_times(context)
+    for side in ("forward", "recomputation", "backward"):
         mine, other = getattr(first, side), getattr(second, side)
         np.testing.assert_array_equal(mine.pass_s, other.pass_s)
         np.testing.assert_array_equal(mine.exposed_s[Parallel.CONTEXT], other.exposed_s[Parallel.CONTEXT])
@@ -136,9 +136,9 @@ def test_none_whole_is_the_sharding_itself():
 def test_figures_of_a_mix_are_those_of_its_chain(chip):
     e = estimator(chip=chip)
     s = spread(Shardable.MLP, Shardable.EMBEDDING)
-    alone = layer_costs(e.chain(s), e.costs, e.loaded, e.effort).alone()
-    for side in ("forward", "backward", "again", "ending"):
-        np.testing.assert_allclose(getattr(e.figures(s), side).stacked, getattr(alone, side).stacked)
+    alone = layer_costs(e.chain(s), e.costs, e.loaded, e.limits).alone()
+    for side in ("forward", "backward", "recomputation", "ending"):
+        np.testing.assert_allclose(getattr(e.layer_costs(s), side).stacked, getattr(alone, side).stacked)
 
 
 def test_experts_are_never_whole():
@@ -149,7 +149,9 @@ def test_experts_are_never_whole():
         assert whole == (other.shardable is not None)
         if layer.expert_parameters:
             assert layer == other
-    assert float(e.held(s).experts.sum()) == float(e.held(replace(s, sharding=plain.sharding)).experts.sum())
+    assert float(e.device_parameters(s).experts.sum()) == float(
+        e.device_parameters(replace(s, sharding=plain.sharding)).experts.sum()
+    )
 
 
 def test_energy_counts_the_reduction_among_tensor_ranks():

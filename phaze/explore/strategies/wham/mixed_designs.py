@@ -64,7 +64,7 @@ class MixedDesigns:
         rows, timed = self._rows, self.evaluator.timed(self.setting)
         if not len(rows):
             return None
-        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).least() < below
+        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).lower_bound() < below
         if first is None and (not hopeful or self._over()):
             return None
         _, times = timed.exact(rows, self.effort)
