@@ -145,9 +145,9 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(str(int(value) if isinstance(value, Zero) else value) for value in values)
 
 
-def chosen(strategy: ParallelPlan) -> dict[str, tuple[Any, ...]]:
-    """The choices of a strategy as if all were held."""
-    s, alone = strategy, strategy.pipeline_parallel == 1
+def chosen(plan: ParallelPlan) -> dict[str, tuple[Any, ...]]:
+    """The choices of a plan as if all were held."""
+    s, alone = plan, plan.pipeline_parallel == 1
     again = (
         RecomputeChoice.SOME if s.recompute is Recompute.FULL and s.recomputed is not None else s.recompute
     )

@@ -119,7 +119,7 @@ class TimedChain:
         least = self.lower_bounds(rows)
         return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
 
-    def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+    def bounds(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""
         found = self._known.get(self.model.factors.shown(rows), lambda new: self._bands(rows[new]))
         lower, upper = (LayerTimes(found[:, side, 0], found[:, side, 1]) for side in (0, 1))
@@ -181,7 +181,7 @@ class TimedChain:
 
         They are equal unless the exact solver ran out of the time or the states it may take.
         """
-        times = self.bands(rows)
+        times = self.bounds(rows)
         for which in self.open_passes(*times):
             self.narrow(which, rows, times, np.arange(len(rows)), limits)
         return times

@@ -258,7 +258,7 @@ class GraphWorkload:
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
-        if sharding.whole:
+        if sharding.replicated:
             rest = {"selective": selective, "keeps_products": keeps_products}
             divided = self.chain(microbatch, sharding.divided, **rest)
             return mix_chains(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)

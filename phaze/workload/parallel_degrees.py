@@ -59,7 +59,7 @@ class Sharding:
     context: int = 1
     expert: int = 1
     folded: bool = False
-    whole: frozenset[Shardable] = frozenset()
+    replicated: frozenset[Shardable] = frozenset()
 
     def __post_init__(self) -> None:
         """Check the degrees."""
@@ -71,7 +71,7 @@ class Sharding:
         if self.folded and self.tensor > 1 and not self.sequence:
             msg = "folded experts need sequence parallelism beside tensor parallelism"
             raise ValueError(msg)
-        if self.whole and not (self.sequence and self.tensor > 1):
+        if self.replicated and not (self.sequence and self.tensor > 1):
             msg = "whole layers need sequence parallelism over a tensor group"
             raise ValueError(msg)
 
@@ -83,7 +83,7 @@ class Sharding:
     @property
     def divided(self) -> Sharding:
         """How layers that do not stay whole are divided."""
-        return replace(self, whole=frozenset())
+        return replace(self, replicated=frozenset())
 
     @property
     def undivided(self) -> Sharding:
@@ -91,7 +91,7 @@ class Sharding:
         return replace(self.divided, tensor=1, sequence=False, context=self.tensor * self.context)
 
     @property
-    def is_whole(self) -> bool:
+    def is_undivided(self) -> bool:
         """Whether nothing is divided."""
         return self.tensor == self.context == self.expert == 1
 

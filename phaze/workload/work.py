@@ -248,9 +248,9 @@ class LayerChain:
         return self.sharding.tensor
 
     @property
-    def whole(self) -> tuple[bool, ...]:
+    def replicated(self) -> tuple[bool, ...]:
         """Of every unique layer, whether all devices of a tensor-parallel group keep it whole."""
-        return tuple(layer.shardable in self.sharding.whole for layer in self.layers)
+        return tuple(layer.shardable in self.sharding.replicated for layer in self.layers)
 
     @property
     def model_flops(self) -> float:
@@ -283,7 +283,7 @@ class LayerChain:
         return replace(self, layers=tuple(layers))
 
     @property
-    def whole_parameters(self) -> int:
+    def replicated_parameters(self) -> int:
         """Those of them that belong to whole layers."""
-        whole = self.whole
+        whole = self.replicated
         return sum(self.layers[i].parameters for i in self.index if whole[i])

@@ -176,7 +176,7 @@ class Evaluator(CostedTask):
         bounds = PointBounds.none(len(rows))
         at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
         if len(at):
-            times = self.timed(setting).bands(rows[at])
+            times = self.timed(setting).bounds(rows[at])
             bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
         return bounds
 
@@ -198,7 +198,7 @@ class Evaluator(CostedTask):
         `give_up_s` any more are let go without scheduling the rest.
         """
         timed = self.timed(setting)
-        times = timed.bands(rows)
+        times = timed.bounds(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)

@@ -58,26 +58,26 @@ class PipelineCommunication:
     """
 
     options: ShapeOptions
-    strategy: ParallelPlan
+    plan: ParallelPlan
     link_bytes_per_s: float
 
     @cached_property
     def choices(self) -> tuple[ParallelPlan, ...]:
         """What ranks divide, and which are neighbours, (V,)."""
-        zeros, orders = self.options.space.choices(self.strategy)
-        return tuple(replace(self.strategy, zero=z, order=o) for z, o in product(zeros, orders))
+        zeros, orders = self.options.space.choices(self.plan)
+        return tuple(replace(self.plan, zero=z, order=o) for z, o in product(zeros, orders))
 
     @cached_property
     def division(self) -> Division:
         """The layers of every chunk."""
-        return self.options.layouts.division(self.strategy)
+        return self.options.layouts.division(self.plan)
 
     @cached_property
     def gradient_sync_work(self) -> GradientSyncWork:
         """What follows the last microbatch, (V, p)."""
         layouts, each = self.options.layouts, self.choices
-        counts = [layouts.microbatches(self.strategy)] * len(each)
-        held, which = layouts.device_parameters(self.strategy).distinct
+        counts = [layouts.microbatches(self.plan)] * len(each)
+        held, which = layouts.device_parameters(self.plan).distinct
         work = GradientSyncWork.of(held, self._exchanges, layouts.framework, layouts.wire_bytes, counts)
         return work.on(which)
 
@@ -104,7 +104,7 @@ class PipelineCommunication:
         if busy:
             exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
             moving = ZeroExchanges(
-                *layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework
+                *layouts.sizes(self.plan).sizes(self.plan.grain), exchanges, layouts.framework
             )
             for turned in (0, 1):
                 found[2 * turned : 2 * turned + 2, busy] = moving.groups_s([both[v][turned] for v in busy])
@@ -126,13 +126,13 @@ class CutPipeline:
     """A pipeline under one schedule on architectures whose links have one bandwidth."""
 
     options: ShapeOptions
-    strategy: ParallelPlan
+    plan: ParallelPlan
     exchanged: PipelineCommunication
 
     @classmethod
-    def of(cls, options: ShapeOptions, strategy: ParallelPlan, link_bytes_per_s: float) -> CutPipeline:
-        """Of a strategy; what it exchanges is kept with the options of its shape."""
-        s = strategy
+    def of(cls, options: ShapeOptions, plan: ParallelPlan, link_bytes_per_s: float) -> CutPipeline:
+        """Of a plan; what it exchanges is kept with the options of its shape."""
+        s = plan
         place = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
         staggered = s.schedule is Schedule.INTERLEAVED
         key = (
@@ -146,38 +146,38 @@ class CutPipeline:
     @cached_property
     def microbatches(self) -> int:
         """Of one pipeline."""
-        return self.options.layouts.microbatches(self.strategy)
+        return self.options.layouts.microbatches(self.plan)
 
     @cached_property
     def own(self) -> Integers:
         """Chunks of every device, (p, slots)."""
-        s = self.strategy
+        s = self.plan
         return chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
 
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """A strategy that fits: a choice of a pipeline, with what it recomputes."""
+    """A plan that fits: a choice of a pipeline, with what it recomputes."""
 
     pipeline: CutPipeline
-    strategy: ParallelPlan
+    plan: ParallelPlan
 
     @cached_property
     def choice(self) -> int:
         """The number of what ranks divide and of neighbours among the choices of its pipeline."""
         each = self.pipeline.exchanged.choices
-        return [(one.zero, one.order) for one in each].index((self.strategy.zero, self.strategy.order))
+        return [(one.zero, one.order) for one in each].index((self.plan.zero, self.plan.order))
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """By which equally fast strategies are ordered: fewer devices and stages first."""
-        s = self.strategy
+        """By which equally fast plans are ordered: fewer devices and stages first."""
+        s = self.plan
         return s.devices, s.pipeline_parallel, s.chunks, s.schedule, s.stages, self.choice
 
     @cached_property
     def recomputation(self) -> Floats:
         """Groups that run again, (G,)."""
-        return recomputed_groups(self.pipeline.exchanged.division, self.strategy).astype(np.float64)
+        return recomputed_groups(self.pipeline.exchanged.division, self.plan).astype(np.float64)
 
     @cached_property
     def gradient_sync_work(self) -> GradientSyncWork:
@@ -191,7 +191,7 @@ class FittedPlan:
 
     def iteration_s(self, times: GroupTimes) -> Floats:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
-        p, s, chunks = self.pipeline, self.strategy, self.chunks(times)
+        p, s, chunks = self.pipeline, self.plan, self.chunks(times)
         busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
         last_s = self.gradient_sync(times, chunks).total_s.max(axis=1)
         found: Floats = busy_s + last_s + p.options.layouts.framework.iteration_s
@@ -227,11 +227,9 @@ class FittedPlan:
         )
         body, exchanges = (
             np.array(p.exchanged.division.body),
-            layouts.exchanges(p.exchanged.link_bytes_per_s, self.strategy),
+            layouts.exchanges(p.exchanged.link_bytes_per_s, self.plan),
         )
-        moving = ZeroExchanges(
-            *layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework
-        )
+        moving = ZeroExchanges(*layouts.sizes(self.plan).sizes(self.plan.grain), exchanges, layouts.framework)
         added = []
         for turned in (0, 1):
             moved = p.exchanged.moved[2 * turned : 2 * turned + 2]

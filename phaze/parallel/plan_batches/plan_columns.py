@@ -70,7 +70,7 @@ class PassForms:
 
 @dataclass(frozen=True)
 class Devices:
-    """N devices of strategies under choices: passes before and after the loss, and what does not depend on them.
+    """N devices of plans under choices: passes before and after the loss, and what does not depend on them.
 
     `rest` (N, 2): parameters stepped, and seconds; `own`, `other` (N, 2): of what follows the last microbatch on the
     device itself, but for what hides, and at least on the one that exchanges longest.
@@ -106,9 +106,9 @@ class Devices:
 
 @dataclass(frozen=True)
 class TellingDevices:
-    """Telling devices of strategies `row` (n,) under `choice` (n,): `mine`, of which of them each is.
+    """Telling devices of plans `row` (n,) under `choice` (n,): `mine`, of which of them each is.
 
-    `device`, `at` (N,): among all devices of strategies, and of places. `again`, `before` (N, K): groups that run again
+    `device`, `at` (N,): among all devices of plans, and of places. `again`, `before` (N, K): groups that run again
     there, and ahead of its first chunk.
     """
 
@@ -121,7 +121,7 @@ class TellingDevices:
     before: Floats
 
     def forms(self, probes: Floats) -> Floats:
-        """What times of strategies are at least, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
+        """What times of plans are at least, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
         sheet, owner = self.sheet, self.mine.owner
         row, choice = self.row[owner], self.choice[owner]
         e = sheet.placed[1][row]
@@ -167,7 +167,7 @@ class TellingDevices:
 
 @dataclass(frozen=True)
 class PlanColumns:
-    """The strategies of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
+    """The plans of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
 
     `row`, `choice` (n,): of the sheet. `level` (S p, Z): the level of recompute of all devices that fits first, a
     position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `Times`.
@@ -189,18 +189,18 @@ class PlanColumns:
         return cls(sheet, row, choice, level, _forms(sheet, (row, choice, level), probes))
 
     def __len__(self) -> int:
-        """Strategies that fit."""
+        """Plans that fit."""
         return len(self.row)
 
     def bounds_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of each strategy, (n, A), for terms (3 K + 2, A)."""
+        """At most the seconds of an iteration of each plan, (n, A), for terms (3 K + 2, A)."""
         forms, first = self._distinct
         found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
         return found * (1 - ROUNDING)
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Rows]:
-        """Forms one strategy after the other, (N, 3 K + 2), each but once, and the first of every strategy, (n,)."""
+        """Forms one plan after the other, (N, 3 K + 2), each but once, and the first of every plan, (n,)."""
         forms = self.forms.transpose(1, 0, 2)
         new = np.ones(forms.shape[:2], dtype=np.bool_)
         new[:, 1:] = (forms[:, 1:] != forms[:, :-1]).any(axis=2)
@@ -218,11 +218,11 @@ class PlanColumns:
         at = plan_outline.undominated_rows(self.forms)
         return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
 
-    def strategy(self, at: int) -> ParallelPlan:
+    def plan(self, at: int) -> ParallelPlan:
         """One of them, with the blocks that it recomputes."""
         sheet, row = self.sheet, int(self.row[at])
         zero, order = sheet.choices[0][int(self.choice[at])]
-        chosen = changed_plan(sheet.strategies[row], zero=zero, order=order)
+        chosen = changed_plan(sheet.plans[row], zero=zero, order=order)
         if not sheet.frugal:
             return chosen
         place = sheet.place(row)
@@ -232,11 +232,11 @@ class PlanColumns:
 
 
 def _fitting(sheet: PlanTable, capacity_bytes: float) -> tuple[Rows, Flags]:
-    """The first level of every device of strategies that fits, (S p, Z), and whether all have one, (S, Z)."""
+    """The first level of every device of plans that fits, (S p, Z), and whether all have one, (S, Z)."""
     levels, count = sheet.levels, len(sheet.level)
     if capacity_bytes == np.inf and sheet.frugal:
         zeros = len(sheet.zeros[0])
-        return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.strategies), zeros), dtype=np.bool_)
+        return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.plans), zeros), dtype=np.bool_)
     room = (capacity_bytes - sheet.fixed_bytes)[sheet.device]
     numbers = np.arange(count)
     if not sheet.frugal:  # all blocks, or none
@@ -261,7 +261,7 @@ def _all(flags: Flags, ragged: Ragged) -> Flags:
 
 
 def _beaten(sheet: PlanTable, there: Flags, level: Rows) -> Flags:
-    """Whether another choice of the same strategy exchanges, steps and recomputes nowhere more, (S, V).
+    """Whether another choice of the same plan exchanges, steps and recomputes nowhere more, (S, V).
 
     `there` (S, V): choices that fit. Of equal ones the first is left.
     """
@@ -276,7 +276,7 @@ def _beaten(sheet: PlanTable, there: Flags, level: Rows) -> Flags:
 
 
 def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> Floats:
-    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
+    """What times of plans are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
     row, choice, level = which
     if not len(row):
         return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
@@ -286,7 +286,7 @@ def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> 
 
 
 def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:
-    """Groups that run again on some devices of strategies, and ahead of their first chunks, (n, K) each.
+    """Groups that run again on some devices of plans, and ahead of their first chunks, (n, K) each.
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """

@@ -1,6 +1,6 @@
-"""Strategies of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
+"""Plans of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
 
-Arrays have one entry for every strategy, or for every device of every strategy in turn. Devices that hold the same
+Arrays have one entry for every plan, or for every device of every plan in turn. Devices that hold the same
 layers are looked at once.
 """
 
@@ -31,7 +31,7 @@ _AT_ONCE = 200_000  # multiplications
 
 @dataclass(frozen=True)
 class PlanTable:
-    """Strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
+    """Plans (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
 
     Each is to choose what ranks divide and which of them are neighbours (V). Of those with equally many stages and
     replicas (Q) exchanges are the same but for the layers of a device.
@@ -39,18 +39,18 @@ class PlanTable:
 
     options: ShapeOptions
     link_bytes_per_s: float
-    strategies: tuple[ParallelPlan, ...]
+    plans: tuple[ParallelPlan, ...]
     _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> PlanTable:
         """All that the plan space allows for a shape, by depth."""
-        every = (s for depth in options.depths for s in options.strategies(depth))
+        every = (s for depth in options.depths for s in options.plans(depth))
         return cls(options, link_bytes_per_s, tuple(every))
 
     def take(self, rows: Rows) -> PlanTable:
-        """Some of the strategies."""
-        some = tuple(self.strategies[row] for row in rows.tolist())
+        """Some of the plans."""
+        some = tuple(self.plans[row] for row in rows.tolist())
         return PlanTable(self.options, self.link_bytes_per_s, some)
 
     @cached_property
@@ -59,12 +59,12 @@ class PlanTable:
         s = self.options.shape
         return s.recompute is Recompute.FULL and s.recomputed == 0
 
-    # -- strategies, and what of them is alike ---------------------------------------------------------------
+    # -- plans, and what of them is alike ---------------------------------------------------------------
 
     @cached_property
     def alike(self) -> tuple[list[ParallelPlan], Rows]:
-        """The first strategy of every number of stages and replicas, (Q,), and which each has, (S,)."""
-        return _first_of(self.strategies, lambda s: (s.pipeline_parallel, s.data_parallel))
+        """The first plan of every number of stages and replicas, (Q,), and which each has, (S,)."""
+        return _first_of(self.plans, lambda s: (s.pipeline_parallel, s.data_parallel))
 
     @cached_property
     def _microbatches(self) -> Integers:
@@ -74,14 +74,14 @@ class PlanTable:
     @cached_property
     def each(self) -> Floats:
         """Microbatches of every copy of the model, (S,)."""
-        copies = np.array([s.schedule.weight_copies for s in self.strategies])
+        copies = np.array([s.schedule.weight_copies for s in self.plans])
         found: Floats = (self._microbatches[self.alike[1]] // copies).astype(np.float64)
         return found
 
     @cached_property
     def turned(self) -> Floats:
         """1 where gradients of a device have to come through those before it, (S,); 0 where backward is split."""
-        each = (s.schedule for s in self.strategies)
+        each = (s.schedule for s in self.plans)
         return np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
 
     @cached_property
@@ -100,12 +100,12 @@ class PlanTable:
 
     @cached_property
     def placed(self) -> tuple[list[ChunkPlaces], Rows, Flags, Rows]:
-        """Places (E,), that of each strategy, (S,); whether the first device has both ends of the model, (E,).
+        """Places (E,), that of each plan, (S,); whether the first device has both ends of the model, (E,).
 
         Last, which stages and replicas it goes with, (E,).
         """
         some, which = _first_of(
-            self.strategies,
+            self.plans,
             lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks, s.stages),
         )
         places, joined = [self._place(s) for s in some], np.array([s.joins_ends for s in some])
@@ -122,7 +122,7 @@ class PlanTable:
         return found
 
     def place(self, row: int) -> ChunkPlaces:
-        """Where the chunks of a strategy lie."""
+        """Where the chunks of a plan lie."""
         places, which, *_ = self.placed
         return places[int(which[row])]
 
@@ -130,7 +130,7 @@ class PlanTable:
 
     @cached_property
     def devices(self) -> Ragged:
-        """Devices of every strategy."""
+        """Devices of every plan."""
         places, which, *_ = self.placed
         return Ragged.of(np.array([len(place) for place in places])[which])
 
@@ -141,7 +141,7 @@ class PlanTable:
 
     @cached_property
     def device(self) -> Rows:
-        """The device of its place that every device of every strategy is."""
+        """The device of its place that every device of every plan is."""
         starts = self._placed_devices.start[self.placed[1]]
         return starts[self.devices.owner] + self.devices.within
 
@@ -190,14 +190,14 @@ class PlanTable:
         return np.unique(self.options.kinds[1], return_index=True)[1]
 
     def _with_ends(self, *, joined: bool) -> ParallelPlan:
-        """A strategy whose first device has both ends of the model, or not."""
-        return next(s for s in self.strategies if s.joins_ends is joined)
+        """A plan whose first device has both ends of the model, or not."""
+        return next(s for s in self.plans if s.joins_ends is joined)
 
     # -- exchanges -------------------------------------------------------------------------------------------
 
     @cached_property
     def _choosing(self) -> list[ParallelPlan]:
-        """The first strategy of each number of stages and replicas under every choice, (Q V,)."""
+        """The first plan of each number of stages and replicas under every choice, (Q V,)."""
         return [changed_plan(s, zero=z, order=o) for s in self.alike[0] for z, o in self.choices[0]]
 
     @cached_property
@@ -246,7 +246,7 @@ class PlanTable:
     def window(self) -> Floats:
         """Passes of one microbatch that exchanges after the last one have to hide behind, (S,)."""
         counts = self._microbatches[self.alike[1]].tolist()
-        return np.array([overlap_window(s, m) for s, m in zip(self.strategies, counts, strict=True)])
+        return np.array([overlap_window(s, m) for s, m in zip(self.plans, counts, strict=True)])
 
     @cached_property
     def last(self) -> tuple[Floats, Floats]:
@@ -295,7 +295,7 @@ class PlanTable:
         sizes, which = np.unique(np.concatenate(each), return_inverse=True)
         parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
         one = np.eye(len(sizes))
-        forward_only = self.strategies[0].schedule.forward_only
+        forward_only = self.plans[0].schedule.forward_only
         every = [place.arriving if forward_only else place.received for place in self.placed[0]]
         both = every, [place.entered for place in self.placed[0]]
         counts = [
@@ -321,13 +321,13 @@ class PlanTable:
         return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
 
     def waits_s(self, row: Rows, choice: Rows, at: Rows) -> Floats:
-        """At least what transfers between stages add, (N,), on devices `at` of places, of strategies under choices."""
+        """At least what transfers between stages add, (N,), on devices `at` of places, of plans under choices."""
         every, less, way = (some[at, choice] for some in self._waits_s)
         found: Floats = np.maximum(self.each[row] * every - less, 0.0) + (1 + self.turned[row]) * way
         return found
 
     def exchanging_s(self, row: Rows, choice: Rows, at: Rows) -> tuple[Floats, Floats]:
-        """Exchanges of ZeRO beside passes on devices `at` of places, of strategies under choices: (2, 2, N) each side.
+        """Exchanges of ZeRO beside passes on devices `at` of places, of plans under choices: (2, 2, N) each side.
 
         First of passes forward, then of those after the loss: on the devices and ahead of them, seconds that nothing
         hides, and of all. Nothing hides those of what is no block, the gather of the block that a pass begins with, and
@@ -375,10 +375,10 @@ class PlanTable:
 
     @cached_property
     def _held(self) -> list[tuple[Floats, Integers]]:
-        """As of `Place.held` of every strategy."""
+        """As of `Place.held` of every plan."""
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         found = []
-        for s, e, q in zip(self.strategies, which.tolist(), self.alike[1].tolist(), strict=True):
+        for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
             all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
             telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
@@ -409,18 +409,18 @@ class PlanTable:
 
     @cached_property
     def levels(self) -> Ragged:
-        """Levels of recompute of every device of every strategy."""
+        """Levels of recompute of every device of every plan."""
         return Ragged.of(self.joined("levels")[self.device])
 
     @cached_property
     def level(self) -> Rows:
-        """The level of its place that every level of every strategy is."""
+        """The level of its place that every level of every plan is."""
         starts = Ragged.of(self.joined("levels")).start[self.device]
         return starts[self.levels.owner] + self.levels.within
 
     @cached_property
     def level_bytes(self) -> Floats:
-        """What devices need besides on every level, all strategies one after the other, (L,)."""
+        """What devices need besides on every level, all plans one after the other, (L,)."""
         said, (_, which, joined, _) = self.options.layouts.framework, self.placed
         rows = np.concatenate([some for some, _ in self._held])
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
@@ -449,13 +449,13 @@ def _layout(schedule: Schedule) -> str:
 
 
 def _first_of(
-    strategies: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
+    plans: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
 ) -> tuple[list[ParallelPlan], Rows]:
-    """The first strategy with each key, and which of them each strategy goes with."""
+    """The first plan with each key, and which of them each plan goes with."""
     found: dict[Hashable, int] = {}
-    which = [found.setdefault(key(s), len(found)) for s in strategies]
+    which = [found.setdefault(key(s), len(found)) for s in plans]
     first = np.unique(which, return_index=True)[1].tolist()
-    return [strategies[at] for at in first], np.array(which)
+    return [plans[at] for at in first], np.array(which)
 
 
 def _ranks(which: Rows) -> Rows:
@@ -490,7 +490,7 @@ def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> 
         shared=rows @ footprint.shared,
         experts=rows @ footprint.experts,
         scaled_bytes=rows @ footprint.scaled_bytes,
-        whole=rows @ footprint.whole,
+        replicated=rows @ footprint.replicated,
         kept_bytes=rows @ footprint.saved_bytes,
         away_bytes=np.zeros(len(rows)),
         working_bytes=_widest(rows, footprint.working_bytes),

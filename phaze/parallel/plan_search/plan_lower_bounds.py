@@ -53,18 +53,18 @@ _LONG_S = 1e30  # computation that any exchange hides behind
 
 
 def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) -> list[float]:
-    """At most what the fastest strategy takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
+    """At most what the fastest plan takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
 
-    Of each of several pipelines, whose strategies differ in ZeRO and order. Passes may be longer than they are known
+    Of each of several pipelines, whose plans differ in ZeRO and order. Passes may be longer than they are known
     to be: the least of what follows them is where they hide most of it, or nothing.
     """
     e, said = estimator, estimator.framework
-    strategies = [s for some in pipelines for s in some]
+    plans = [s for some in pipelines for s in some]
     which = np.repeat(np.arange(len(pipelines)), [len(some) for some in pipelines])
     counts, tied, sizes = _distinct(e, [some[0] for some in pipelines])
     every, experts, whole = np.einsum("nkg,ing->ink", counts, sizes)[:, which]
     held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
-    exchanges, none = e.exchanges(*strategies), np.zeros(every.shape)
+    exchanges, none = e.exchanges(*plans), np.zeros(every.shape)
     total_s = e.gradient_syncs(exchanges, held, none, none).total_s
     if said.hides_reduction or said.hides_gathers:
         long_s = none + _LONG_S
@@ -72,9 +72,9 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
     found = total_s.max(axis=1) + said.iteration_s
     if not said.hides_gathers and said.launches_add_up:
         moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, said)
-        sides = zip(*(zero_traffic(s, said, e.rates.wire_bytes) for s in strategies), strict=True)
+        sides = zip(*(zero_traffic(s, said, e.rates.wire_bytes) for s in plans), strict=True)
         groups_s = np.sum([moving.groups_s(side) for side in sides], axis=(0, 1))
-        each = [e.microbatches(s) // s.schedule.weight_copies for s in strategies]
+        each = [e.microbatches(s) // s.schedule.weight_copies for s in plans]
         found += each * np.einsum("vkg,vg->vk", counts[which], groups_s).min(axis=1)
     first = np.searchsorted(which, np.arange(len(pipelines)))
     least: list[float] = np.minimum.reduceat(found, first).tolist()
@@ -96,9 +96,9 @@ def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[
     return found[..., 1:], found[..., 0], sizes
 
 
-def _devices(estimator: Estimator, strategy: ParallelPlan) -> tuple[Floats, Floats]:
+def _devices(estimator: Estimator, plan: ParallelPlan) -> tuple[Floats, Floats]:
     """The same of one pipeline, tied parameters in front of the groups."""
-    s, costs = strategy, estimator.layer_costs(strategy)
+    s, costs = plan, estimator.layer_costs(plan)
     sizes, which = costs.sizes(s.grain)
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
@@ -110,7 +110,7 @@ def _devices(estimator: Estimator, strategy: ParallelPlan) -> tuple[Floats, Floa
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
+    """Plans but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
 
     bound_s: float
     pipeline: ParallelPlan
@@ -118,13 +118,13 @@ class OpenPlan:
     stages: tuple[int, ...] = ()
 
     @property
-    def strategy(self) -> ParallelPlan:
+    def plan(self) -> ParallelPlan:
         """The first of them."""
         return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
 
 
 def screened_plans(estimator: Estimator, space: PlanSpace) -> Iterator[OpenPlan]:
-    """All strategies of a space, with bounds that recompute nothing that need not be."""
+    """All plans of a space, with bounds that recompute nothing that need not be."""
     shapes = list(space.shapes(estimator.workload, estimator.cluster))
     estimator.foresee(shapes)
     alike: dict[tuple[object, ...], list[ParallelPlan]] = {}

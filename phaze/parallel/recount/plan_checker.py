@@ -32,12 +32,12 @@ class PlanError(Exception):
 
 def check_plan(
     estimator: Estimator,
-    strategy: ParallelPlan,
+    plan: ParallelPlan,
     iteration: Iteration,
     kinds: Sequence[KindTime] = (),
     capacity_bytes: float | Sequence[float] = inf,
 ) -> None:
-    """Verify a strategy and all figures of its iteration; `kinds`: its computation by kind of operator, where told.
+    """Verify a plan and all figures of its iteration; `kinds`: its computation by kind of operator, where told.
 
     Degrees go together with the cluster and the model; chunks cover the model once, in order; every pass of the
     timeline has its time and comes after what it needs; the iteration is the timeline and what follows it; parts of
@@ -46,7 +46,7 @@ def check_plan(
     as long as the simulation itself where there are very many microbatches: none is left out.
     Raises PlanError that says what is wrong.
     """
-    check = _Check(estimator, strategy, iteration, capacity_bytes)
+    check = _Check(estimator, plan, iteration, capacity_bytes)
     check.degrees()
     check.layers()
     check.chunks()
@@ -62,7 +62,7 @@ class _Check:
     """The rules, one method each."""
 
     estimator: Estimator
-    strategy: ParallelPlan
+    plan: ParallelPlan
     iteration: Iteration
     capacity_bytes: float | Sequence[float]
 
@@ -77,7 +77,7 @@ class _Check:
 
     def _on(self, e: Estimator) -> Recount:
         """All of it counted again on devices of one architecture."""
-        s, link = self.strategy, float(e.table["link_bandwidth_bytes_per_s"][0])
+        s, link = self.plan, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
         return Recount(
             s, e.layer_costs(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict)
@@ -86,11 +86,11 @@ class _Check:
     @cached_property
     def ran(self) -> Timeline:
         """When every pass runs, as reports show it."""
-        return self.estimator.timeline(self.strategy)
+        return self.estimator.timeline(self.plan)
 
     def degrees(self) -> None:
         """Devices, samples and groups go together."""
-        s, cluster, count = self.strategy, self.estimator.cluster, self.iteration.microbatches
+        s, cluster, count = self.plan, self.estimator.cluster, self.iteration.microbatches
         devices = s.sharding.tensor * s.sharding.context * s.pipeline_parallel * s.data_parallel
         _require(devices <= cluster.devices, f"{devices} devices of {cluster.devices}")
         samples = s.microbatch * s.data_parallel
@@ -104,7 +104,7 @@ class _Check:
 
     def layers(self) -> None:
         """They are those of the degrees, and their arithmetic is that of the model."""
-        s, chain, samples = self.strategy, self.recount.layer_costs.chain, self.estimator.cluster.global_batch
+        s, chain, samples = self.plan, self.recount.layer_costs.chain, self.estimator.cluster.global_batch
         same = (chain.microbatch, chain.sharding) == (s.microbatch, s.sharding)
         _require(same, f"layers of {chain.sharding} for a plan of {s.sharding}")
         flops = sum(chain.layers[i].model_flops for i in chain.index)
@@ -112,7 +112,7 @@ class _Check:
 
     def chunks(self) -> None:
         """Groups are single blocks or layers; they and the chunks cover the chain once, in order, as `stages` says."""
-        s, division = self.strategy, self.recount.division
+        s, division = self.plan, self.recount.division
         _covers(division.groups, len(self.recount.layer_costs.chain.index), "groups of layers")
         names = [
             name if s.grain is Grain.LAYER else name.split(".")[0]
@@ -134,7 +134,7 @@ class _Check:
 
     def timeline(self) -> None:
         """Every pass takes its time and comes after what it needs, on its device."""
-        s, passes = self.strategy, self.recount.passes
+        s, passes = self.plan, self.recount.passes
         forward = np.array([f.pass_s for f, _, _ in passes])
         turned = np.array([a.pass_s + b.pass_s for _, a, b in passes])
         weight = np.minimum([b.weight_s for _, _, b in passes], turned)
@@ -149,7 +149,7 @@ class _Check:
     def seconds(self) -> None:
         """The iteration is the pipeline, the longest of what follows it on a device, and the host's own time."""
         sync = max(
-            self.recount.gradient_sync(device).total_s for device in range(self.strategy.pipeline_parallel)
+            self.recount.gradient_sync(device).total_s for device in range(self.plan.pipeline_parallel)
         )
         whole = self.ran.makespan_s + sync + self.estimator.framework.iteration_s
         self._equal("iteration", self.iteration.iteration_s, whole)
@@ -177,7 +177,7 @@ class _Check:
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""
-        told, p = self.iteration.memory, self.strategy.pipeline_parallel
+        told, p = self.iteration.memory, self.plan.pipeline_parallel
         _require(len(told) == p, f"memory of {len(told)} devices")
         rooms = np.broadcast_to(self.capacity_bytes, p).tolist()
         for device, (memory, order, capacity) in enumerate(zip(told, self.ran.orders, rooms, strict=True)):
@@ -189,7 +189,7 @@ class _Check:
                 _require(same, f"{name} of device {device}: {found}, counted again {expected[name]}")
             fits = memory.total_bytes <= capacity * (1 + TOLERANCE)
             _require(fits, f"device {device} needs {memory.total_bytes} bytes of {capacity}")
-        room = self.estimator.host_capacity_bytes(self.strategy)
+        room = self.estimator.host_capacity_bytes(self.plan)
         _require(self.iteration.host_bytes <= room * (1 + TOLERANCE), f"hosts of {room} bytes are too small")
 
     def _work_s(self, chunk: int) -> float:
@@ -198,7 +198,7 @@ class _Check:
     def _parts(self, device: int) -> dict[str, float]:
         """Parts of time on a device, but for the bubble, which is the rest."""
         e, recount, own = self.estimator, self.recount, self.recount.devices[device]
-        runs = self.iteration.microbatches / self.strategy.schedule.weight_copies
+        runs = self.iteration.microbatches / self.plan.schedule.weight_copies
         sync, passes = recount.gradient_sync(device), [side for c in own for side in recount.passes[c]]
         first_last = [side for c in own for side in recount.passes[c][::2]]
 
@@ -226,8 +226,8 @@ class _Check:
     def _received_s(self, device: int) -> float:
         """Receipts of a microbatch by the chunks of a device, from those of others: forward, and any gradient."""
         recount, found = self.recount, 0.0
-        turns = not self.strategy.schedule.forward_only
-        apart = self.strategy.schedule.weight_copies > 1
+        turns = not self.plan.schedule.forward_only
+        apart = self.plan.schedule.weight_copies > 1
         for chunk in recount.devices[device]:
             for other, way in ((chunk - 1, chunk - 1), (chunk + 1, chunk))[: 1 + turns]:
                 inside = other in recount.devices[device] and not apart

@@ -77,16 +77,18 @@ class Parameters:
 
     shared: float = 0.0
     experts: float = 0.0
-    whole: float = 0.0
+    replicated: float = 0.0
 
     def __add__(self, other: Parameters) -> Parameters:
         """Of both."""
-        return Parameters(self.shared + other.shared, self.experts + other.experts, self.whole + other.whole)
+        return Parameters(
+            self.shared + other.shared, self.experts + other.experts, self.replicated + other.replicated
+        )
 
     @property
     def total(self) -> float:
         """All."""
-        return self.shared + self.experts + self.whole
+        return self.shared + self.experts + self.replicated
 
 
 @dataclass(frozen=True)

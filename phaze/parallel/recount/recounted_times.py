@@ -31,7 +31,7 @@ _HOST = ("host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s")
 
 @dataclass(frozen=True)
 class Recount(RecountedMemory):
-    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
+    """One plan on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
 
     _counted: dict[RecountedGroup, tuple[RecountedPass, RecountedPass, RecountedPass]] = field(
         default_factory=dict
@@ -60,7 +60,7 @@ class Recount(RecountedMemory):
             behind_s.append(two.layers_s + three.layers_s)
         self._exchange(forward, blocks, ahead_s, turned=False)
         self._exchange(backward, blocks, behind_s, turned=True)
-        if self.strategy.offload:
+        if self.plan.offload:
             self._move(forward, blocks, ahead_s, turned=False)
             self._move(backward, blocks, behind_s, turned=True)
         return forward, again, backward
@@ -89,7 +89,7 @@ class Recount(RecountedMemory):
         turned: bool,
     ) -> None:
         """Exchanges of ZeRO in a pass: what they add, and what computation hides of them."""
-        s, said = self.strategy, self.framework
+        s, said = self.plan, self.framework
         gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
         reduces = turned and s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
         alike = dict.fromkeys(block.layers for block in blocks)
@@ -110,7 +110,7 @@ class Recount(RecountedMemory):
     def _gathering_s(self, layers: tuple[int, ...]) -> float:
         """Weights of a group, in as many exchanges as the framework makes of it."""
         said, held = self.framework, self.parameters(layers)
-        ranks = self.ranks * (self.strategy.sharding.tensor if held.whole > 0 else 1)
+        ranks = self.ranks * (self.plan.sharding.tensor if held.replicated > 0 else 1)
         copied = said.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
         return said.gathers * (self.gather_s(self.wire_bytes[0] / said.gathers, held) + copied)
 
@@ -159,7 +159,7 @@ class Recount(RecountedMemory):
 
     def _moved_bytes(self, block: RecountedGroup) -> tuple[float, float, float]:
         """Weights, activations and gradients of a group that cross the link to the host in a pass."""
-        s, held, (weight, gradient) = self.strategy, self.parameters(block.layers), self.wire_bytes
+        s, held, (weight, gradient) = self.plan, self.parameters(block.layers), self.wire_bytes
         divided = self.divided(held)
         return (
             weight * (divided if s.zero >= Zero.WEIGHTS else held.total) * (Offload.WEIGHTS in s.offload),
@@ -188,7 +188,7 @@ class Recount(RecountedMemory):
 
     def gradient_sync(self, device: int) -> RecountedSync:
         """What follows the last microbatch of a device."""
-        s, said, own = self.strategy, self.framework, self.devices[device]
+        s, said, own = self.plan, self.framework, self.devices[device]
         held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
         weight, gradient = self.wire_bytes
         late = s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch
@@ -213,7 +213,7 @@ class Recount(RecountedMemory):
     @property
     def _window(self) -> float:
         """Passes of a microbatch that exchanges at the ends of an iteration have beside them."""
-        s = self.strategy
+        s = self.plan
         if s.schedule is not Schedule.INTERLEAVED:
             return 1.0
         return (1 + (s.chunks - 1) * min(s.pipeline_parallel, self.microbatches)) / s.chunks
@@ -226,7 +226,7 @@ class Recount(RecountedMemory):
 
     def tied_s(self, device: int) -> float:
         """Sum of gradients of a table that the first and the last device both have, each its own."""
-        s, gradient = self.strategy, self.wire_bytes[1]
+        s, gradient = self.plan, self.wire_bytes[1]
         if s.joins_ends or device not in (0, s.pipeline_parallel - 1):
             return 0.0
         tied = sum(elements for _, elements in self.layers[self.layer_costs.chain.index[0]].tied)
@@ -236,7 +236,7 @@ class Recount(RecountedMemory):
     @cached_property
     def _step_s(self) -> float:
         """Of the optimizer, on the device or its host, per parameter; new weights go to where they are needed."""
-        s, numerics = self.strategy, self.numerics
+        s, numerics = self.plan, self.numerics
         step = float(optimizer_s_per_parameter(self.table, numerics)[0])
         if Offload.OPTIMIZER in s.offload:
             step = numerics.optimizer_traffic_bytes / float(self.table[_HOST[1]][0])
@@ -247,7 +247,7 @@ class Recount(RecountedMemory):
 
 @dataclass(frozen=True)
 class MixedRecount:
-    """One strategy on a pipeline; `each` has it counted as if all devices were as one of them, in their order."""
+    """One plan on a pipeline; `each` has it counted as if all devices were as one of them, in their order."""
 
     each: Sequence[Recount]
 

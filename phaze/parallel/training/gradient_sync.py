@@ -61,7 +61,7 @@ class GradientSync:
 class GradientSyncRates:
     """Bytes on the wire per weight and gradient, and seconds of an optimizer step per parameter.
 
-    Of strategies whose steps differ, `optimizer_s` is (V, 1).
+    Of plans whose steps differ, `optimizer_s` is (V, 1).
     """
 
     gathered_bytes: float
@@ -84,7 +84,7 @@ class DeviceParameters:
 
     shared: Floats
     experts: Floats
-    whole: Floats
+    replicated: Floats
     pieces: Floats
     tied: Floats
 
@@ -131,21 +131,21 @@ class GradientSyncWork:
         wire_bytes: tuple[float, float],
         microbatches: Sequence[int],
     ) -> GradientSyncWork:
-        """Of strategies (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
-        e, said, each = exchanges, framework, exchanges.strategies
+        """Of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
+        e, said, each = exchanges, framework, exchanges.plans
         late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
         apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
         gathered, reduced = wire_bytes[0] * np.array(apart), wire_bytes[1] * np.array(late)
         reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
-        reduce_s += e.reduce_whole_s(held.whole * reduced)
+        reduce_s += e.reduce_replicated_s(held.replicated * reduced)
         gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
-        gather_s += e.gather_whole_s(held.whole * gathered)
+        gather_s += e.gather_replicated_s(held.replicated * gathered)
         ranks = [np.where(e.divides, some, 1) for some in e.ranks]
         return cls(
             reduce_s,
             gather_s,
             e.tie_s(held.tied * wire_bytes[1]),
-            divided_parameters(ranks, held.shared, held.experts, held.whole),
+            divided_parameters(ranks, held.shared, held.experts, held.replicated),
             np.broadcast_to(held.pieces, reduce_s.shape),
             np.array([[overlap_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
         )
@@ -156,7 +156,7 @@ class GradientSyncWork:
         return replace(self, **devices)
 
     def take(self, rows: slice) -> GradientSyncWork:
-        """Of some of the strategies."""
+        """Of some of the plans."""
         return GradientSyncWork(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def beside(
@@ -190,7 +190,7 @@ def gradient_sync(
     rates: GradientSyncRates,
     microbatches: Sequence[int],
 ) -> GradientSyncs:
-    """The tails of strategies (V,), of every device; `microbatches` (V,).
+    """The tails of plans (V,), of every device; `microbatches` (V,).
 
     `forward_s`, `turned_s` (V, p): passes of one microbatch, before and after the loss.
     """
@@ -198,13 +198,13 @@ def gradient_sync(
     return work.beside(forward_s, turned_s, framework, rates.optimizer_s)
 
 
-def overlap_window(strategy: ParallelPlan, microbatches: int) -> float:
+def overlap_window(plan: ParallelPlan, microbatches: int) -> float:
     """Passes of one microbatch that all gradients but the last ones, or all weights but the first, have to hide behind.
 
     An interleaved pipeline ends (and begins) chunk by chunk, as many microbatches of each as there are stages; other
     schedules with the last (first) microbatch.
     """
-    s = strategy
+    s = plan
     if s.schedule is not Schedule.INTERLEAVED:
         return 1.0
     return (1 + (s.chunks - 1) * min(s.pipeline_parallel, microbatches)) / s.chunks

@@ -43,7 +43,7 @@ class Host:
     memory_bytes: float
 
     @classmethod
-    def of(cls, table: ArchitectureTable, strategy: ParallelPlan) -> Host:
+    def of(cls, table: ArchitectureTable, plan: ParallelPlan) -> Host:
         """The host of the one architecture of a table. Raises InputError where it does not say what is needed."""
         fields = (
             "host_bandwidth_bytes_per_s",
@@ -51,7 +51,7 @@ class Host:
             "host_memory_capacity_bytes",
         )
         found = {field: float(table[field][0]) for field in fields}
-        steps = Offload.OPTIMIZER in strategy.offload
+        steps = Offload.OPTIMIZER in plan.offload
         for field in fields if steps else (fields[0], fields[2]):
             if np.isnan(found[field]):
                 raise InputError(f"offload needs the architecture's {field}")
@@ -65,12 +65,12 @@ class Host:
                 f"{self.memory_bytes / _GIB:.4g} GiB of its host"
             )
 
-    def step_s(self, rates: GradientSyncRates, strategy: ParallelPlan, numerics: Numerics) -> float:
+    def step_s(self, rates: GradientSyncRates, plan: ParallelPlan, numerics: Numerics) -> float:
         """What a step takes per parameter where states or weights are the host's."""
         link_s, step_s = 1 / self.link_bytes_per_s, float(rates.optimizer_s)
-        if Offload.OPTIMIZER in strategy.offload:
+        if Offload.OPTIMIZER in plan.offload:
             step_s = numerics.optimizer_traffic_bytes / self.memory_bytes_per_s
-        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & strategy.offload) == 1:  # on different sides
+        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & plan.offload) == 1:  # on different sides
             step_s += rates.gathered_bytes * link_s
         return step_s
 
@@ -92,17 +92,17 @@ class OffloadTraffic:
         host: Host,
         footprint: GroupFootprint,
         division: Division,
-        strategy: ParallelPlan,
+        plan: ParallelPlan,
         wire_bytes: tuple[float, float],
         *,
         hides: bool,
     ) -> OffloadTraffic:
-        """What a strategy leaves to the host; `wire_bytes`: of one weight and one gradient.
+        """What a plan leaves to the host; `wire_bytes`: of one weight and one gradient.
 
         `hides`: whether computation goes on meanwhile.
         """
-        s = strategy
-        divided = divided_parameters(ranks_of(s), footprint.shared, footprint.experts, footprint.whole)
+        s = plan
+        divided = divided_parameters(ranks_of(s), footprint.shared, footprint.experts, footprint.replicated)
         whole, (weight, gradient) = footprint.parameters, wire_bytes
         kept = np.where(recomputed_groups(division, s), footprint.spared_bytes, footprint.saved_bytes)
 

@@ -84,7 +84,7 @@ class ChainEnergy:
     def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:
         """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""
         chain = self.timed.chain
-        whole = chain.whole_parameters
+        whole = chain.replicated_parameters
         own = wire_bytes(collective, (chain.parameters - whole) * each_bytes, replicas)
         return own + wire_bytes(collective, whole * each_bytes, replicas * chain.tensor_parallel)
 

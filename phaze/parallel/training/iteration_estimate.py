@@ -63,7 +63,7 @@ _ROUNDING = 1e-9  # of an iteration
 def breakdown(
     found: StageTimes,
     own: Sequence[int],
-    strategy: ParallelPlan,
+    plan: ParallelPlan,
     microbatches: int,
     sync: GradientSync,
     iteration_s: float,
@@ -75,12 +75,12 @@ def breakdown(
     is never negative, since a device does its passes and receipts one after the other.
     """
     sides = (found.forward, found.recomputation, found.backward)
-    runs = runs_of_a_chunk(strategy, microbatches)
+    runs = runs_of_a_chunk(plan, microbatches)
 
     def spent(*values: Floats) -> float:
         return float(sum(runs * value[own].sum() for value in values))
 
-    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, strategy)
+    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, plan)
     vector = spent(found.forward.vector_s, found.backward.vector_s)
     exposed = {p: spent(found.forward.exposed_s[p], found.backward.exposed_s[p]) for p in Parallel}
     parts = TimeBreakdown(
@@ -102,9 +102,9 @@ def breakdown(
     return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
 
 
-def runs_of_a_chunk(strategy: ParallelPlan, microbatches: int) -> int:
+def runs_of_a_chunk(plan: ParallelPlan, microbatches: int) -> int:
     """Microbatches that come to a chunk on a device: where a pipeline holds the model twice, half of them each."""
-    return microbatches // strategy.schedule.weight_copies
+    return microbatches // plan.schedule.weight_copies
 
 
 def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
@@ -113,7 +113,7 @@ def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
     return max(range(len(placed)), key=lambda device: float(work_s[placed[device]].sum()))
 
 
-def _received_s(found: StageTimes, own: Sequence[int], strategy: ParallelPlan) -> float:
+def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> float:
     """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
 
     Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
@@ -121,9 +121,9 @@ def _received_s(found: StageTimes, own: Sequence[int], strategy: ParallelPlan) -
     another nothing.)
     """
     ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
-    each = (0,) if strategy.schedule.forward_only else (0, 1)
+    each = (0,) if plan.schedule.forward_only else (0, 1)
     ways = [chunk + side for chunk in own for side in each]
-    inside = {w for w in ways if ways.count(w) > 1} if strategy.schedule.weight_copies == 1 else set()
+    inside = {w for w in ways if ways.count(w) > 1} if plan.schedule.weight_copies == 1 else set()
     return float(sum(ends[way] for way in ways if way not in inside))
 
 
@@ -138,9 +138,9 @@ STATES = 1e5  # of one search for a schedule on cores, which starts from those o
 
 @dataclass(frozen=True)
 class Estimator:
-    """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
+    """Plans of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
-    What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
+    What plans share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
     a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `effort` is
     over nothing is told any more: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
     """
@@ -195,19 +195,19 @@ class Estimator:
         step_s = optimizer_s_per_parameter(self.table, self.workload.numerics)
         return GradientSyncRates(*self.layouts.wire_bytes, float(step_s[0]))
 
-    def layer_costs(self, strategy: ParallelPlan) -> LayerCosts:
-        """What the layers take: the same for all strategies that agree in microbatch and sharding."""
-        found = self._once(strategy)
-        return self._joined(found) if strategy.joins_ends else found
+    def layer_costs(self, plan: ParallelPlan) -> LayerCosts:
+        """What the layers take: the same for all plans that agree in microbatch and sharding."""
+        found = self._once(plan)
+        return self._joined(found) if plan.joins_ends else found
 
-    def _once(self, strategy: ParallelPlan) -> LayerCosts:
+    def _once(self, plan: ParallelPlan) -> LayerCosts:
         """The same where tied parameters count at both ends."""
         self._look_at_the_clock()
-        selective = strategy.recompute is Recompute.SELECTIVE
-        spared = strategy.kept | strategy.offloaded
-        key = (strategy.microbatch, strategy.sharding, selective, spared)
+        selective = plan.recompute is Recompute.SELECTIVE
+        spared = plan.kept | plan.offloaded
+        key = (plan.microbatch, plan.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = self._layer_costs(strategy)
+            self._kept[key] = self._layer_costs(plan)
         found: LayerCosts = self._kept[key]
         return found
 
@@ -220,16 +220,16 @@ class Estimator:
         found: LayerCosts = self._kept[key]
         return found
 
-    def _layer_costs(self, strategy: ParallelPlan) -> LayerCosts:
+    def _layer_costs(self, plan: ParallelPlan) -> LayerCosts:
         if self.among is not None:
             many, row = self.among
-            return many._once(strategy).alone(row)
-        chain, sharding = self.chain(strategy), strategy.sharding
-        if sharding.whole:
+            return many._once(plan).alone(row)
+        chain, sharding = self.chain(plan), plan.sharding
+        if sharding.replicated:
             ends = (sharding.divided, sharding.undivided)
-            divided, undivided = (self.layer_costs(replace(strategy, sharding=one)) for one in ends)
+            divided, undivided = (self.layer_costs(replace(plan, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
-        spared = strategy.kept | strategy.offloaded
+        spared = plan.kept | plan.offloaded
         found = layer_costs(chain, self.costs, self.loaded, self.limits, spared)
         return found.alone() if len(self.table) == 1 else found
 
@@ -237,85 +237,83 @@ class Estimator:
         if self.limits.left_s() <= 0:
             raise OutOfTimeError(LEFT_OUT)
 
-    def passes(self, strategy: ParallelPlan) -> Floats:
+    def passes(self, plan: ParallelPlan) -> Floats:
         """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
-        costs = self.layer_costs(strategy)
-        key = "passes", id(costs), strategy.grain
+        costs = self.layer_costs(plan)
+        key = "passes", id(costs), plan.grain
         if key not in self._kept:
-            self._kept[key] = group_passes(costs, self.division(strategy), self.framework)
+            self._kept[key] = group_passes(costs, self.division(plan), self.framework)
         found: Floats = self._kept[key]
         return found
 
-    def foresee(self, strategies: Sequence[ParallelPlan]) -> None:
-        """Cost the operators of some strategies together, which is faster than of one after the other.
+    def foresee(self, plans: Sequence[ParallelPlan]) -> None:
+        """Cost the operators of some plans together, which is faster than of one after the other.
 
         The least and most microbatches come first: their chains tell those between. Of one among many, for all of them.
         """
         if self.among is not None:
-            self.among[0].foresee(strategies)
+            self.among[0].foresee(plans)
             return
-        sizes = {s.microbatch for s in strategies}
+        sizes = {s.microbatch for s in plans}
         ends = (min(sizes), max(sizes)) if sizes else ()
-        ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
-        cost_ahead([self.chain(strategy) for strategy in ordered], self.costs)
+        ordered = sorted(plans, key=lambda s: s.microbatch not in ends)
+        cost_ahead([self.chain(plan) for plan in ordered], self.costs)
 
-    def chain(self, strategy: ParallelPlan) -> LayerChain:
+    def chain(self, plan: ParallelPlan) -> LayerChain:
         """The layers of the model as a device runs them."""
-        return self.layouts.chain(strategy)
+        return self.layouts.chain(plan)
 
-    def division(self, strategy: ParallelPlan) -> Division:
+    def division(self, plan: ParallelPlan) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
         self._look_at_the_clock()
-        return self.layouts.division(strategy)
+        return self.layouts.division(plan)
 
-    def microbatches(self, strategy: ParallelPlan) -> int:
+    def microbatches(self, plan: ParallelPlan) -> int:
         """Microbatches that each pipeline runs."""
-        return self.layouts.microbatches(strategy)
+        return self.layouts.microbatches(plan)
 
-    def placed(self, strategy: ParallelPlan) -> list[list[int]]:
+    def placed(self, plan: ParallelPlan) -> list[list[int]]:
         """The chunks of every device of a pipeline."""
-        s = strategy
+        s = plan
         found: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
         return found
 
-    def stage_times(self, strategy: ParallelPlan) -> StageTimes:
-        """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
+    def stage_times(self, plan: ParallelPlan) -> StageTimes:
+        """Seconds of one microbatch in every chunk; those of the plan that was asked for last are kept."""
         last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("stage_times")
-        if last is None or last[0] != strategy:
-            costs, division = self.layer_costs(strategy), self.division(strategy)
-            rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
-            last = self._kept["stage_times"] = strategy, stage_times(costs, division, *rest)
+        if last is None or last[0] != plan:
+            costs, division = self.layer_costs(plan), self.division(plan)
+            rest = (self.exchanges(plan), self.framework, self.rates.wire_bytes, self.traffic(plan))
+            last = self._kept["stage_times"] = plan, stage_times(costs, division, *rest)
         return last[1]
 
-    def traffic(self, strategy: ParallelPlan) -> OffloadTraffic | None:
-        """With the host, where the strategy leaves something to it."""
-        if not strategy.offload:
+    def traffic(self, plan: ParallelPlan) -> OffloadTraffic | None:
+        """With the host, where the plan leaves something to it."""
+        if not plan.offload:
             return None
-        host, wire = Host.of(self.table, strategy), self.rates.wire_bytes
-        footprint, division = self.memory_footprint(strategy), self.division(strategy)
-        return OffloadTraffic.of(
-            host, footprint, division, strategy, wire, hides=self.framework.hides_offload
-        )
+        host, wire = Host.of(self.table, plan), self.rates.wire_bytes
+        footprint, division = self.memory_footprint(plan), self.division(plan)
+        return OffloadTraffic.of(host, footprint, division, plan, wire, hides=self.framework.hides_offload)
 
-    def memory_footprint(self, strategy: ParallelPlan) -> GroupFootprint:
+    def memory_footprint(self, plan: ParallelPlan) -> GroupFootprint:
         """What every group of layers holds on a device."""
-        return self.layouts.memory_footprint(strategy)
+        return self.layouts.memory_footprint(plan)
 
-    def memory(self, strategy: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
+    def memory(self, plan: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
         """Bytes on every device of a pipeline."""
-        s, division = strategy, self.division(strategy)
+        s, division = plan, self.division(plan)
         footprint = ChunkFootprint.of(self.memory_footprint(s), division, recomputed_groups(division, s))
         memory = self.memory_of(s, footprint)
         pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
         return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), in_flight_peak(*pipeline))
 
-    def memory_of(self, strategy: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
-        """Memory of a strategy whose chunks need so much."""
-        return self.layouts.memory_of(strategy, footprint)
+    def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
+        """Memory of a plan whose chunks need so much."""
+        return self.layouts.memory_of(plan, footprint)
 
-    def iteration(self, strategy: ParallelPlan) -> Iteration:
+    def iteration(self, plan: ParallelPlan) -> Iteration:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
-        s, microbatches = strategy, self.microbatches(strategy)
+        s, microbatches = plan, self.microbatches(plan)
         check_admissible(s, self.cluster, microbatches)
         check_mode(s, self.workload.mode)
         chain, found = self.layer_costs(s).chain, self.stage_times(s)
@@ -335,42 +333,42 @@ class Estimator:
             Host.of(self.table, s).check(iteration)
         return iteration
 
-    def host_capacity_bytes(self, strategy: ParallelPlan) -> float:
+    def host_capacity_bytes(self, plan: ParallelPlan) -> float:
         """What a device may leave to its host. Raises InputError where the architecture does not say."""
-        return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
+        return Host.of(self.table, plan).memory_bytes if plan.offload else inf
 
-    def device_parameters(self, strategy: ParallelPlan) -> DeviceParameters:
+    def device_parameters(self, plan: ParallelPlan) -> DeviceParameters:
         """Parameters and groups of layers of every device of a pipeline."""
-        return self.layouts.device_parameters(strategy)
+        return self.layouts.device_parameters(plan)
 
-    def gradient_sync(self, strategy: ParallelPlan) -> GradientSyncs:
+    def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
         """What follows the last microbatch on every device of its pipeline, (1, p)."""
-        found, placed = self.stage_times(strategy), np.array(self.placed(strategy))
+        found, placed = self.stage_times(plan), np.array(self.placed(plan))
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        return self.gradient_syncs(self.exchanges(strategy), self.device_parameters(strategy), *passes)
+        return self.gradient_syncs(self.exchanges(plan), self.device_parameters(plan), *passes)
 
     def gradient_syncs(
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
     ) -> GradientSyncs:
         """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
-        each, rates = exchanges.strategies, self.rates
+        each, rates = exchanges.plans, self.rates
         if any(s.offload for s in each):
             rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
         counts = [self.microbatches(s) for s in each]
         return gradient_sync(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
 
-    def chunks(self, strategy: ParallelPlan) -> Chunks:
+    def chunks(self, plan: ParallelPlan) -> Chunks:
         """What its pipeline runs."""
-        return self._chunks(self.stage_times(strategy))
+        return self._chunks(self.stage_times(plan))
 
-    def timeline(self, strategy: ParallelPlan) -> Timeline:
+    def timeline(self, plan: ParallelPlan) -> Timeline:
         """When every pass of one pipeline runs; what follows the last one is not in it."""
-        s = strategy
+        s = plan
         return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self.chunks(s))
 
-    def energy_j(self, strategy: ParallelPlan, iteration: Iteration) -> float:
+    def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
-        s, chain = strategy, self.layer_costs(strategy).chain
+        s, chain = plan, self.layer_costs(plan).chain
         division, index = self.division(s), np.array(chain.index)
         recomputation = index[np.repeat(recomputed_groups(division, s), division.sizes)]
         (many, row), key = self.among or (self, 0), ("energy", id(chain))
@@ -387,15 +385,15 @@ class Estimator:
         )
         return float(energy.energy_j(np.array([row]), spent)[0])
 
-    def step_s(self, strategy: ParallelPlan) -> float:
+    def step_s(self, plan: ParallelPlan) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""
-        if not strategy.offload:
+        if not plan.offload:
             return float(self.rates.optimizer_s)
-        return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)
+        return Host.of(self.table, plan).step_s(self.rates, plan, self.workload.numerics)
 
-    def exchanges(self, *strategies: ParallelPlan) -> Communication:
+    def exchanges(self, *plans: ParallelPlan) -> Communication:
         """Between their devices."""
-        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *strategies)
+        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *plans)
 
     def _chunks(self, found: StageTimes) -> Chunks:
         weight = np.minimum(found.backward.weight_s, found.turned_s)
@@ -425,11 +423,11 @@ class KindTime:
     stall_s: float
 
 
-def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]:
+def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
     """By kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
     spent: Counter[str] = Counter()
     stalled: Counter[str] = Counter()
-    for pass_, seconds, experts in _passes(costs, strategy):
+    for pass_, seconds, experts in _passes(costs, plan):
         shares, waits = _shares(costs, pass_, experts=experts)
         for work, share, wait in zip(pass_.works, shares.tolist(), waits.tolist(), strict=True):
             spent[work.kind] += share * seconds
@@ -438,14 +436,14 @@ def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]
     return tuple(KindTime(kind, spent[kind], stalled[kind]) for kind in longest)
 
 
-def _passes(costs: Estimator, strategy: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
+def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
     """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
     layers, division, loads = (
-        costs.layer_costs(strategy),
-        costs.division(strategy),
-        costs.stage_times(strategy),
+        costs.layer_costs(plan),
+        costs.division(plan),
+        costs.stage_times(plan),
     )
-    placed, runs = costs.placed(strategy), runs_of_a_chunk(strategy, costs.microbatches(strategy))
+    placed, runs = costs.placed(plan), runs_of_a_chunk(plan, costs.microbatches(plan))
     own = placed[busiest(loads, placed)]
     mine = np.concatenate([np.array(layers.chain.index)[division.layers(chunk)] for chunk in own])
     times = np.bincount(mine, minlength=len(layers.chain.layers))

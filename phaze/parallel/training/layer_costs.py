@@ -1,4 +1,4 @@
-"""What every unique layer of a chain takes on some architectures, in the parts that strategies put together."""
+"""What every unique layer of a chain takes on some architectures, in the parts that plans put together."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class LayerSizes:
         """Parameters of every position; those of experts, and of whole layers, among them, (3, L)."""
         each = [
             [layer.parameters, layer.expert_parameters, whole * layer.parameters]
-            for layer, whole in zip(self.chain.layers, self.chain.whole, strict=True)
+            for layer, whole in zip(self.chain.layers, self.chain.replicated, strict=True)
         ]
         found: Floats = np.array(each, dtype=np.float64)[list(self.chain.index)].T
         return found
@@ -129,7 +129,7 @@ class LayerCosts(LayerSizes):
 
     def mixed(self, undivided: LayerCosts, chain: LayerChain) -> LayerCosts:
         """Those of a chain of these layers and, where they stay whole, undivided ones."""
-        taken = np.array(chain.whole)
+        taken = np.array(chain.replicated)
         return LayerCosts(
             chain,
             forward=self.forward.mixed(undivided.forward, taken),

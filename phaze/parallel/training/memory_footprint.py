@@ -38,7 +38,7 @@ class GroupFootprint:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
-    whole: Floats
+    replicated: Floats
     saved_bytes: Floats
     spared_bytes: Floats
     away_bytes: Floats
@@ -55,11 +55,11 @@ class GroupFootprint:
     ) -> GroupFootprint:
         """Needs of the groups of a division; with sequence parallelism a device keeps its own part of an input.
 
-        `kept`, `offloaded`: as of a strategy.
+        `kept`, `offloaded`: as of a plan.
         """
         groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
-        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
+        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.replicated
         whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         inputs = np.array([layers[0].input_bytes / divided for layers in groups])
@@ -68,7 +68,7 @@ class GroupFootprint:
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
-            whole=whole,
+            replicated=whole,
             saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
@@ -83,7 +83,7 @@ class GroupFootprint:
     @property
     def parameters(self) -> Floats:
         """All of them, (G,)."""
-        return self.shared + self.experts + self.whole
+        return self.shared + self.experts + self.replicated
 
 
 def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
@@ -109,7 +109,7 @@ class ChunkFootprint:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
-    whole: Floats
+    replicated: Floats
     kept_bytes: Floats
     away_bytes: Floats
     working_bytes: Floats
@@ -129,7 +129,7 @@ class ChunkFootprint:
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
-            whole=np.add.reduceat(g.whole, first),
+            replicated=np.add.reduceat(g.replicated, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
             away_bytes=np.add.reduceat(recomputation * g.away_bytes, first, axis=-1),
             working_bytes=np.maximum.reduceat(
@@ -146,11 +146,11 @@ class ChunkFootprint:
         return ChunkFootprint(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def recomputed_groups(division: Division, strategy: ParallelPlan) -> NDArray[np.bool_]:
+def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool_]:
     """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
-    if strategy.recompute is not Recompute.FULL:
+    if plan.recompute is not Recompute.FULL:
         return np.zeros(len(division.groups), dtype=bool)
-    said = strategy.recomputed
+    said = plan.recomputed
     return division.first_blocks(
         division.blocks if said is None else np.broadcast_to(said, len(division.chunks))
     )
@@ -175,14 +175,14 @@ class StateBytes:
 
 @dataclass(frozen=True)
 class PlanMemory:
-    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy.
+    """Memory of the devices of a pipeline that hold some of the chunks each, under one plan.
 
-    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more strategies differ in
-    nothing else, (V, 1) each, whose chunks need (V, C); None: the strategy's own.
+    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more plans differ in
+    nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own.
     """
 
     footprint: ChunkFootprint
-    strategy: ParallelPlan
+    plan: ParallelPlan
     framework: Framework
     numerics: Numerics
     divided_by: Sequence[ArrayLike] | None = None
@@ -208,15 +208,15 @@ class PlanMemory:
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Weights, gradients and optimizer states that every device itself keeps, (..., p) each."""
         weights, gradients, states = self._states_bytes(own)
-        none, offload = np.zeros_like(weights), self.strategy.offload
+        none, offload = np.zeros_like(weights), self.plan.offload
         if Offload.OPTIMIZER in offload:
             gradients = states = none
         return (none if Offload.WEIGHTS in offload else weights), gradients, states
 
     def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
         """What every device keeps in the memory of its host, (..., p)."""
-        offload = self.strategy.offload
-        if not offload and not self.strategy.offloaded:
+        offload = self.plan.offload
+        if not offload and not self.plan.offloaded:
             return np.zeros(len(own))
         weights, gradients, states = self._states_bytes(own)
         found = _in_flight_bytes(self.footprint.away_bytes, own, held)
@@ -228,9 +228,9 @@ class PlanMemory:
 
     def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """The same wherever they lie."""
-        s, n, state = self.strategy, self.footprint, self._state
+        s, n, state = self.plan, self.footprint, self._state
         whole = self._parameters(own)
-        each = (n.shared, n.experts, n.whole)
+        each = (n.shared, n.experts, n.replicated)
         divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
@@ -244,14 +244,14 @@ class PlanMemory:
         """What is kept for backward, and what lives while a layer runs, (..., p) each."""
         n, lost = self.footprint, 1 + self.framework.fragmentation
         kept = _in_flight_bytes(n.kept_bytes, own, held)
-        if Offload.ACTIVATIONS in self.strategy.offload:
+        if Offload.ACTIVATIONS in self.plan.offload:
             kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
         scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
     def _parameters(self, own: NDArray[np.int64]) -> Floats:
         n = self.footprint
-        found: Floats = (n.shared + n.experts + n.whole)[..., own].sum(axis=-1)
+        found: Floats = (n.shared + n.experts + n.replicated)[..., own].sum(axis=-1)
         return found
 
     @property
@@ -260,11 +260,11 @@ class PlanMemory:
 
     @property
     def _ranks(self) -> Sequence[ArrayLike]:
-        return self.divided_by or ranks_of(self.strategy)
+        return self.divided_by or ranks_of(self.plan)
 
     def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, state, found = self.strategy, self._state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
+        s, state, found = self.plan, self._state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
@@ -280,8 +280,8 @@ class PlanMemory:
         said = self.framework.gathered_bytes
         each = self.numerics.weight_bytes if said is None else said
         ends = self.footprint.ends[..., own].sum(axis=-1)
-        waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
-        if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
+        waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
+        if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:
             whole: Floats = each * self._parameters(own) + waiting
             return whole
         found: Floats = each * (self._passing_parameters(own) + ends) + waiting
@@ -301,9 +301,9 @@ def _in_flight_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> F
     return found
 
 
-def ranks_of(strategy: ParallelPlan) -> tuple[int, int, int]:
+def ranks_of(plan: ParallelPlan) -> tuple[int, int, int]:
     """Ranks that ZeRO divides shared parameters, those of experts, and whole ones over."""
-    s = strategy
+    s = plan
     ranks = s.shard_group or s.replicas
     return ranks, s.expert_replicas, ranks * s.sharding.tensor
 

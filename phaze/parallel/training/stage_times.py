@@ -95,13 +95,13 @@ class ZeroTraffic:
 
 
 def zero_traffic(
-    strategy: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
+    plan: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
 ) -> tuple[ZeroTraffic, ZeroTraffic]:
     """What forward and backward of every microbatch move; `wire_bytes`: of one weight and one gradient."""
     gathered, reduced = wire_bytes
-    whole = strategy.zero is Zero.WEIGHTS and not strategy.stays_whole
-    always = strategy.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
-    regathered = gathered if whole and strategy.reshards else 0.0
+    whole = plan.zero is Zero.WEIGHTS and not plan.stays_whole
+    always = plan.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+    regathered = gathered if whole and plan.reshards else 0.0
     return ZeroTraffic(gathered if whole else 0.0), ZeroTraffic(regathered, reduced if always else 0.0)
 
 
@@ -120,17 +120,17 @@ def stage_times(
     traffic: HostTraffic | None = None,
 ) -> StageTimes:
     """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them."""
-    (strategy,), chain = exchanges.strategies, costs.chain
-    ahead_wire, behind_wire = zero_traffic(strategy, framework, wire_bytes)
+    (plan,), chain = exchanges.plans, costs.chain
+    ahead_wire, behind_wire = zero_traffic(plan, framework, wire_bytes)
     sides, once = _PassTimes(costs, division, framework), np.ones(len(chain.index))
-    repeated = _recomputation(costs, division, strategy)
+    repeated = _recomputation(costs, division, plan)
     forward = sides.side([(costs.forward, once)], framework.dispatch_s)
     redone = sides.side(repeated, framework.dispatch_s)
     backward = sides.side([(costs.backward, once)], framework.dispatch_backward_s)
-    if strategy.zero >= Zero.GRADIENTS or traffic is not None:
+    if plan.zero >= Zero.GRADIENTS or traffic is not None:
         behind = sides.groups_s([*repeated, (costs.backward, once)])
         ahead = sides.groups_s([(costs.forward, once)])
-    moving = ZeroExchanges(*costs.sizes(strategy.grain), exchanges, framework)
+    moving = ZeroExchanges(*costs.sizes(plan.grain), exchanges, framework)
     if behind_wire != ZeroTraffic():
         groups = moving.groups([behind_wire], behind, division)
         backward = _beside(backward, *moving.added_s(groups, turned=True))
@@ -149,9 +149,9 @@ _Repeated = tuple[LayerPassCosts, Floats]
 """A pass, and how often every position (L,) runs it."""
 
 
-def _recomputation(costs: LayerCosts, division: Division, strategy: ParallelPlan) -> list[_Repeated]:
+def _recomputation(costs: LayerCosts, division: Division, plan: ParallelPlan) -> list[_Repeated]:
     """What full recompute runs: the layers of each group that recomputes, and the last of them."""
-    times = np.repeat(recomputed_groups(division, strategy), division.sizes).astype(np.float64)
+    times = np.repeat(recomputed_groups(division, plan), division.sizes).astype(np.float64)
     ends = np.zeros(len(times))
     ends[[last for _, last in division.groups]] = 1.0
     return [(costs.recomputation, times * (1 - ends)), (costs.ending, times * ends)]
@@ -199,7 +199,7 @@ def _beside(side: PassTime, added_s: Floats, hidden_s: Floats) -> PassTime:
 
 @dataclass(frozen=True)
 class ZeroExchanges:
-    """Exchanges of weights and gradients in the passes of a microbatch, of strategies (V,).
+    """Exchanges of weights and gradients in the passes of a microbatch, of plans (V,).
 
     `sizes`: parameters of distinct groups of layers; those of experts, and of whole layers, among them, (3, K), or
     (3, V, K) of models that differ; `which` (G,): the one that each group is.
@@ -224,11 +224,11 @@ class ZeroExchanges:
         gathered, reduced = np.array([[w.gathered, w.reduced] for w in wires]).T[..., None]
         one = gathered / said.gathers
         gathering = (
-            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_whole_s(one * whole)
+            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_replicated_s(one * whole)
         )
         copied = said.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
         reduce = e.reduce_s(reduced * shared) + e.reduce_experts_s(reduced * experts)
-        reduce += e.reduce_whole_s(reduced * whole)
+        reduce += e.reduce_replicated_s(reduced * whole)
         return (said.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
 
     def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
@@ -341,7 +341,7 @@ class ChunkPasses:
     framework: Framework
 
     def take(self, rows: Integers) -> ChunkPasses:
-        """Some of the strategies."""
+        """Some of the plans."""
         return replace(
             self,
             device_s=self.device_s[:, rows],

@@ -28,7 +28,7 @@ def _own(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Groups:
-    """Seconds of computing, gathering and reducing every group of layers, (V, G) each, of V strategies.
+    """Seconds of computing, gathering and reducing every group of layers, (V, G) each, of V plans.
 
     `repeats` (G,): which are blocks. `first` (V, C): the group that every chunk of a pipeline starts with, in model
     order.

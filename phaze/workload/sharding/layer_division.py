@@ -52,7 +52,7 @@ class UndividedModel:
 
     def divided(self, segment: Segment, sharding: Sharding) -> tuple[tuple[Operator, ...], OperatorContext]:
         """Operators and tensors of one layer on one device."""
-        if sharding.is_whole:
+        if sharding.is_undivided:
             return segment.operators, self.ctx
         part = self._part(segment, sharding)
         if sharding.tensor > 1:

@@ -53,7 +53,7 @@ def mix_chains(divided: LayerChain, undivided: LayerChain, sharding: Sharding) -
     """A chain under `sharding`: of `undivided` the layers that stay whole, of `divided` others and all boundaries."""
     layers = [
         replace(whole, input_bytes=layer.input_bytes, output_bytes=layer.output_bytes)
-        if layer.shardable in sharding.whole
+        if layer.shardable in sharding.replicated
         else layer
         for layer, whole in zip(divided.layers, undivided.layers, strict=True)
     ]

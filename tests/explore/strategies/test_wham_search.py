@@ -136,7 +136,7 @@ def every_pipeline(evaluator, block, setting):
 def every_strategy(options):
     """Those of a plan space, and those of one chunk on each device with any cut."""
     for depth in options.depths:
-        every = options.strategies(depth)
+        every = options.plans(depth)
         yield from every
         blocks, known = len(options.blocks), {s.stages for s in every}
         for cuts in combinations(range(1, blocks), depth.stages - 1):

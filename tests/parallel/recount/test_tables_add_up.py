@@ -87,7 +87,7 @@ def test_gathers_and_reductions_of_zero_3_are_told_apart():
         s = replace(strategy, zero=Zero.WEIGHTS, reshards=True, offload=frozenset())
         side = e.stage_times(s).backward
         assert side.gathered_s + side.reduced_s == pytest.approx(side.zero_s)
-        if s.replicas > 1 and not s.sharding.whole:
+        if s.replicas > 1 and not s.sharding.replicated:
             assert side.gathered_s.any()
             assert side.reduced_s.any() == e.framework.reduces_every_microbatch
 
