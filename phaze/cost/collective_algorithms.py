@@ -17,7 +17,7 @@ from phaze.workload.work import Collective
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a group is on one tier that it spans.
+    """Members of a group on one network tier that it spans.
 
     `domains` of the tier hold it all, each of them `members` domains of the tier inside (or devices) with `below`
     devices of the group each: fractions where it does not divide evenly. `extent`: members that a whole
@@ -89,7 +89,7 @@ _RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an algorithm does on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
+    """Work of an algorithm on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
 
     steps: float
     sent: float

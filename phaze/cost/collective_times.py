@@ -151,7 +151,7 @@ class _Exchange:
         return one or algorithm is not Algorithm.IN_NETWORK
 
     def laws(self, algorithm: Algorithm) -> list[Law]:
-        """What an algorithm takes, launch included."""
+        """Time laws of an algorithm, launch included."""
         launch_s = max(level.tier.law.launch_s for level in self.group)
         ways = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
         return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
@@ -185,7 +185,7 @@ class _Exchange:
         return found
 
     def _on(self, position: int) -> Iterator[Law]:
-        """What a tier may take of it."""
+        """Time laws that a tier may follow for it."""
         level, outermost = self.group[position], position == len(self.group) - 1
         turns = self.collective is Collective.ALL_REDUCE and not outermost
         part = replace(

@@ -36,7 +36,7 @@ _KEPT = 32  # passes whose bounds are kept: those of a few chains, of which laye
 
 
 class Bottleneck(StrEnum):
-    """What sets an operator's latency."""
+    """Bottleneck: the resource that sets an operator's latency."""
 
     COMPUTE = "compute"
     BUFFER = "global buffer"
@@ -206,7 +206,7 @@ class PassCosts:
         return lower_tables(self.pass_, self.factors, self.tables, self.simt.pass_least_s(self.pass_.works))
 
     def attribution(self, rows: Rows) -> Attribution:
-        """What each resource alone would take, for explaining a few architectures."""
+        """Latency attribution: seconds that each resource alone would take, to explain a few architectures."""
         where = np.asarray(rows, dtype=np.intp)
         tensor, vector, memory = (f[where] for f in self._indices)
         cycle_s, t = self.factors.cycle_s[where, None], self.tables

@@ -133,7 +133,7 @@ class Factors:
     simt_of: Rows
 
     def shown(self, rows: Rows) -> list[tuple[int, int, int, float, int]]:
-        """What latencies on the architectures at `rows` follow from: a combination of every side, the clock, the chip.
+        """Factors of latencies on the architectures at `rows`: a combination of every side, the clock, the chip.
 
         The last is the number of a SIMT architecture.
         """

@@ -21,7 +21,7 @@ from phaze.workload.workload import Numerics
 
 @dataclass(frozen=True)
 class Events:
-    """What happens during some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
+    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
 
     macs: float | Floats = 0.0
     narrow_macs: float | Floats = 0.0

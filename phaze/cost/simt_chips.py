@@ -97,7 +97,7 @@ class SimtTimes:
         return moved / hbm_bandwidth_bytes_per_s(self.side.table)
 
     def pass_least_s(self, works: Sequence[Work]) -> Floats:
-        """What a pass takes at least, (S, 1): its kernels run one after the other."""
+        """Lower bound of the seconds of a pass, (S, 1): its kernels run one after the other."""
         computing = [w for w in works if w.unit is not Unit.LINK]
         total: Floats = self.least_s(computing).sum(axis=1, keepdims=True)
         return total

@@ -152,7 +152,7 @@ def _left_stationary_cut(side: _Side, capacity: Floats, depth: Floats) -> Floats
 
 
 def _least_cut_bytes(side: _Side, capacity: Floats) -> Floats:
-    """What `_left_stationary_cut` cannot go below for either operand: mostly more than without cuts.
+    """Lower bound of `_left_stationary_cut` for either operand, in bytes: mostly more than without cuts.
 
     A tile of height x length fills at most half of the buffer. Of the re-reads, which go with 1 / height, and
     the partial sums, which go with 1 / length, the sum is least where both are equal. Two cuts are the fewest.

@@ -19,7 +19,7 @@ from phaze.hardware.silicon.package_price import price_usd
 
 
 class Limit(StrEnum):
-    """What can rule an architecture out."""
+    """Limit that can rule an architecture out."""
 
     POWER = "power"
     AREA = "area"
@@ -196,7 +196,7 @@ def _keeps_others(masks: dict[Limit, Flags], limit: Limit) -> Flags:
 
 
 def _nearest(amounts: dict[Limit, Floats], built: Flags, given: dict[Limit, float]) -> tuple[Amounts, float]:
-    """What the architecture takes whose largest ratio to a budget is smallest, and that ratio."""
+    """Amounts of the architecture whose largest ratio to a budget is smallest, and that ratio."""
     if not given or not built.any():
         return _unknown(), math.inf
     ratios = reduce(np.maximum, (amounts[limit] / budget for limit, budget in given.items()))

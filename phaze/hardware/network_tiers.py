@@ -20,7 +20,7 @@ class Topology(StrEnum):
 
 
 class Medium(StrEnum):
-    """What the links of a tier are, which decides whose fitted constants they have."""
+    """Medium of the links of a tier, which decides whose fitted constants they have."""
 
     DIRECT = "direct"  # between accelerators: NVLink, Infinity Fabric, ICI
     HOST = "host"  # PCI Express through switches and processors
@@ -41,7 +41,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkLaw:
-    """What an exchange costs beside its bytes over the bandwidth; the defaults are the alpha-beta model.
+    """Cost of an exchange beside its bytes over the bandwidth; the defaults are the alpha-beta model.
 
     An algorithm with A steps that sends B, reduces C and copies D bytes on every device, w senders to one receiver,
     takes

@@ -17,7 +17,7 @@ from phaze.workload.work import LayerChain
 
 
 class Grain(StrEnum):
-    """What stages are cut into; it is recomputed, gathered and reduced as one, too."""
+    """Unit that stages are cut into; it is recomputed, gathered and reduced as one, too."""
 
     BLOCK = "block"
     LAYER = "layer"  # half a transformer block: attention, or the feed-forward network

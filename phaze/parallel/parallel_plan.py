@@ -18,7 +18,7 @@ from phaze.workload.workload import Mode
 
 
 class Zero(IntEnum):
-    """What data-parallel ranks divide instead of keeping a copy each (ZeRO, arXiv 1910.02054; 3 is FSDP)."""
+    """ZeRO stage: state that data-parallel ranks divide instead of keeping copies (arXiv 1910.02054; 3 is FSDP)."""
 
     NONE = 0
     OPTIMIZER = 1
@@ -27,7 +27,7 @@ class Zero(IntEnum):
 
 
 class Offload(StrEnum):
-    """What lies in the memory of the host instead of the device's."""
+    """State that lies in the memory of the host instead of the device's."""
 
     WEIGHTS = "weights"
     ACTIVATIONS = "activations"  # what backward needs of forward

@@ -1,4 +1,4 @@
-"""What may be chosen about a plan, as data: named spaces of plans, and what a framework runs of them."""
+"""Choices of a plan, as data: named spaces of plans, and the part of them that a framework runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 class Dimension(StrEnum):
-    """What of a model may be divided over devices; replicas of all of it are always possible."""
+    """Dimension of a model that may be divided over devices; replicas of all of it are always possible."""
 
     TENSOR = "tensor"
     SEQUENCE = "sequence"
@@ -49,7 +49,7 @@ class Cut(StrEnum):
 
 
 class Choices(BaseModel):
-    """What may be chosen of each kind; none: everything."""
+    """Choices of each kind that are allowed; none: everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,7 +98,7 @@ class Choices(BaseModel):
         return self.divides is None or dimension in self.divides
 
     def refusal(self, held: Mapping[str, Sequence[Any]]) -> str | None:
-        """What of choices that are held (fields of a plan space) it does not have, in words; None: it has all."""
+        """Refusal of choices that are held (fields of a plan space) and not there, in words; None: all are there."""
         return next(self._refusals(held), None)
 
     def _refusals(self, held: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -223,7 +223,7 @@ class Plans(Choices):
     ] = (frozenset(),)
 
     def within(self, name: str, choices: Choices | None) -> Self:
-        """What a framework of a name runs of it. Raises InputError where that is nothing."""
+        """Choices that a framework of a name runs. Raises InputError where there are none."""
         if choices is None:
             return self
         common = self.both(choices)

@@ -114,7 +114,7 @@ class PlanSpace:
             yield changed_plan(deep, schedule=schedule)
 
     def choices(self, plan: ParallelPlan) -> tuple[tuple[Zero, ...], tuple[RankOrder, ...]]:
-        """What ranks divide and which are neighbours, where there is more than one to do so."""
+        """ZeRO stages and rank orders of a plan, where there is more than one to choose among."""
         s, zeros = plan, self.zeros
         if s.pipeline_parallel > 1 and self.pipelined_zeros is not None:
             zeros = self.pipelined_zeros
@@ -222,7 +222,7 @@ def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
 
 
 def _common(plans: Plans) -> tuple[Zero, ...]:
-    """What ranks divide beside pipelines and elsewhere."""
+    """ZeRO stages that plans with pipelines and plans without share."""
     return tuple(zero for zero in plans.zero_in_pipelines or () if plans.zero is None or zero in plans.zero)
 
 
@@ -248,7 +248,7 @@ def _powers(most: int) -> tuple[int, ...]:
 
 
 def _grains(workload: Workload, plans: Plans) -> tuple[Grain, ...]:
-    """What pipelines may be cut into; single layers where blocks have several."""
+    """Grains that pipelines may be cut into; single layers where blocks have several."""
     chain, anywhere = workload.chain(1, 1), plans.stages in (None, Cut.LAYERS)
     halves = (
         anywhere and plans.divided(Dimension.PIPELINE) and groups_of(chain) != groups_of(chain, Grain.LAYER)

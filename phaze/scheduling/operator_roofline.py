@@ -16,7 +16,7 @@ from phaze.workload.work import Unit
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """What a chip can do at its sustained clock: FLOP/s of its two kinds of core, bytes/s of its HBM."""
+    """Roofs of a chip at its sustained clock: FLOP/s of its two kinds of core, bytes/s of its HBM."""
 
     tensor_flops_per_s: float
     vector_flops_per_s: float

@@ -30,7 +30,7 @@ class Makespan:
 
     @classmethod
     def of(cls, result: ScheduleResult, states: float) -> Makespan:
-        """What a search of so many states found."""
+        """Makespan that a search of so many states found."""
         return cls(result.lower_bound_s, result.makespan_s, states)
 
 
@@ -83,7 +83,7 @@ class SolvedSchedules:
         latencies: OperatorLatencies,
         limits: SolveLimits,
     ) -> dict[int, str]:
-        """What each problem is remembered under: everything that its schedule depends on."""
+        """Names under which each problem is remembered: everything that its schedule depends on."""
         return {
             i: digest(
                 "schedule",

@@ -43,7 +43,7 @@ SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cach
 
 
 class ForwardModel(Protocol):
-    """What a front end provides: the forward graph at any batch size, without a loss."""
+    """Model of a front end: the forward graph at any batch size, without a loss."""
 
     @property
     def name(self) -> str:
@@ -221,7 +221,7 @@ class GraphWorkload:
         return with_recipe(in_precision(graph, self._precision), self._recipe)
 
     def rules_context(self, graph: OperatorGraph) -> OperatorContext:
-        """What rules may know of the undivided graph."""
+        """Context of the undivided graph for rules."""
         training = self._mode is Mode.TRAINING
         return whole_context(graph, training=training, operands=self.operands)
 

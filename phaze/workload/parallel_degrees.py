@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Parallel(StrEnum):
-    """What a group of devices divides among its members."""
+    """Dimension of parallelism: the axis that a group of devices divides among its members."""
 
     TENSOR = "tensor"
     CONTEXT = "context"

@@ -1,4 +1,4 @@
-"""What the rest of the product sees of a model: layers made of work for the hardware.
+"""Work of a model as the rest of the product sees it: layers made of work for the hardware.
 
 `Work` is one operator reduced to numbers a cost model needs; `Pass` is the operator graph of one
 pass (forward or backward) of one layer; `Layer` adds parameters and memory; `LayerChain` is the
@@ -16,7 +16,7 @@ from phaze.workload.parallel_degrees import Group, Shardable, Sharding
 
 
 class Unit(StrEnum):
-    """What an operator occupies while it runs."""
+    """Unit that an operator occupies while it runs."""
 
     TENSOR = "TC"
     VECTOR = "VC"
@@ -48,7 +48,7 @@ NARROW = (Format.FP8, Format.FP4)
 
 
 class Collective(StrEnum):
-    """What a group of devices does together."""
+    """Collective operation of a group of devices."""
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -122,7 +122,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """What a flash-attention kernel knows beyond the sizes of its products.
+    """Figures of a flash-attention kernel beyond the sizes of its products.
 
     `queries`: query rows of each head, 1 while decoding; `share`: query heads that read one key-value head;
     `visible`: share of the scores that no causal mask hides (keys outside a window are not among the scores);

@@ -1,4 +1,4 @@
-"""What a workload is made of: parameters, FLOPs and bytes per operator kind and per layer kind."""
+"""Totals of a workload: parameters, FLOPs and bytes per operator kind and per layer kind."""
 
 from __future__ import annotations
 

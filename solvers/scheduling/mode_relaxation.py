@@ -138,7 +138,7 @@ class ModeRows:
         return np.bincount(self.owner, values, self.shape[0]).astype(np.float64)
 
     def weighting(self, rows: list[Row], prices: NDArray[np.float64]) -> Floats:
-        """What the priced sum of rows says of the makespan: at least the (O, M) weights times the durations.
+        """Weights (O, M) of durations in the priced sum of rows: the makespan is at least their product.
 
         Holds for any prices: where they leave a moment over, it is at most the makespan, and the weights shrink.
         """

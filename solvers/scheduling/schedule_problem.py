@@ -204,7 +204,7 @@ class Method(StrEnum):
 
 
 class Status(StrEnum):
-    """What is known about the makespan."""
+    """Status of the makespan."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

@@ -245,7 +245,7 @@ class ConvolutionLaw:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionChip:
-    """What the law needs of a chip beside the rates of its products."""
+    """Figures of a chip that the law needs, beside the rates of its products."""
 
     multiprocessors: float
     memory_bytes_per_s: float

@@ -41,7 +41,7 @@ class Bandwidths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AttentionChip:
-    """What the laws need of a chip, at its boost clock; ALUs are those of one multiprocessor."""
+    """Figures of a chip that the laws need, at its boost clock; ALUs are those of one multiprocessor."""
 
     multiprocessors: float
     clock_hz: float

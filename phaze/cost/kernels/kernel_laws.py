@@ -198,7 +198,7 @@ def _tiled_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constant
 def _by_format(
     formats: Sequence[Format | None], cost: Callable[[Sequence[int], Format | None], Floats | None]
 ) -> Floats:
-    """What a cost says of the positions of each format; NaN where it says nothing."""
+    """A figure of every cost, placed at the positions of each format; NaN where there is none."""
     seconds = np.full(len(formats), np.nan)
     for operands in set(formats):
         where = [o for o, found in enumerate(formats) if found is operands]

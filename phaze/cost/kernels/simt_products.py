@@ -79,7 +79,7 @@ _SUMMED = (None, Format.FP4, Format.FP8, Format.FP16, Format.BF16, Format.TF32) 
 
 @dataclass(frozen=True, slots=True)
 class SimtChip:
-    """What the law needs of a chip; `sustained_clock`: its sustained clock over the one of its peak rate."""
+    """Figures of a chip that the law needs; `sustained_clock`: its sustained clock over the one of its peak rate."""
 
     multiprocessors: float
     sustained_clock: float

@@ -253,7 +253,7 @@ class DesignSpace:
 
     @cached_property
     def _kept(self) -> KeptNumbers | None:
-        """What of the grid belongs to the space; None: all of it."""
+        """Numbers of the grid that belong to the space; None: all of them."""
         if not self.is_filtered:
             return None
         kept = KeptNumbers.of(self.grid_size, self._keeps_grid)

@@ -45,14 +45,14 @@ class GroupTimes:
 
     @cached_property
     def terms(self) -> Floats:
-        """What linear forms are of, (3 K + 2, A): forward, again and backward of every kind, a step, and 1."""
+        """Terms of linear forms, (3 K + 2, A): forward, recomputation and backward of every kind, a step, and 1."""
         passes = self.rows[:, :3].reshape(len(self.rows), -1)
         return np.concatenate([passes, self.optimizer_s[:, None], np.ones((len(passes), 1))], axis=1).T
 
 
 @dataclass(frozen=True)
 class PipelineCommunication:
-    """What a pipeline exchanges between devices whose links have one bandwidth, with every choice of what ranks divide.
+    """Communication of a pipeline between devices whose links have one bandwidth, under every choice of ZeRO and order.
 
     Choices (V,) are those of ZeRO and of neighbours. Schedules that place chunks alike exchange alike.
     """
@@ -63,7 +63,7 @@ class PipelineCommunication:
 
     @cached_property
     def choices(self) -> tuple[ParallelPlan, ...]:
-        """What ranks divide, and which are neighbours, (V,)."""
+        """Plans under each choice of ZeRO stage and rank order, (V,)."""
         zeros, orders = self.options.space.choices(self.plan)
         return tuple(replace(self.plan, zero=z, order=o) for z, o in product(zeros, orders))
 
@@ -74,7 +74,7 @@ class PipelineCommunication:
 
     @cached_property
     def gradient_sync_work(self) -> GradientSyncWork:
-        """What follows the last microbatch, (V, p)."""
+        """Exchanges and optimizer step after the last microbatch, before anything hides them, (V, p)."""
         layouts, each = self.options.layouts, self.choices
         counts = [layouts.microbatches(self.plan)] * len(each)
         held, which = layouts.device_parameters(self.plan).distinct
@@ -181,7 +181,7 @@ class FittedPlan:
 
     @cached_property
     def gradient_sync_work(self) -> GradientSyncWork:
-        """What follows its last microbatch, (1, p)."""
+        """Exchanges and optimizer step after its last microbatch, before anything hides them, (1, p)."""
         return self.pipeline.exchanged.gradient_sync_work.take(slice(self.choice, self.choice + 1))
 
     @cached_property
@@ -198,7 +198,7 @@ class FittedPlan:
         return found
 
     def gradient_sync(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
-        """What follows the last microbatch on every device, (A, p), whose pipelines run these chunks."""
+        """Gradient synchronisation after the last microbatch, (A, p), of devices whose pipelines run these chunks."""
         p = self.pipeline
         passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
         return self.gradient_sync_work.beside(
@@ -206,7 +206,7 @@ class FittedPlan:
         )
 
     def chunks(self, times: GroupTimes) -> Chunks:
-        """What the pipeline of every architecture runs, (A, C)."""
+        """Chunk times of the pipeline on every architecture, (A, C)."""
         p, said = self.pipeline, self.pipeline.options.layouts.framework
         plain, recomputation = p.exchanged.counts, p.exchanged.counted(self.recomputation)
         rows = times.rows.transpose(1, 0, 2)

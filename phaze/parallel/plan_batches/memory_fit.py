@@ -45,7 +45,7 @@ def fits(
 
 @dataclass(frozen=True)
 class PlanFootprint:
-    """What a plan needs of memory, for each of what ranks may divide, however much is recomputed.
+    """Memory footprint of a plan in bytes, for each ZeRO stage that it may have, however much is recomputed.
 
     Blocks recompute where it asks for full recompute of none of them; others fit as they are or not at all. Devices
     recompute from their first chunk on, which keeps the most microbatches. Fewer blocks never take longer, and no

@@ -70,7 +70,7 @@ class PlanBatch:
 
     @cached_property
     def groups(self) -> GroupPasses:
-        """What every group of layers takes, without exchanges of ZeRO."""
+        """Pass times of every group of layers, without exchanges of ZeRO."""
         return GroupPasses(np.array([self.estimator.passes(s) for s in self.plans]))
 
     @property
@@ -80,7 +80,7 @@ class PlanBatch:
 
     @property
     def sent_bytes(self) -> Floats:
-        """What goes from each chunk to the next, (B, C - 1)."""
+        """Bytes from each chunk to the next, (B, C - 1)."""
         chains = [self.estimator.layer_costs(s).chain for s in self.plans]
         return np.array([boundary_bytes(*each) for each in zip(chains, self.divisions, strict=True)])
 
@@ -109,7 +109,7 @@ class PlanBatch:
 
     @cached_property
     def memory_footprint(self) -> ChunkFootprint:
-        """What every chunk needs of memory, (B, C)."""
+        """Memory footprint of every chunk, (B, C)."""
         e, rows = self.estimator, zip(self.plans, self.divisions, self.recomputation, strict=True)
         each = [
             ChunkFootprint.of(e.memory_footprint(s), division, recomputation)
@@ -208,7 +208,7 @@ class IterationBatch:
 
     @cached_property
     def bases(self) -> PlanBatch:
-        """What they share."""
+        """Layers, divisions and recomputation that the plans share."""
         return PlanBatch.of(self.estimator, self.plans)
 
     @cached_property
@@ -233,7 +233,7 @@ class IterationBatch:
 
     @cached_property
     def chunks(self) -> Chunks:
-        """What pipelines run, (V, C)."""
+        """Chunk times of the pipelines, (V, C)."""
         passes, bases = self.bases.passes.take(self.bases.which), self.bases
         added = self.exchanged_s(hides=self.estimator.framework.hides_gathers)
         if added.any():

@@ -20,7 +20,7 @@ from phaze.parallel.plan_batches.shape_options import ROUNDING
 
 
 class Longest(NamedTuple):
-    """What is longest on N devices, (N,) each: passes, whether as exchanges; what follows, whether as all of it."""
+    """Longest parts on N devices, (N,) each: passes, whether as exchanges; synchronisation, whether as all of it."""
 
     passes_s: Floats
     left_s: Floats
@@ -121,7 +121,7 @@ class TellingDevices:
     before: Floats
 
     def forms(self, probes: Floats) -> Floats:
-        """What times of plans are at least, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
+        """Lower bounds of times of plans, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
         sheet, owner = self.sheet, self.mine.owner
         row, choice = self.row[owner], self.choice[owner]
         e = sheet.placed[1][row]
@@ -276,7 +276,7 @@ def _beaten(sheet: PlanTable, there: Flags, level: Rows) -> Flags:
 
 
 def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> Floats:
-    """What times of plans are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
+    """Lower bounds of times of plans, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
     row, choice, level = which
     if not len(row):
         return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))

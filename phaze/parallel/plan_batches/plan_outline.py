@@ -22,7 +22,7 @@ TIERS = (1.1, 1.3, 1.7)  # times the work of the plan that takes least
 
 @dataclass(frozen=True)
 class PlanOutline:
-    """What plans take at least: the longest of some linear forms (P, n, 3 K + 2) of `Times.terms`.
+    """Lower bounds of times of plans: the longest of some linear forms (P, n, 3 K + 2) of `Times.terms`.
 
     Of those only that may take least.
     """
@@ -176,6 +176,6 @@ def levels_of(sheet: PlanTable) -> Rows:
 
 
 def _allowed(sheet: PlanTable) -> Flags:
-    """What ranks may divide in every plan, (S, Z)."""
+    """ZeRO stages that every plan allows, (S, Z)."""
     there, zero = sheet.choices[1][sheet.alike[1]], sheet.zeros[1]
     return np.stack([there[:, zero == z].any(axis=1) for z in range(len(sheet.zeros[0]))], axis=1)

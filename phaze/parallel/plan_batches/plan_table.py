@@ -86,14 +86,14 @@ class PlanTable:
 
     @cached_property
     def choices(self) -> tuple[list[tuple[Zero, RankOrder]], Flags]:
-        """What ranks may divide, and which may be neighbours, (V,), and where there is the choice, (Q, V)."""
+        """ZeRO stages with rank orders, (V,), and where there is the choice, (Q, V)."""
         each = [list(product(*self.options.space.choices(s))) for s in self.alike[0]]
         every = sorted({choice for some in each for choice in some}, key=max(each, key=len).index)
         return every, np.array([[choice in some for choice in every] for some in each])
 
     @cached_property
     def zeros(self) -> tuple[list[Zero], Rows]:
-        """What ranks may divide, (Z,), and which of it is part of every choice, (V,)."""
+        """ZeRO stages, (Z,), and which of them is part of every choice, (V,)."""
         each = [zero for zero, _ in self.choices[0]]
         every = list(dict.fromkeys(each))
         return every, np.array([every.index(zero) for zero in each])
@@ -206,7 +206,7 @@ class PlanTable:
 
     @cached_property
     def _gradient_sync(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """What follows the last microbatch on distinct devices, (X, V) each.
+        """Exchanges and parameters stepped after the last microbatch on distinct devices, (X, V) each.
 
         Seconds that gradients, weights, and tied parameters take, and parameters that are stepped.
         """
@@ -250,7 +250,7 @@ class PlanTable:
 
     @cached_property
     def last(self) -> tuple[Floats, Floats]:
-        """What follows the last microbatch at least, (E, V) each: parameters stepped, and seconds of exchanges.
+        """Lower bound of the gradient synchronisation, (E, V) each: parameters stepped, and seconds of exchanges.
 
         Of the device of every place that exchanges longest.
         """
@@ -266,7 +266,7 @@ class PlanTable:
 
     @cached_property
     def _moved(self) -> Floats:
-        """What ZeRO exchanges in the passes of a group of every kind, (2, 4, Q, V, K): rows as of `Exchanged.moved`.
+        """Exchanges of ZeRO in passes of a group of every kind, s, (2, 4, Q, V, K): rows of `PipelineCommunication.moved`.
 
         First where ends are not joined, then where they are.
         """
@@ -392,7 +392,7 @@ class PlanTable:
 
     @cached_property
     def fixed_bytes(self) -> Floats:
-        """What all devices of places need whatever is recomputed, (D, Z)."""
+        """Bytes that all devices of places need whatever is recomputed, (D, Z)."""
         rows, _, both, q, which = self._sorts
         layouts, zeros = self.options.layouts, self.zeros[0]
         body = self._body
@@ -420,7 +420,7 @@ class PlanTable:
 
     @cached_property
     def level_bytes(self) -> Floats:
-        """What devices need besides on every level, all plans one after the other, (L,)."""
+        """Bytes that devices need besides on every level, all plans one after the other, (L,)."""
         said, (_, which, joined, _) = self.options.layouts.framework, self.placed
         rows = np.concatenate([some for some, _ in self._held])
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))

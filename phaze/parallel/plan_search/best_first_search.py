@@ -40,7 +40,7 @@ class EvaluatedPlan:
 
 @dataclass
 class PlanBreakdown:
-    """What became of the plans of a space: each is counted once."""
+    """Plans of a space by their fate, each counted once: out of memory, pruned, evaluated."""
 
     out_of_memory: int = 0
     pruned: int = 0
@@ -136,7 +136,7 @@ class _Search:
 
     @property
     def _worst(self) -> float:
-        """What a plan has to beat, in s."""
+        """Seconds that a plan has to beat."""
         return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
 
     def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:

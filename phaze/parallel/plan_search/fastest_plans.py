@@ -103,7 +103,7 @@ class FastestPlans:
         return found
 
     def _for_all(self, name: str, work_out: Callable[[], T]) -> T:
-        """What is kept for all capacities."""
+        """Value that is worked out once for all capacities."""
         key, kept = (name, self.link_bytes_per_s), self.options.kept
         if key not in kept:
             kept[key] = work_out()
@@ -165,7 +165,7 @@ class _Queue:
         self._bounds_s = bounds_s[self._column]
 
     def wanted(self, best: Floats) -> tuple[int, Rows] | None:
-        """What most architectures that may find something better look at next; all to which it matters.
+        """Tier that most architectures which may find something better look at next, with all to which it matters.
 
         These are done with it.
         """

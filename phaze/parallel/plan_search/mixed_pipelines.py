@@ -23,7 +23,7 @@ MOST = 256  # limits on what a device has to do that are tried
 
 @dataclass(frozen=True)
 class Architectures:
-    """What devices may be of, (K,) each; `capacity_bytes`: what plans may fill of the memory."""
+    """Architectures of devices, (K,) each; `capacity_bytes`: memory that plans may fill."""
 
     times: GroupTimes
     capacity_bytes: Floats

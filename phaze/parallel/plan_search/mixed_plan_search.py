@@ -136,7 +136,7 @@ class Cutting:
         return np.minimum(held, count).astype(np.int64).reshape(len(capacities), count, count)
 
     def _needs(self, again: Flags) -> ChunkFootprint:
-        """What runs of blocks i..j keep, (L L,)."""
+        """Memory footprint of runs of blocks i..j, (L L,)."""
         layouts, (_, which) = self.options.layouts, self.options.kinds
         apart = replace(self.options.shape, pipeline_parallel=len(self.options.blocks), stages=())
         division = layouts.division(apart)
@@ -219,7 +219,7 @@ class MixedSearch:
         return None if best is None else self._improved(best)
 
     def lower_bound(self) -> float:
-        """What no mixed pipeline of the shape is better than, for next to nothing."""
+        """Lower bound of every mixed pipeline of the shape, for next to nothing."""
         least = (float(tier.outline.least_s(self._terms)[0]) for tier in self.tiers)
         seconds = min(least, default=inf)
         if seconds > self.most_s:
@@ -249,7 +249,7 @@ class MixedSearch:
         return found
 
     def _bounds(self, sheet: PlanTable) -> Floats:
-        """What no mixed pipeline of each plan is better than, (S,)."""
+        """Lower bound of the mixed pipelines of each plan, (S,)."""
         seconds: Floats = plan_lower_bounds_s(sheet, self._terms)[:, 0]
         seconds = np.where(seconds <= self.most_s, seconds, inf)
         if self.goal is Goal.TIME:

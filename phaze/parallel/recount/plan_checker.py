@@ -236,7 +236,7 @@ class _Check:
         return found
 
     def _differing(self, expected: dict[str, float]) -> str:
-        """What of the parts of time is told otherwise; empty if nothing is."""
+        """Differences between the stated parts of time and the counted ones, in words; None if there are none."""
         slack = TOLERANCE * self.iteration.iteration_s
         told = {name: getattr(self.iteration.time, name) for name in expected}
         wrong = [n for n, seconds in expected.items() if not abs(told[n] - seconds) <= slack]

@@ -178,7 +178,7 @@ class RecountedMemory(RecountedLayers):
     """Memory of a plan."""
 
     def kept_bytes(self, block: RecountedGroup) -> float:
-        """What a microbatch keeps of a group until its backward pass, on the device unless activations are away."""
+        """Bytes of a group kept per microbatch until its backward pass, on the device unless activations are away."""
         s, layers = self.plan, [self.layers[i] for i in block.layers]
         if not block.recomputation:
             return sum(layer.saved_bytes + layer.cache_bytes for layer in layers)
@@ -186,7 +186,7 @@ class RecountedMemory(RecountedLayers):
         return found if "input" in s.offloaded else found + self._input_bytes(block)
 
     def away_bytes(self, block: RecountedGroup) -> float:
-        """What its host keeps of a group that recomputes."""
+        """Bytes of a recomputed group that its host keeps per microbatch."""
         s = self.plan
         if not block.recomputation:
             return 0.0

@@ -1,4 +1,4 @@
-"""What a plan is counted again in: passes, blocks, parameters, and how groups of layers and exchanges take turns."""
+"""Parts of a recount: passes, blocks, parameters, and how groups of layers and exchanges take turns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RecountedPass:
 
     @property
     def pass_s(self) -> float:
-        """What the pipeline sees."""
+        """Seconds of the pass that the pipeline sees."""
         return self.device_s + self.waited_s
 
     def add(self, costs: LayerPassCosts, layer: int, framework: Framework, dispatch_s: float) -> None:
@@ -52,7 +52,7 @@ class RecountedPass:
             self.exposed_s[parallel] += float(seconds[layer])
 
     def join(self, other: RecountedPass) -> None:
-        """What another pass takes, without exchanges between ranks and with hosts."""
+        """Sum with another pass, without exchanges between ranks and with hosts."""
         self.kernels_s += other.kernels_s
         self.vector_s += other.vector_s
         self.weight_s += other.weight_s
@@ -102,7 +102,7 @@ class RecountedSync:
 
     @property
     def total_s(self) -> float:
-        """What an iteration is longer by."""
+        """Seconds by which an iteration is longer."""
         return self.reduction_s + self.optimizer_s + self.gather_s
 
 

@@ -126,7 +126,7 @@ class Recount(RecountedMemory):
         *,
         turned: bool,
     ) -> tuple[float, float]:
-        """What exchanges beside computation add to a pass, with and without what they slow it down by."""
+        """Seconds that exchanges beside computation add to a pass, with and without what they slow it down by."""
         alone = sum(compute_s)
         beside = min(sum(gather_s) + sum(reduce_s), alone)
         slower = 1 + self.framework.interference * (beside / alone if alone > 0 else 0.0)
@@ -170,7 +170,7 @@ class Recount(RecountedMemory):
         )
 
     def _wait(self, three: tuple[RecountedPass, RecountedPass, RecountedPass], chunks: int) -> None:
-        """What launches of a microbatch's passes make the device wait."""
+        """Waits of the device for launches of a microbatch's passes."""
         said = self.framework
         launched = [side.launched_s for side in three]
         launched[0] += said.microbatch_s / chunks
@@ -187,7 +187,7 @@ class Recount(RecountedMemory):
     # -- what follows
 
     def gradient_sync(self, device: int) -> RecountedSync:
-        """What follows the last microbatch of a device."""
+        """Gradient synchronisation after the last microbatch of a device."""
         s, said, own = self.plan, self.framework, self.devices[device]
         held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
         weight, gradient = self.wire_bytes
@@ -219,7 +219,7 @@ class Recount(RecountedMemory):
         return (1 + (s.chunks - 1) * min(s.pipeline_parallel, self.microbatches)) / s.chunks
 
     def _late_s(self, beside_s: float, exchange_s: float, pieces: int) -> float:
-        """What an exchange of equal pieces adds to computation beside it."""
+        """Exposed communication: seconds that an exchange of equal pieces adds to the computation beside it."""
         count = max(pieces, 1)
         exposed = max(exchange_s / count, exchange_s - beside_s * (count - 1) / count)
         return exposed + self.framework.interference * min(exchange_s - min(exposed, exchange_s), beside_s)
@@ -289,7 +289,7 @@ class MixedRecount:
         return found
 
     def gradient_sync(self, device: int) -> RecountedSync:
-        """What follows the last microbatch of a device; a sum of both ends ends for both at once."""
+        """Gradient synchronisation after the last microbatch of a device; a sum of both ends ends for both at once."""
         found, ends = self.each[device].gradient_sync(device), (self.each[0], self.each[-1])
         if device not in (0, len(self.each) - 1):
             return found

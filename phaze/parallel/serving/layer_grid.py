@@ -88,7 +88,7 @@ def _kept(pass_: Pass, edges: set[tuple[int, int]], keep: Callable[[Work], bool]
 
 @dataclass(frozen=True, slots=True)
 class ChainCosts:
-    """What the layers of a chain cost one device, (L,) each: seconds, joules of what happens, kernels launched."""
+    """Costs of the layers of a chain on one device, (L,) each: seconds, joules of events, kernels launched."""
 
     seconds: Floats
     joules: Floats
@@ -235,7 +235,7 @@ class LayerGrid:
 
     @cached_property
     def boundary_bytes(self) -> Floats:
-        """What each layer hands on for every token, whole, (L,)."""
+        """Bytes that each layer hands on for every token, whole, (L,)."""
         return _positions(self.base, "output_bytes")
 
     @cached_property

@@ -22,7 +22,7 @@ _REFERENCE = 64  # sequences whose decode pass the stages share evenly
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What of prompts goes through in one pass: `prompts` of them, `tokens` each, after `before` earlier ones.
+    """Prompt chunk of one pass: `prompts` of them, `tokens` each, after `before` earlier ones.
 
     `last`: whether the pass ends them, so that logits are wanted.
     """

@@ -221,7 +221,7 @@ def best_offer(offers: Offers, rate_per_s: float | None) -> int | None:
 
 
 def binding_limit(offers: Offers, at: int) -> Binding:
-    """What the next offer breaks; where it breaks nothing it serves no more, and where there is none, its end."""
+    """Limit that the next offer breaks; where it breaks nothing it serves no more, and where there is none, its end."""
     if at + 1 == len(offers.replicas):
         return offers.end
     return next((limit for limit, broken in offers.broken.items() if broken[at + 1]), Binding.NOTHING)

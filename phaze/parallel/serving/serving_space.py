@@ -62,7 +62,7 @@ class ServingSpace:
 
     @cached_property
     def limits(self) -> Limits:
-        """What a plan must keep."""
+        """Limits that a plan must keep."""
         capacity = float(hbm_capacity_bytes(self.chip.table)[0])
         return Limits(capacity * self.options.memory_share, self.targets)
 

@@ -119,7 +119,7 @@ class Cycle:
         return len(self.chunks) * self.slots.round_s(1) if self.chunks else np.zeros(len(self.batch))
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
-        """What a request of a Poisson stream waits before its prefill begins, (B,); infinite where prompts pile up.
+        """Mean wait of a request of a Poisson stream before its prefill, s, (B,); infinite where prompts pile up.
 
         An M/G/1 queue whose server, when no prompt waits, is away for a decode pass (Doshi, "Queueing systems
         with vacations", 1986): rate S^2 / 2 (1 - rate S), and half a pass where sequences decode.
@@ -205,7 +205,7 @@ class Prefill:
         return found
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
-        """What a request of a Poisson stream waits where prompts go one by one: an M/D/1 queue (DistServe, eq. 1)."""
+        """Mean wait of a request of a Poisson stream, s, prompts going one by one: an M/D/1 queue (DistServe, eq. 1)."""
         service = self.costs[0, :, 0].max(axis=-1)
         load = np.minimum(requests_per_s * service, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):

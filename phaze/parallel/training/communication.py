@@ -170,7 +170,7 @@ def _undominated(rows: Floats) -> Floats:
 
 
 def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:
-    """What an exchange of so many equal pieces adds to computation beside it; the last piece hides behind nothing."""
+    """Exposed communication: seconds that an exchange of equal pieces adds to the computation beside it."""
     count = np.maximum(pieces, 1)
     last = exchange_s / count
     exposed = np.maximum(last, exchange_s - compute_s * (1 - 1 / count))

@@ -1,4 +1,4 @@
-"""What follows the last microbatch: gradients are reduced, the optimizer steps, weights come back."""
+"""Gradient synchronisation after the last microbatch: gradients are reduced, the optimizer steps, weights come back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GradientSyncs:
 
     @property
     def longest_s(self) -> float:
-        """What the only pipeline is longer by: that of its device with most to do."""
+        """Seconds by which the only pipeline is longer: those of its device with most to do."""
         return float(self.total_s.max())
 
     def of_device(self, device: int) -> GradientSync:
@@ -76,7 +76,7 @@ class GradientSyncRates:
 
 @dataclass(frozen=True)
 class DeviceParameters:
-    """What every device of pipelines holds, (p,) or (V, p) each: parameters by who has the same, and groups of layers.
+    """Parameters of every device of pipelines, (p,) or (V, p) each, by who has the same, and groups of layers.
 
     `shared`: replicas; `experts`: those of experts; `whole`: tensor ranks as well. `tied`: parameters that
     the first and the last device both have.
@@ -101,7 +101,7 @@ class DeviceParameters:
 
     @property
     def distinct(self) -> tuple[DeviceParameters, NDArray[np.intp]]:
-        """What distinct devices (k,) of one pipeline hold, and which of them each one is, (p,)."""
+        """Parameters of distinct devices (k,) of one pipeline, and which of them each one is, (p,)."""
         rows = np.array([getattr(self, f.name) for f in fields(self)])
         found, which = np.unique(rows, axis=1, return_inverse=True)
         return DeviceParameters(*found), which.ravel()
@@ -109,7 +109,7 @@ class DeviceParameters:
 
 @dataclass(frozen=True)
 class GradientSyncWork:
-    """What follows the last microbatch on every device of pipelines, (V, p) each, before anything hides it.
+    """Gradient synchronisation on every device of pipelines, (V, p) each, before anything hides it.
 
     Seconds of exchanges, and parameters that a device steps. `window` (V, 1): passes of one microbatch that all but the
     last exchanges have to hide behind, `pieces` how many exchanges there are.
@@ -162,7 +162,7 @@ class GradientSyncWork:
     def beside(
         self, forward_s: Floats, turned_s: Floats, framework: Framework, optimizer_s: float | Floats
     ) -> GradientSyncs:
-        """What is exposed beside passes of one microbatch before and after the loss, (V, p) each.
+        """Exposed gradient synchronisation beside passes of one microbatch before and after the loss, (V, p) each.
 
         `optimizer_s`: seconds of a step per parameter.
         """

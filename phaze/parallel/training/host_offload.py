@@ -1,4 +1,4 @@
-"""What a device keeps in the memory of its host, and what moving it over their link adds to an iteration.
+"""Offloading to the memory of the host: bytes there, and seconds that moving them over the link adds to an iteration.
 
 Weights come in for every pass, one group of layers ahead, and activations leave behind forward and come back ahead of
 backward (ZeRO-Infinity, arXiv 2104.07857, section 5.2.2); gradients leave behind backward, and the host steps the
@@ -36,7 +36,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What one device has of its host: the link per direction, and its share of the memory and its bandwidth."""
+    """Share of its host that one device has: the link per direction, memory, and memory bandwidth."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float
@@ -66,7 +66,7 @@ class Host:
             )
 
     def step_s(self, rates: GradientSyncRates, plan: ParallelPlan, numerics: Numerics) -> float:
-        """What a step takes per parameter where states or weights are the host's."""
+        """Seconds of an optimizer step per parameter where states or weights are the host's."""
         link_s, step_s = 1 / self.link_bytes_per_s, float(rates.optimizer_s)
         if Offload.OPTIMIZER in plan.offload:
             step_s = numerics.optimizer_traffic_bytes / self.memory_bytes_per_s
@@ -97,7 +97,7 @@ class OffloadTraffic:
         *,
         hides: bool,
     ) -> OffloadTraffic:
-        """What a plan leaves to the host; `wire_bytes`: of one weight and one gradient.
+        """Traffic of a plan with the host; `wire_bytes`: of one weight and one gradient.
 
         `hides`: whether computation goes on meanwhile.
         """

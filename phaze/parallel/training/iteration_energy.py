@@ -22,7 +22,7 @@ from phaze.workload.workload import Numerics
 
 @dataclass(frozen=True)
 class Drivers:
-    """What of a plan its energy depends on, for (A,) architectures; one value serves all.
+    """Figures of a plan that its energy depends on, for (A,) architectures; one value serves all.
 
     `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
     `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,). `gathers`: how often weights that

@@ -128,7 +128,7 @@ def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> fl
 
 
 def _rest_s(whole_s: float, parts_s: float) -> float:
-    """What is left of a whole; none but for rounding is none."""
+    """Rest of a whole, in s; none but for rounding is none."""
     rest_s = whole_s - parts_s
     return 0.0 if abs(rest_s) <= _ROUNDING * whole_s else rest_s
 
@@ -185,7 +185,7 @@ class Estimator:
 
     @cached_property
     def layouts(self) -> PlanLayouts:
-        """What does not depend on the architecture."""
+        """Layers, chunks, bytes and exchanges, whatever the architecture."""
         told = self.framework.running(self.workload)
         return self.laid_out or PlanLayouts(self.workload, self.cluster, told)
 
@@ -196,7 +196,7 @@ class Estimator:
         return GradientSyncRates(*self.layouts.wire_bytes, float(step_s[0]))
 
     def layer_costs(self, plan: ParallelPlan) -> LayerCosts:
-        """What the layers take: the same for all plans that agree in microbatch and sharding."""
+        """Costs of the layers: the same for all plans that agree in microbatch and sharding."""
         found = self._once(plan)
         return self._joined(found) if plan.joins_ends else found
 
@@ -238,7 +238,7 @@ class Estimator:
             raise OutOfTimeError(LEFT_OUT)
 
     def passes(self, plan: ParallelPlan) -> Floats:
-        """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
+        """Pass times of groups of layers, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
         costs = self.layer_costs(plan)
         key = "passes", id(costs), plan.grain
         if key not in self._kept:
@@ -296,7 +296,7 @@ class Estimator:
         return OffloadTraffic.of(host, footprint, division, plan, wire, hides=self.framework.hides_offload)
 
     def memory_footprint(self, plan: ParallelPlan) -> GroupFootprint:
-        """What every group of layers holds on a device."""
+        """Memory footprint of every group of layers on a device."""
         return self.layouts.memory_footprint(plan)
 
     def memory(self, plan: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
@@ -334,7 +334,7 @@ class Estimator:
         return iteration
 
     def host_capacity_bytes(self, plan: ParallelPlan) -> float:
-        """What a device may leave to its host. Raises InputError where the architecture does not say."""
+        """Bytes that a device may leave to its host. Raises InputError where the architecture does not say."""
         return Host.of(self.table, plan).memory_bytes if plan.offload else inf
 
     def device_parameters(self, plan: ParallelPlan) -> DeviceParameters:
@@ -342,7 +342,7 @@ class Estimator:
         return self.layouts.device_parameters(plan)
 
     def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
-        """What follows the last microbatch on every device of its pipeline, (1, p)."""
+        """Gradient synchronisation after the last microbatch on every device of its pipeline, (1, p)."""
         found, placed = self.stage_times(plan), np.array(self.placed(plan))
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
         return self.gradient_syncs(self.exchanges(plan), self.device_parameters(plan), *passes)
@@ -350,7 +350,7 @@ class Estimator:
     def gradient_syncs(
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
     ) -> GradientSyncs:
-        """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
+        """Gradient synchronisation on devices whose passes of one microbatch take so long, (p,) or (V, p) each."""
         each, rates = exchanges.plans, self.rates
         if any(s.offload for s in each):
             rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
@@ -358,7 +358,7 @@ class Estimator:
         return gradient_sync(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
 
     def chunks(self, plan: ParallelPlan) -> Chunks:
-        """What its pipeline runs."""
+        """Chunk times of its pipeline."""
         return self._chunks(self.stage_times(plan))
 
     def timeline(self, plan: ParallelPlan) -> Timeline:

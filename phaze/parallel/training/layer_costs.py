@@ -1,4 +1,4 @@
-"""What every unique layer of a chain takes on some architectures, in the parts that plans put together."""
+"""Costs of every unique layer of a chain on some architectures, in the parts that plans put together."""
 
 from __future__ import annotations
 

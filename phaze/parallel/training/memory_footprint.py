@@ -27,7 +27,7 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class GroupFootprint:
-    """What every group of layers holds on a device, (G,) each.
+    """Memory footprint of every group of layers on a device, (G,) each.
 
     `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
     them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward (in inference its key-value
@@ -200,7 +200,7 @@ class PlanMemory:
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
 
     def fixed_bytes(self, chunks: ArrayLike) -> Floats:
-        """What every device, (..., p), needs whatever is recomputed."""
+        """Bytes of every device, (..., p), whatever is recomputed."""
         own = np.asarray(chunks)
         weights, gradients, states = self.states_bytes(own)
         return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
@@ -214,7 +214,7 @@ class PlanMemory:
         return (none if Offload.WEIGHTS in offload else weights), gradients, states
 
     def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
-        """What every device keeps in the memory of its host, (..., p)."""
+        """Bytes of every device in the memory of its host, (..., p)."""
         offload = self.plan.offload
         if not offload and not self.plan.offloaded:
             return np.zeros(len(own))
@@ -241,7 +241,7 @@ class PlanMemory:
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
-        """What is kept for backward, and what lives while a layer runs, (..., p) each."""
+        """Bytes of activations kept for backward, and of those that live while a layer runs, (..., p) each."""
         n, lost = self.footprint, 1 + self.framework.fragmentation
         kept = _in_flight_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.plan.offload:
@@ -309,7 +309,7 @@ def ranks_of(plan: ParallelPlan) -> tuple[int, int, int]:
 
 
 def divided_parameters(ranks: Sequence[ArrayLike], shared: Floats, experts: Floats, whole: Floats) -> Floats:
-    """What a device has of parameters that ZeRO divides over the ranks with the same ones, of each sort."""
+    """Parameters per device of those that ZeRO divides over the ranks with the same ones, of each sort."""
     found: Floats = (
         shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
     )

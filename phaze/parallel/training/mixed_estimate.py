@@ -60,7 +60,7 @@ class MixedEstimator(Estimator):
         )
 
     def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
-        """What follows the last microbatch on every device of its pipeline, (1, p)."""
+        """Gradient synchronisation after the last microbatch on every device of its pipeline, (1, p)."""
         known = {row: self._one(row).gradient_sync(plan) for row in set(self.rows)}
         each, place = [known[row] for row in self.rows], np.arange(len(self.rows))
         names = (f.name for f in fields(GradientSyncs))
@@ -69,7 +69,7 @@ class MixedEstimator(Estimator):
         return GradientSyncs(**found)
 
     def _tie_waits_s(self, plan: ParallelPlan) -> Floats:
-        """What the faster of both ends waits longer for the sum of gradients that they share, (p,)."""
+        """Seconds that the faster of both ends waits longer for the sum of gradients that they share, (p,)."""
         tied, found = self.device_parameters(plan).tied, np.zeros(len(self.rows))
         if not tied.any():
             return found

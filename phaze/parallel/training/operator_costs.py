@@ -93,7 +93,7 @@ def _summed(seconds: Floats, at: Rows) -> Floats:
 
 
 def _weight(work: Work) -> str | None:
-    """What the gradient product of a weight or of its input is named after; None for other operators."""
+    """Name after which the gradient product of a weight or of its input goes; None for other operators."""
     product, _, kind = work.name.split("+")[0].rpartition(".")
     return product if work.gemms and kind in ("dX", "dW") else None
 
@@ -184,7 +184,7 @@ def recomputed_operators(
 
 
 def _not_regathered(forward: Operators, backward: Operators) -> Flags:
-    """What of forward backward does not run again by itself, (O,)."""
+    """Operators of forward that backward does not run again by itself, (O,)."""
     again = {w.name for w in backward.works}
     return np.array([f"{w.name}.again" not in again for w in forward.works], dtype=np.bool_)
 

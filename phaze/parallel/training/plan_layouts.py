@@ -1,4 +1,4 @@
-"""What plans of a workload on a cluster come to whatever the architecture: layers, chunks, bytes, exchanges."""
+"""Layouts of the plans of a workload on a cluster, whatever the architecture: layers, chunks, bytes, exchanges."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PlanLayouts:
         return -(-self.cluster.global_batch // (plan.microbatch * plan.data_parallel))
 
     def memory_footprint(self, plan: ParallelPlan) -> GroupFootprint:
-        """What every group of layers holds on a device."""
+        """Memory footprint of every group of layers on a device."""
         s, sizes = plan, self.sizes(plan)
         key = ("memory_footprint", id(sizes), s.kept, s.offloaded, s.grain)
         return self.once(key, lambda: GroupFootprint.of(sizes.chain, self.division(s), s.kept, s.offloaded))
@@ -109,7 +109,7 @@ class PlanLayouts:
         return gathered, reduced
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What is worked out the first time that it is asked for under a key."""
+        """Value of a key, worked out the first time that it is asked for."""
         if key not in self._kept:
             self._kept[key] = work_out()
         found: T = self._kept[key]

@@ -72,7 +72,7 @@ class StageTimes:
 
     @cached_property
     def turned_s(self) -> Floats:
-        """What follows the loss: forward again and backward."""
+        """Seconds of the passes after the loss: recomputation and backward."""
         return self.recomputation.pass_s + self.backward.pass_s
 
 
@@ -97,7 +97,7 @@ class ZeroTraffic:
 def zero_traffic(
     plan: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
 ) -> tuple[ZeroTraffic, ZeroTraffic]:
-    """What forward and backward of every microbatch move; `wire_bytes`: of one weight and one gradient."""
+    """Traffic of ZeRO in forward and backward of every microbatch; `wire_bytes`: of one weight and one gradient."""
     gathered, reduced = wire_bytes
     whole = plan.zero is Zero.WEIGHTS and not plan.stays_whole
     always = plan.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
@@ -106,7 +106,7 @@ def zero_traffic(
 
 
 def boundary_bytes(chain: LayerChain, division: Division) -> Floats:
-    """What goes from each chunk to the next, (C - 1,)."""
+    """Bytes from each chunk to the next, (C - 1,)."""
     cuts = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
     return np.array(cuts, dtype=np.float64)
 
@@ -150,7 +150,7 @@ _Repeated = tuple[LayerPassCosts, Floats]
 
 
 def _recomputation(costs: LayerCosts, division: Division, plan: ParallelPlan) -> list[_Repeated]:
-    """What full recompute runs: the layers of each group that recomputes, and the last of them."""
+    """Layers of full recompute: those of each group that recomputes, and the last of them."""
     times = np.repeat(recomputed_groups(division, plan), division.sizes).astype(np.float64)
     ends = np.zeros(len(times))
     ends[[last for _, last in division.groups]] = 1.0
@@ -232,7 +232,7 @@ class ZeroExchanges:
         return (said.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
 
     def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
-        """What the exchanges add to a pass, backward where `turned`, and what it hides of them, (V, C)."""
+        """Seconds that the exchanges add to a pass, backward where `turned`, and those that it hides, (V, C)."""
         exchange_s = groups.exchange_s
         if not self.framework.hides_gathers:
             return exchange_s, np.zeros_like(exchange_s)
@@ -242,7 +242,7 @@ class ZeroExchanges:
         return slow_s - alone_s, exchange_s - (fast_s - alone_s)
 
     def reduced_s(self, groups: Groups, added_s: Floats) -> Floats:
-        """What reductions add to a backward pass, (C,), of all that exchanges add: what gathers alone do not."""
+        """Seconds that reductions add to a backward pass, (C,): of all that exchanges add, what gathers alone do not."""
         if not groups.gather_s.any():
             return added_s
         gathers = replace(groups, reduce_s=np.zeros_like(groups.reduce_s))
@@ -263,7 +263,7 @@ def _with_host(
 
 
 def launch_waits_s(launches: Floats, devices: Floats, framework: Framework, chunks: int) -> Floats:
-    """What launches make the device wait, (3, ...) seconds of forward, forward again and backward of each chunk.
+    """Seconds that the device waits for launches, (3, ...), in forward, recomputation and backward of each chunk.
 
     One that blocks has every launch waited for. A host that waits for the device launches every pass anew; one that
     runs ahead makes up for short kernels during long ones, and only all of a microbatch counts. Without exchanges among
@@ -362,7 +362,7 @@ class ChunkPasses:
         return forward, recomputation + backward
 
     def pipeline(self, transfer_s: Floats) -> Chunks:
-        """What a pipeline runs, with transfers (..., C - 1) between chunks."""
+        """Chunk times of a pipeline, with transfers (..., C - 1) between chunks."""
         forward, turned = self.passes_s
         weight = np.minimum(self.weight_s, turned)
         return Chunks(forward, turned - weight, weight, transfer_s, not self.framework.hides_transfers)

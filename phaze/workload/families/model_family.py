@@ -1,4 +1,4 @@
-"""What every model family provides: dimensions that turn into a forward operator graph.
+"""Interface of every model family: dimensions that turn into a forward operator graph.
 
 A model with two streams is a chain of layers as well: their tensors travel together from layer to layer.
 """

@@ -56,7 +56,7 @@ class Positions(StrEnum):
 
 
 class Scores(StrEnum):
-    """What turns a router's products into the weights of the experts."""
+    """Function that turns a router's products into the weights of the experts."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"

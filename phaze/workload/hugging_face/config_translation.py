@@ -52,7 +52,7 @@ class Translation:
         return {self.aliases.get(key, key): value for key, value in config.items()}
 
     def beyond(self, config: Config) -> list[str]:
-        """What of a renamed config the family does not describe, as `key: value`."""
+        """Entries of a renamed config that the family does not describe, as `key: value`."""
         return [
             f"{key}: {config.get(key)}" for key, good in self.needs.items() if config.get(key) not in good
         ]

@@ -123,7 +123,7 @@ def _under_first_names(operators: Sequence[Operator], same: Mapping[str, str]) -
 
 @dataclass(frozen=True, slots=True)
 class LayerEdge:
-    """What one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
+    """Tensor that one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
 
     source: int
     target: int

@@ -75,7 +75,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """What is cut from operator names inside the layer: the prefix, unless it is an operator's name."""
+        """Prefix that is cut from operator names inside the layer, unless it is an operator's name."""
         names = {op.name for op in self.operators}
         return self.prefix.rpartition(".")[0] if self.prefix in names else self.prefix
 

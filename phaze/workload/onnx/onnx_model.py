@@ -121,7 +121,7 @@ class _Expansion:
         return nodes
 
     def _body(self, node: NodeProto) -> list[NodeProto] | None:
-        """What a node stands for; None where it stays."""
+        """Nodes that a node stands for; None where it stays."""
         if not is_expandable(node, self._graph.opset.get("", 1)):
             return None
         if node.op_type == "If":

@@ -278,7 +278,7 @@ class Inliner:
 def function_body(
     call: NodeProto, function: FunctionProto, defaults: Iterable[AttributeProto] = ()
 ) -> list[NodeProto]:
-    """What a call of a function stands for; operands that are left out stay left out.
+    """Nodes that a call of a function stands for; operands that are left out stay left out.
 
     `defaults` are values of attributes that neither the call nor the function gives.
     """

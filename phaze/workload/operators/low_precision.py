@@ -123,7 +123,7 @@ def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
 
 
 def kept_input(op: Operator, sizes: Mapping[str, float], ctx: OperatorContext) -> dict[str, float]:
-    """What a product keeps of its inputs, `sizes` bytes each without a recipe."""
+    """Bytes that a product keeps of its inputs, `sizes` bytes each without a recipe."""
     recipe = recipe_of(op)
     if recipe is None or not recipe.keeps_scaled:
         return dict(sizes)

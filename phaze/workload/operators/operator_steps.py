@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What a rule may look at beside its operator.
+    """Context that a rule may look at beside its operator.
 
     `parameters`: names of parameters and views of parameters. `differentiable`: tensors (parameters
     included) through which a gradient flows; empty for a forward-only workload. `sharding`: the degrees by

@@ -306,7 +306,7 @@ def combine_forward(op: Operator, ctx: OperatorContext) -> Step:
 
 
 def combine_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
-    """What the experts made, for the gradient of their weights, and the routes."""
+    """Bytes of the experts' results, kept for the gradient of their weights, and of the routes."""
     return ctx.activations(op.inputs)
 
 

@@ -65,7 +65,7 @@ class UndividedModel:
         return part.operators, self._local(part, sharding)
 
     def _local(self, part: Part, sharding: Sharding) -> OperatorContext:
-        """What rules may know of the part: gradients flow through what collectives make of where they do."""
+        """Context of the part for rules: gradients flow through what collectives make of where they do."""
         flows = {t for t in part.tensors if t in self.ctx.differentiable}
         for op in part.operators:
             if not flows.isdisjoint(op.inputs):

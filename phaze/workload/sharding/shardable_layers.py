@@ -1,4 +1,4 @@
-"""What sort of layer each one is to tensor parallelism, and chains in which some sorts stay whole.
+"""Sort of each layer to tensor parallelism, and chains in which some sorts stay whole.
 
 With sequence parallelism the tensors between layers are divided by tokens. A layer whose weights are whole on every
 device of the group starts and ends with the same tensors: it works on a device's own tokens, as under context

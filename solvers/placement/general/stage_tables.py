@@ -44,7 +44,7 @@ class Pipeline:
 
     @property
     def least_weight(self) -> Floats:
-        """What each kind of work adds to the batch per second, at least."""
+        """Lower bound of what each kind of work adds to the batch per second."""
         least: Floats = self.weights.min(axis=0)
         return least
 
@@ -339,7 +339,7 @@ _ROUNDING = 1 - 1e-12
 
 @dataclass(frozen=True)
 class WorkBound:
-    """What every plan on some models must do, for each kind of work but the reduction, (kinds - 1,) each.
+    """Work that every plan on some models must do, for each kind but the reduction, (kinds - 1,) each.
 
     `slowest_s`: the slowest layer; `total_s`: all layers; `device_total_s`: all layers, times their devices.
     The reduction is that of the largest layer and of all layers, or of the smallest one that may come first.

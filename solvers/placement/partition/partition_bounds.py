@@ -73,7 +73,7 @@ class _Loads:
         )
 
     def bound(self, places: Integers, counts: Integers, limits: StageLimits) -> Floats:
-        """What the layers at these places imply, (A, len(counts)).
+        """Bound that the layers at these places imply, (A, len(counts)).
 
         With the least share k that gives all of them room, others that hold at most k - 1 leave too many to the last
         stage, a stage with k + 1 takes as long as k + 1 do; otherwise it is k, or what k leaves to the last stage.
