@@ -1,9 +1,9 @@
 """The analytic cost model: latency of every operator on every architecture.
 
-Rung `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
+Fidelity `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
 compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
 the arrays, which nothing hides. On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
-of all chips or, on rung `calibrated`, of the chip's family.
+of all chips or, under fidelity `calibrated`, of the chip's family.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class CostModel:
     ) -> None:
         """Factor the table; collectives of tensor-parallel groups run over `network`.
 
-        `own`: constants that the calibrated rung takes before those of a chip's family.
+        `own`: constants that the calibrated fidelity takes before those of a chip's family.
         """
         self.network = network
         self.rung, self.own = rung, own

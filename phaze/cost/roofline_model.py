@@ -1,4 +1,4 @@
-"""The first rung: what no implementation on this hardware can beat.
+"""The roofline fidelity: what no implementation on this hardware can beat.
 
 All units at their peak, every tensor moved once. Products inside a fused kernel need no HBM bytes;
 HBM bytes of an operator are those of its tiled products, moved once, and its streamed tensors.

@@ -4,8 +4,8 @@ A kernel takes the whole chip: the hardware deals its blocks to every multiproce
 share cores instead of finding idle ones. An operator therefore has one mode that pays, all cores; the other one
 is offered to the scheduler at no less than the whole pass.
 
-So do chips of few systolic arrays whose compiler makes one program of a model, on the calibrated rung and where
-their family is measured (`phaze.cost.kernels.systolic_programs`). On the analytic rung they are architectures as
+So do chips of few systolic arrays whose compiler makes one program of a model, under the calibrated fidelity and where
+their family is measured (`phaze.cost.kernels.systolic_programs`). Under the analytic fidelity they are architectures as
 the search composes them, whose operators are scheduled on their cores.
 """
 

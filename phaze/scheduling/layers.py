@@ -42,7 +42,7 @@ class LayerTimes:
 class TimedChain:
     """A chain of layers whose passes are costed over a table of architectures.
 
-    `base`: the same chain on the table that the costs were worked out for (None: this one). `recall`: what earlier
+    `base`: the same chain on the table that the costs were worked out for (None: this one). `memo`: what earlier
     searches have found out. `passes`: those of other chains with this model and table, of which some may be the same.
     """
 

@@ -53,7 +53,7 @@ def critical_path_s(ix: IndexedProblem) -> float:
 def lower_bounds(ix: IndexedProblem, upper_s: float, share: Floats | None = None) -> Bounds:
     """Tightest of the cheap bounds, given a schedule of length `upper_s`.
 
-    `share` (rows, O, M) are further weightings, such as `relaxation.relax` finds.
+    `share` (rows, O, M) are further weightings, such as `mode_relaxation.weightings` finds.
     """
     latency = latencies(ix)
     above, below = relation(ix.ancestors), relation(ix.descendants)

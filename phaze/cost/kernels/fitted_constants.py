@@ -19,7 +19,7 @@ from phaze.ranges import Factor, Line
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 GENERIC = "generic"
-"""The family whose constants the analytic rung takes: one set for all chips."""
+"""The family whose constants the analytic fidelity takes: one set for all chips."""
 
 L = TypeVar("L")
 

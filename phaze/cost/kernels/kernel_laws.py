@@ -1,7 +1,7 @@
 """Which law costs which operator, and the constants of which family.
 
-The analytic rung takes one set of constants for all chips (`generic`), so that it says something of chips
-nobody has built; the calibrated rung takes those of the chip's family. An operator that no law costs is NaN.
+The analytic fidelity takes one set of constants for all chips (`generic`), so that it says something of chips
+nobody has built; the calibrated fidelity takes those of the chip's family. An operator that no law costs is NaN.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def kernels_s(
 ) -> Floats:
     """Seconds of each operator alone on each chip, launch included, (A, O); NaN where no law costs it.
 
-    `own`: constants that the calibrated rung takes before the family's.
+    `own`: constants that the calibrated fidelity takes before the family's.
     """
     return _each(alone_s, works, table, rung, own)
 
@@ -91,7 +91,7 @@ def _each(
     rung: Fidelity,
     own: OwnConstants,
 ) -> Floats:
-    """Seconds on each chip of a table by the constants of its rung, (A, O)."""
+    """Seconds on each chip of a table by the constants of its fidelity, (A, O)."""
     seconds = np.empty((len(table), len(works)))
     for row in range(len(table)):
         chip = table.take([row])
@@ -246,7 +246,7 @@ def _flash_s(
 
 
 def _bounded(seconds: Floats, works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
-    """The analytic rung stays above the roofline."""
+    """The analytic fidelity stays above the roofline."""
     if constants.family != GENERIC:
         return seconds
     return np.maximum(seconds, [float(least_s(work, chip)[0]) for work in works])

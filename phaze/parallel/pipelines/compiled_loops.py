@@ -26,7 +26,7 @@ class Machine:
         self._steps = 0
 
     def run(self, *arguments: object, end_s: Floats) -> Floats:
-        """`kernel.run` with its last argument, filled; plain, of lists, whose entries are quicker to reach."""
+        """`simulation_loops.run` with its last argument, filled; plain, of lists, whose entries are quicker."""
         function = self.function("run", len(end_s))
         if function is not simulation_loops.run:
             function(*arguments, end_s)

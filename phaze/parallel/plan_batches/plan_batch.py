@@ -86,7 +86,7 @@ class PlanBatch:
 
     @property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
-        """`LayerFigures.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
+        """`LayerSizes.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
         each = [self.estimator.layer_costs(s).sizes(s.grain) for s in self.plans]
         stacked = np.concatenate([sizes[:, which] for sizes, which in each])
         distinct, which = np.unique(stacked, axis=1, return_inverse=True)
@@ -94,7 +94,7 @@ class PlanBatch:
 
     @property
     def device_parameters(self) -> Floats:
-        """`LayerFigures.parameters` of every chunk, and its groups of layers, (4, B, C)."""
+        """`LayerSizes.parameters` of every chunk, and its groups of layers, (4, B, C)."""
         found = []
         for s, division in zip(self.plans, self.divisions, strict=True):
             sizes = np.add.reduceat(self.estimator.layer_costs(s).parameters, division.first_layers, axis=1)

@@ -170,7 +170,7 @@ class PlanColumns:
     """The plans of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
 
     `row`, `choice` (n,): of the sheet. `level` (S p, Z): the level of recompute of all devices that fits first, a
-    position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `Times`.
+    position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `GroupTimes`.
     """
 
     sheet: PlanTable

@@ -22,7 +22,7 @@ TIERS = (1.1, 1.3, 1.7)  # times the work of the plan that takes least
 
 @dataclass(frozen=True)
 class PlanOutline:
-    """Lower bounds of times of plans: the longest of some linear forms (P, n, 3 K + 2) of `Times.terms`.
+    """Lower bounds of times of plans: the longest of some linear forms (P, n, 3 K + 2) of `GroupTimes.terms`.
 
     Of those only that may take least.
     """
@@ -130,7 +130,7 @@ def telling_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
 
 
 def probe_terms(sheet: PlanTable) -> Floats:
-    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
+    """Terms, (3 K + 2, P), as of `GroupTimes`, of devices of some speeds."""
     forward = _forward_flops(sheet)[:, None] / PROBES
     return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])
 

@@ -266,7 +266,7 @@ class PlanTable:
 
     @cached_property
     def _moved(self) -> Floats:
-        """Exchanges of ZeRO in passes of a group of every kind, s, (2, 4, Q, V, K): rows of `PipelineCommunication.moved`.
+        """Exchanges of ZeRO in passes of a group of each kind, s, (2, 4, Q, V, K); rows: `PipelineCommunication.moved`.
 
         First where ends are not joined, then where they are.
         """
@@ -331,7 +331,7 @@ class PlanTable:
 
         First of passes forward, then of those after the loss: on the devices and ahead of them, seconds that nothing
         hides, and of all. Nothing hides those of what is no block, the gather of the block that a pass begins with, and
-        the reduction of that which backward ends with (see `prefetch`).
+        the reduction of that which backward ends with (see `weight_prefetch`).
         """
         work = self.work[0][at], self.work[1][at]
         said, joined = self.options.layouts.framework, self.placed[2][self.placed[1][row]].astype(np.intp)
@@ -375,7 +375,7 @@ class PlanTable:
 
     @cached_property
     def _held(self) -> list[tuple[Floats, Integers]]:
-        """As of `Place.held` of every plan."""
+        """As of `ChunkPlaces.in_flight` of every plan."""
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         found = []
         for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):

@@ -163,7 +163,7 @@ class MixedPipeline:
 
     @cached_property
     def _each(self) -> tuple[Chunks, Floats, Floats]:
-        """Chunks (K, C), and tails of devices without and of what both ends sum, (K, p) each, all devices alike."""
+        """Chunks (K, C); gradient synchronisation without and of sums of both ends, (K, p) each, all devices alike."""
         chips, s = self.architectures, self.plan
         passes, ways = np.empty((3, len(chips), s.parts)), np.empty((len(chips), s.parts - 1))
         sync_s, tie_s = np.empty((2, len(chips), s.pipeline_parallel))

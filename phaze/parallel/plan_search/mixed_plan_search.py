@@ -184,7 +184,7 @@ class MixedTally:
 
 @dataclass(frozen=True)
 class MixedSearch:
-    """Plans of one shape, tier by tier (as of `Across`), on devices of some architectures (K,).
+    """Plans of one shape, tier by tier (as of `FastestPlans`), on devices of some architectures (K,).
 
     `most_s`: iterations that take longer are of no use. `over`: whether time is up.
     """

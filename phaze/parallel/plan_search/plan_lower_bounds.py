@@ -84,7 +84,7 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
 def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[Floats, Floats, Floats]:
     """Groups of each kind on distinct devices, (N, K, G), and parameters that these share with another stage, (N, K).
 
-    Last, `LayerFigures.parameters` of the kinds, (3, N, G). Pipelines of fewer kinds than others have some devices
+    Last, `LayerSizes.parameters` of the kinds, (3, N, G). Pipelines of fewer kinds than others have some devices
     twice, or groups without parameters.
     """
     each = [_devices(estimator, s) for s in pipelines]
@@ -165,9 +165,9 @@ class _Alike:
         e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
         stages, at = deeps[0].pipeline_parallel, np.array(places)
         microbatches = np.array([e.microbatches(deep) for deep in deeps])
-        told = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
-        schedules = dict.fromkeys(one for some in told.values() for one in some)
-        rows = {one: np.flatnonzero([one in told[m] for m in microbatches.tolist()]) for one in schedules}
+        runs = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
+        schedules = dict.fromkeys(one for some in runs.values() for one in some)
+        rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
         for cut in cuts:
             division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
             passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))

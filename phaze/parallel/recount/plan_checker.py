@@ -37,7 +37,7 @@ def check_plan(
     kinds: Sequence[KindTime] = (),
     capacity_bytes: float | Sequence[float] = inf,
 ) -> None:
-    """Verify a plan and all figures of its iteration; `kinds`: its computation by kind of operator, where told.
+    """Verify a plan and all figures of its iteration; `kinds`: its computation by kind of operator, where stated.
 
     Degrees go together with the cluster and the model; chunks cover the model once, in order; every pass of the
     timeline has its time and comes after what it needs; the iteration is the timeline and what follows it; parts of
@@ -177,10 +177,10 @@ class _Check:
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""
-        told, p = self.iteration.memory, self.plan.pipeline_parallel
-        _require(len(told) == p, f"memory of {len(told)} devices")
+        stated, p = self.iteration.memory, self.plan.pipeline_parallel
+        _require(len(stated) == p, f"memory of {len(stated)} devices")
         rooms = np.broadcast_to(self.capacity_bytes, p).tolist()
-        for device, (memory, order, capacity) in enumerate(zip(told, self.ran.orders, rooms, strict=True)):
+        for device, (memory, order, capacity) in enumerate(zip(stated, self.ran.orders, rooms, strict=True)):
             expected = self.recount.memory(device, order)
             slack = TOLERANCE * (sum(expected.values()) + 1.0)
             for name in _BYTES:
@@ -238,12 +238,12 @@ class _Check:
     def _differing(self, expected: dict[str, float]) -> str:
         """Differences between the stated parts of time and the counted ones, in words; None if there are none."""
         slack = TOLERANCE * self.iteration.iteration_s
-        told = {name: getattr(self.iteration.time, name) for name in expected}
-        wrong = [n for n, seconds in expected.items() if not abs(told[n] - seconds) <= slack]
-        return ", ".join(f"{n} is {told[n]} and {expected[n]}" for n in wrong)
+        stated = {name: getattr(self.iteration.time, name) for name in expected}
+        wrong = [n for n, seconds in expected.items() if not abs(stated[n] - seconds) <= slack]
+        return ", ".join(f"{n} is {stated[n]} and {expected[n]}" for n in wrong)
 
-    def _equal(self, what: str, told: float, found: float) -> None:
-        _require(isclose(told, found, rel_tol=TOLERANCE), f"{what}: {told}, counted again {found}")
+    def _equal(self, what: str, stated: float, found: float) -> None:
+        _require(isclose(stated, found, rel_tol=TOLERANCE), f"{what}: {stated}, counted again {found}")
 
 
 _TIMES = [f.name for f in fields(TimeBreakdown)]

@@ -262,8 +262,8 @@ class RecountedMemory(RecountedLayers):
         divided, whole = self.divided(held), held.total
         rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
         each = [
-            own if told is None else told
-            for own, told in (
+            own if stated is None else stated
+            for own, stated in (
                 (n.weight_bytes, said.weight_bytes),
                 (n.gradient_bytes, said.gradient_bytes),
                 (rest, said.optimizer_bytes),

@@ -97,7 +97,7 @@ class ChainCosts:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One architecture on its network, at some rung of the cost model; `table` has one row."""
+    """One architecture on its network, at some fidelity of the cost model; `table` has one row."""
 
     model: CostModel
     table: ArchitectureTable

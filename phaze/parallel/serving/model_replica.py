@@ -136,7 +136,7 @@ class Replica:
     def _exchange_s(self, tokens: Floats) -> Floats:
         """Seconds that each stage spends on tensors from the stage before and to the one after, (..., p).
 
-        As in training (`Basis.transfer_s`): devices send 1/t each and the group gathers; charged at both ends.
+        As in training (`Communication.transfer_s`): devices send 1/t each and the group gathers; charged at both ends.
         """
         cuts = self.grid.boundary_bytes[np.array(self.starts[1:], dtype=np.intp) - 1]
         payload, width = tokens[..., None] * cuts, self.grid.width

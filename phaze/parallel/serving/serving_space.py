@@ -55,7 +55,7 @@ class ServingSpace:
 
     @cached_property
     def links(self) -> Network:
-        """The network; on the calibrated rung with the constants of the chip's family."""
+        """The network; under the calibrated fidelity with the constants of the chip's family."""
         if self.options.rung is not Fidelity.CALIBRATED:
             return self.network
         return with_laws(self.network, str(self.architecture.value("family")))

@@ -205,7 +205,7 @@ class Prefill:
         return found
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
-        """Mean wait of a request of a Poisson stream, s, prompts going one by one: an M/D/1 queue (DistServe, eq. 1)."""
+        """Mean wait of a request of a Poisson stream, prompts one by one, s: an M/D/1 queue (DistServe, eq. 1)."""
         service = self.costs[0, :, 0].max(axis=-1)
         load = np.minimum(requests_per_s * service, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -190,7 +190,7 @@ def gradient_sync(
     rates: GradientSyncRates,
     microbatches: Sequence[int],
 ) -> GradientSyncs:
-    """The tails of plans (V,), of every device; `microbatches` (V,).
+    """The gradient synchronisation of plans (V,), of every device; `microbatches` (V,).
 
     `forward_s`, `turned_s` (V, p): passes of one microbatch, before and after the loss.
     """

@@ -69,10 +69,10 @@ def breakdown(
     iteration_s: float,
     framework: Framework,
 ) -> TimeBreakdown:
-    """Parts of an iteration on a device with its `own` chunks and `tail`, of so many microbatches of a pipeline.
+    """Parts of an iteration on a device with its `own` chunks and `sync`, of so many microbatches of a pipeline.
 
-    What no part explains is bubble: waiting for other devices, in the pipeline or for a longer tail than the own. That
-    is never negative, since a device does its passes and receipts one after the other.
+    Bubble is the rest that no part explains: waiting for other devices, in the pipeline or for a longer synchronisation
+    than its own. It is never negative, since a device does its passes and receipts one after the other.
     """
     sides = (found.forward, found.recomputation, found.backward)
     runs = runs_of_a_chunk(plan, microbatches)
@@ -141,8 +141,8 @@ class Estimator:
     """Plans of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
     What plans share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
-    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `effort` is
-    over nothing is told any more: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
+    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `limits` is
+    over there are no more answers: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
     """
 
     workload: Workload
@@ -186,8 +186,8 @@ class Estimator:
     @cached_property
     def layouts(self) -> PlanLayouts:
         """Layers, chunks, bytes and exchanges, whatever the architecture."""
-        told = self.framework.running(self.workload)
-        return self.laid_out or PlanLayouts(self.workload, self.cluster, told)
+        framework = self.framework.running(self.workload)
+        return self.laid_out or PlanLayouts(self.workload, self.cluster, framework)
 
     @cached_property
     def rates(self) -> GradientSyncRates:

@@ -85,7 +85,7 @@ class MixedEstimator(Estimator):
         return super().iteration(plan)
 
     def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
-        """Raises InputError: energy is told of one architecture."""
+        """Energy is of one architecture only: raises InputError."""
         raise InputError("energy is told of devices of one architecture")
 
     def _devices(self, plan: ParallelPlan) -> Rows:

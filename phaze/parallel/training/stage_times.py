@@ -242,7 +242,7 @@ class ZeroExchanges:
         return slow_s - alone_s, exchange_s - (fast_s - alone_s)
 
     def reduced_s(self, groups: Groups, added_s: Floats) -> Floats:
-        """Seconds that reductions add to a backward pass, (C,): of all that exchanges add, what gathers alone do not."""
+        """Seconds that reductions add to a backward pass, (C,): those of all exchanges less those of gathers alone."""
         if not groups.gather_s.any():
             return added_s
         gathers = replace(groups, reduce_s=np.zeros_like(groups.reduce_s))

@@ -134,7 +134,7 @@ class LayerEdge:
 class LayerGraph:
     """A model as a graph of layers: `order` holds them in topological order, edges are by (source, target).
 
-    What a layer of `order` exchanges is told by the edges, not by its place between two others.
+    The edges say which tensors a layer of `order` exchanges, not its place between two others.
     """
 
     order: LayerChain

@@ -231,7 +231,7 @@ def _classes_last(low: Lowering, name: str) -> str:
 def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxModel:
     """Read a model without its weights.
 
-    `bind` gives sizes to symbolic dimensions; the batch needs none (see `inputs.py`). Raises InputError (one
+    `bind` gives sizes to symbolic dimensions; the batch needs none (see `input_dimensions.py`). Raises InputError (one
     sentence, naming the file) for a file that is missing, damaged, empty, cyclic, holds unsupported
     operators (all listed, with counts), leaves a symbolic dimension without a size, or mixes samples.
     """

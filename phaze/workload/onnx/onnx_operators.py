@@ -167,7 +167,7 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Where": "where",
     }
 )
-"""Element-wise functions, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
+"""Element-wise functions, as `elementwise_cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
 
 MOVES = frozenset(
     {

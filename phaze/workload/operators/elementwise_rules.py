@@ -1,4 +1,4 @@
-"""Rules of element-wise operators; their costs are in `cycles.py`."""
+"""Rules of element-wise operators; their costs are in `elementwise_cycles.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Steps: the operators of one pass with their work, still linked by tensor names.
 
-Rules turn graph operators into steps, fusion merges steps, `passes.py` drops the names and leaves a
+Rules turn graph operators into steps, fusion merges steps, `operator_fusion.py` drops the names and leaves a
 `work.Pass`. A step without work is a view: it only carries precedence.
 """
 

@@ -44,7 +44,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Element-wise functions of a cell, keys of `cycles.FUNCTIONS`."""
+    """Element-wise functions of a cell, keys of `elementwise_cycles.FUNCTIONS`."""
 
     gate: str = "sigmoid"
     candidate: str = "tanh"

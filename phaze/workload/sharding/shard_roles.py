@@ -1,6 +1,6 @@
 """How operators take part in tensor parallelism: the roles that front ends give them.
 
-What becomes of an operator with a role is in `parallel/tensor.py`.
+What becomes of an operator with a role is in `tensor_parallelism.py`.
 """
 
 from __future__ import annotations
