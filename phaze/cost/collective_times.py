@@ -157,7 +157,11 @@ class _Exchange:
         return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
 
     def _at_once(self, algorithm: Algorithm) -> Law:
-        """Through all tiers at once: the slowest of them sets the pace."""
+        """Law of an algorithm through all tiers at once: the slowest of them sets the pace.
+
+        seconds = sum of steps x step + max of x + max of sqrt(ramp x), with x the bytes sent, reduced (gamma), copied
+        (delta) and crowded (epsilon) over the reachable bandwidth of a tier (docs/decisions/0019-network.md).
+        """
         wire, ramp, steps_s = np.zeros(self.links.shape), np.zeros(self.links.shape), 0.0
         straight = self.collective is Collective.SEND_RECV  # into the receiver's buffer, not chunk by chunk
         reducing = algorithm is Algorithm.IN_NETWORK
@@ -208,7 +212,11 @@ def tier(network: Network, position: int, link_bandwidth_bytes_per_s: ArrayLike)
 
 
 def wire_bytes(collective: Collective, payload_bytes: ArrayLike, devices: ArrayLike) -> Floats:
-    """Bytes each device sends (and receives), without help from the switches."""
+    """Bytes that each device sends (and receives), without help from the switches.
+
+    All-reduce: 2 (n - 1) / n V for a payload of V bytes on n devices; reduce-scatter, all-gather and all-to-all: half
+    of that (Thakur et al. 2005, docs/reference/formulas/network.md).
+    """
     count = np.asarray(devices, dtype=np.float64)
     whole = np.asarray(payload_bytes, dtype=np.float64)
     if collective is Collective.SEND_RECV:
@@ -224,7 +232,11 @@ def collective_s(
     bandwidth_bytes_per_s: ArrayLike,
     latency_s: ArrayLike,
 ) -> Floats:
-    """Seconds of a ring collective on one tier: bytes on the wire over bandwidth plus one latency per step."""
+    """Seconds of a ring collective on one tier: bytes on the wire over bandwidth plus one latency per step.
+
+    All-reduce of V bytes on n devices: 2 (n - 1) / n V / bandwidth + 2 (n - 1) latency (Thakur et al. 2005,
+    docs/reference/formulas/network.md).
+    """
     steps = sweeps(collective) * (np.asarray(devices, dtype=np.float64) - 1)
     sent = wire_bytes(collective, payload_bytes, devices)
     return transfer_s(sent, bandwidth_bytes_per_s) + steps * np.asarray(latency_s, dtype=np.float64)

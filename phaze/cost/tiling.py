@@ -50,7 +50,11 @@ def compulsory_bytes(gemm: Gemm) -> float:
 
 
 def traffic_bytes(gemm: Gemm, capacity_bytes: ArrayLike, depth: ArrayLike = 1) -> Floats:
-    """Bytes moved between memory and a buffer of the given size, at the best tiling and loop order.
+    """Traffic of a tiled product: bytes between memory and a buffer of a given size, at the best tiling and loop order.
+
+    A tile of h x w outputs that stays reads a m k ceil(n / w) + b k n ceil(m / h), rows that stay a m k + b k n
+    ceil(m / h), and both c m n for the result: a, b, c are bytes per element (derived in
+    docs/reference/formulas/operators.md).
 
     `capacity_bytes` and `depth` broadcast to the shape of the result; `depth` is the least contraction
     length of a tile (the rows of the array that it feeds). Never below `compulsory_bytes`, equal to it

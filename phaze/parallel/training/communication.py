@@ -170,7 +170,11 @@ def _undominated(rows: Floats) -> Floats:
 
 
 def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:
-    """Exposed communication: seconds that an exchange of equal pieces adds to the computation beside it."""
+    """Exposed communication: seconds that an exchange of n equal pieces adds to the computation beside it.
+
+    exposed = max(exchange / n, exchange - compute (1 - 1/n)) + interference x min(hidden, compute): the last piece
+    hides behind nothing (docs/reference/formulas/pipeline.md, docs/decisions/0025-fsdp.md).
+    """
     count = np.maximum(pieces, 1)
     last = exchange_s / count
     exposed = np.maximum(last, exchange_s - compute_s * (1 - 1 / count))

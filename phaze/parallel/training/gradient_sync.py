@@ -164,6 +164,8 @@ class GradientSyncWork:
     ) -> GradientSyncs:
         """Exposed gradient synchronisation beside passes of one microbatch before and after the loss, (V, p) each.
 
+        iteration = pipeline + max over devices of (reduction + tied + optimizer + gather) + the framework's own time;
+        what hides of reductions and gathers is as of `overlapped_s` (docs/reference/formulas/pipeline.md).
         `optimizer_s`: seconds of a step per parameter.
         """
         said, lost = framework, (self.pieces, framework.interference)

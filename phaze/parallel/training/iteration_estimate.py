@@ -71,8 +71,8 @@ def breakdown(
 ) -> TimeBreakdown:
     """Parts of an iteration on a device with its `own` chunks and `sync`, of so many microbatches of a pipeline.
 
-    Bubble is the rest that no part explains: waiting for other devices, in the pipeline or for a longer synchronisation
-    than its own. It is never negative, since a device does its passes and receipts one after the other.
+    bubble = iteration - sum of all other parts: waiting for other devices, in the pipeline or for a longer
+    synchronisation than its own. It is never negative, since a device does its passes and receipts one by one.
     """
     sides = (found.forward, found.recomputation, found.backward)
     runs = runs_of_a_chunk(plan, microbatches)

@@ -227,7 +227,12 @@ class PlanMemory:
         return found + weights if Offload.WEIGHTS in offload else found
 
     def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """The same wherever they lie."""
+        """Bytes of weights, gradients and optimizer states under ZeRO, wherever they lie, (..., p) each.
+
+        Each is bytes x parameters, divided by the D ranks of its sort: optimizer states from stage 1, gradients from
+        stage 2 (where they are reduced after every microbatch), weights from stage 3 (Rajbhandari et al., arXiv
+        1910.02054, section 3.1).
+        """
         s, n, state = self.plan, self.footprint, self._state
         whole = self._parameters(own)
         each = (n.shared, n.experts, n.replicated)
@@ -241,7 +246,12 @@ class PlanMemory:
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
-        """Bytes of activations kept for backward, and of those that live while a layer runs, (..., p) each."""
+        """Bytes of activations kept for backward, and of those that live while a layer runs, (..., p) each.
+
+        kept = (1 + fragmentation) x max over moments of the sum over chunks of microbatches in flight x kept per chunk;
+        live = (1 + fragmentation) x (max working + score copies x scores). What a transformer block keeps agrees with
+        Korthikanti et al. (arXiv 2205.05198); see docs/reference/formulas/memory.md.
+        """
         n, lost = self.footprint, 1 + self.framework.fragmentation
         kept = _in_flight_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.plan.offload:
