@@ -1,6 +1,4 @@
-"""The algorithms of collectives in numbers: groups of devices on the tiers of a network, steps and bytes, and the
-share of bandwidth that a topology leaves.
-"""
+"""Algorithms of collectives in numbers: groups on the tiers of a network, steps, bytes, and shares of bandwidth."""
 
 from __future__ import annotations
 

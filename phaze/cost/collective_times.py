@@ -1,6 +1,4 @@
-"""Seconds of collectives and transfers: what every algorithm takes on the tiers of a network, and the fastest of
-them.
-"""
+"""Seconds of collectives and transfers: every algorithm on the tiers of a network, and the fastest of them."""
 
 from __future__ import annotations
 

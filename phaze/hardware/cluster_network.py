@@ -1,6 +1,4 @@
-"""The network between accelerators: tiers from the inside out, such as scale-up domains and scale-out, and the files
-it is read from.
-"""
+"""The network between accelerators: tiers from the inside out (scale-up domains, scale-out), and its files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A parallel plan: everything that is decided about spreading one model's training over a cluster, and whether it
-can be run.
-"""
+"""A parallel plan: all decisions on how one model's training is spread over a cluster, and whether it can be run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Convolutions on chips of many small multiprocessors: their sizes as arrays, and the fastest of the algorithms that
-libraries choose from.
-"""
+"""Convolutions on chips of many small multiprocessors: sizes as arrays, and the fastest of a library's algorithms."""
 
 from __future__ import annotations
 

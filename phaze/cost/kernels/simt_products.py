@@ -1,6 +1,4 @@
-"""Matrix products on chips of many small multiprocessors: tiles, waves, a shared cache, and one set of constants per
-chip family.
-"""
+"""Matrix products on chips of many small multiprocessors: tiles, waves, a shared cache, constants by chip family."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A design space: ranges of hardware fields over a base architecture, enumerated block by block, with what
-constraints and the filter on area keep.
-"""
+"""A design space: ranges of hardware fields over a base architecture, enumerated in blocks, under constraints."""
 
 from __future__ import annotations
 

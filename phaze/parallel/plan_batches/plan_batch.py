@@ -1,6 +1,4 @@
-"""Iterations of many plans at once: seconds and bytes as of one, and the layers, divisions and recomputation that
-they share.
-"""
+"""Iterations of many plans at once, and the layers, divisions and recomputation that they share."""
 
 from __future__ import annotations
 

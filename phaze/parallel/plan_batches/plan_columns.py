@@ -1,6 +1,4 @@
-"""Plans of one shape as they fit into a memory, and bounds of their times for many architectures: linear forms that
-no iteration beats.
-"""
+"""Plans of one shape that fit into a memory, with lower bounds of their times as linear forms (many architectures)."""
 
 from __future__ import annotations
 

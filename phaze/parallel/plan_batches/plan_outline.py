@@ -1,6 +1,4 @@
-"""What plans of one shape take at least, of time by the work of their devices alone and of memory, and which of them
-are worth telling apart.
-"""
+"""Lower bounds of time and memory of the plans of one shape, and which of the plans are worth looking at."""
 
 from __future__ import annotations
 

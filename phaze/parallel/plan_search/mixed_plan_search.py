@@ -1,6 +1,4 @@
-"""The best plan of a shape on pipelines whose devices choose among some architectures: cuts and architectures chosen
-together, each plan exactly.
-"""
+"""The best plan of a shape on pipelines of mixed architectures: cuts and architectures chosen together, exactly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Lower bounds on the iterations of plans, for many at once: pipelines from the passes of their chunks, and what
-follows them at least.
-"""
+"""Lower bounds on the iterations of many plans: their pipelines, and the gradient synchronisation after them."""
 
 from __future__ import annotations
 

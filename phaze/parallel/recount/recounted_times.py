@@ -1,6 +1,4 @@
-"""A plan counted again in plain loops: seconds of every chunk and what follows a pipeline, also on devices of
-different architectures.
-"""
+"""Recount of the times of a plan in plain loops: chunks and synchronisation, also where architectures differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Costs of a model's layers on one device at some tensor-parallel width, on a grid of batches and contexts, and
-between its points along straight lines.
-"""
+"""Costs of a model's layers on one device, on a grid of batches and contexts and along straight lines between."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One replica: t x p devices that hold the model once, what a pass takes on each of its stages, and what fits in its
-memory.
-"""
+"""One replica: t x p devices that hold the model once, times of a pass on each of its stages, and its memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What one kind of replica can offer at every batch, and whole plans from such offers: how many of each, and what
-limits them.
-"""
+"""Offers of one kind of replica at every batch, and whole plans from such offers: how many, and their limits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Requests one by one through the engines of a replica: the check of the steady state, and the latencies that users
-see of a plan.
-"""
+"""Simulation of requests through the engines of a replica: a check of the steady state, and the users' latencies."""
 
 from __future__ import annotations
 

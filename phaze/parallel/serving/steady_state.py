@@ -1,6 +1,4 @@
-"""The steady state of replicas that decode many sequences, with prompts among the passes or apart, from slot to slot
-of their pipelines.
-"""
+"""The steady state of replicas that decode many sequences, with prompts among the passes or apart, slot by slot."""
 
 from __future__ import annotations
 

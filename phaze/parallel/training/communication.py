@@ -1,6 +1,4 @@
-"""Communication of a plan: what data-parallel ranks, neighbouring stages and experts exchange, and what of it
-computation hides.
-"""
+"""Communication of a plan among data-parallel ranks, stages and experts, and the part that computation hides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From a plan to the time and memory of an iteration on one architecture of a cluster, and where the time goes, by
-cause and by kind of operator.
-"""
+"""Time and memory of an iteration of a plan on one architecture, and the parts of its time by cause and operator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The memory footprint of a plan: what groups of layers and chunks keep, and the bytes that a device of each stage
-needs.
-"""
+"""Memory footprint of a plan: bytes of groups of layers and of chunks, and those of a device of each stage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Seconds of one microbatch in every chunk of a pipeline, and what they consist of: of one plan, and of many plans
-at once.
-"""
+"""Seconds of one microbatch in every chunk of a pipeline, and their parts, of one plan and of many at once."""
 
 from __future__ import annotations
 
