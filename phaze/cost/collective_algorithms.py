@@ -102,7 +102,7 @@ def runs(collective: Collective) -> tuple[Algorithm, ...]:
 
 
 def sweeps(collective: Collective) -> int:
-    """How often the data goes round: an all-reduce scatters and gathers."""
+    """Rounds of the data: an all-reduce scatters and gathers."""
     return 2 if collective is Collective.ALL_REDUCE else 1
 
 

@@ -36,14 +36,14 @@ class Law:
     per_root_s: Floats
 
     def seconds(self, payload_bytes: Floats) -> Floats:
-        """Of payloads that broadcast against the links; a chip without links never ends, unless nothing is sent."""
+        """Seconds of payloads, broadcast against the links; infinite on a chip without links, unless nothing is sent."""
         with np.errstate(invalid="ignore"):
             moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
         found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)
         return found
 
     def of_part(self, below: float, times: int) -> Law:
-        """Of one of `below` equal parts of a payload, as often as said."""
+        """Law of one of `below` equal parts of a payload, as often as said."""
         return Law(
             times * self.fixed_s, times * self.per_byte_s / below, times * self.per_root_s / np.sqrt(below)
         )
@@ -135,7 +135,7 @@ class _Exchange:
     copies: int = 1
 
     def algorithms(self) -> list[Algorithm]:
-        """Those that the library has, and that run on all tiers and serve the size of the group."""
+        """Algorithms that the library has, and that run on all tiers and serve the size of the group."""
         return [a for a in runs(self.collective) if a in self.menu and self._applies(a)]
 
     def _applies(self, algorithm: Algorithm) -> bool:

@@ -59,7 +59,7 @@ class OperatorLatencies:
     buffer_s: Floats
 
     def take(self, rows: Rows) -> OperatorLatencies:
-        """Those of some of the architectures."""
+        """Latencies on some of the architectures."""
         return OperatorLatencies(
             self.single_s[rows], self.parallel_s[rows], self.hbm_s[rows], self.buffer_s[rows]
         )
@@ -149,7 +149,7 @@ class CostModel:
         return fastest
 
     def _kernels_s(self, works: Sequence[Work], row: int) -> Floats:
-        """The same of one architecture that runs kernels, (O,): collectives are costed once each."""
+        """Seconds of the operators on one architecture that runs kernels, (O,): collectives are costed once each."""
         number = self.factors.simt_of[row]
         links = self.factors.memory.link_bytes_per_s[self.factors.memory_of[row]]
         computing = [w for w in works if w.link is None]

@@ -1,4 +1,4 @@
-"""Which distinct combination of the fields that matter to a cost each architecture shows.
+"""Distinct combinations of the fields that matter to a cost, and the one that each architecture shows.
 
 Compute depends on the tensor cores, on the vector cores, traffic on the buffers and memories: a few
 hundred combinations each where their product has hundreds of thousands. Costs are worked out per

@@ -104,7 +104,7 @@ class SimtTimes:
 
 
 def runs_kernels(table: ArchitectureTable, rung: Fidelity) -> NDArray[np.bool_]:
-    """Which architectures run one kernel after the other, (A,)."""
+    """Architectures that run one kernel after the other, (A,)."""
     simt = np.asarray(table["simt"], dtype=np.bool_)
     return simt if rung is Fidelity.ANALYTIC else simt | measured(table)
 

@@ -140,7 +140,7 @@ def _left_stationary(side: _Side, capacity: Floats) -> Floats:
 
 
 def _left_stationary_cut(side: _Side, capacity: Floats, depth: Floats) -> Floats:
-    """The same with the contraction cut.
+    """Re-reads where rows of a stay while b's columns pass, with the contraction cut.
 
     Partial sums travel in fp32 both ways for every cut but the last, and are double-buffered like the operands.
     """

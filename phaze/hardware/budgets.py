@@ -1,4 +1,4 @@
-"""Which architectures keep the budgets, and what the smallest budget would be that something keeps."""
+"""Budgets: the architectures that keep them, and the smallest budget that something keeps."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def shortfalls(
 
 
 def _given(*budgets: float | None) -> dict[Limit, float]:
-    """Those of the budgets, in the order of `BUDGETS`, that there are."""
+    """Budgets that are given, in the order of `BUDGETS`."""
     return {limit: budget for limit, budget in zip(BUDGETS, budgets, strict=True) if budget is not None}
 
 

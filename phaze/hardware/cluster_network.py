@@ -240,7 +240,7 @@ class Network(BaseModel):
 
     @property
     def source(self) -> str:
-        """Where the figures come from, tier by tier."""
+        """Source of the figures, tier by tier."""
         return "; ".join(tier.source for tier in self.tiers)
 
     @property

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Topology(StrEnum):
-    """How the members of a tier are wired."""
+    """Topology: how the members of a tier are wired."""
 
     SWITCH = "switch"  # everyone to everyone at full bandwidth
     FAT_TREE = "fat-tree"  # the same, but for its oversubscription
@@ -28,7 +28,7 @@ class Medium(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How a group runs a collective."""
+    """Algorithm by which a group runs a collective."""
 
     RING = "ring"  # every step to the next neighbour
     TREE = "tree"  # two binary trees, each for half of the vector, in a pipeline of chunks

@@ -17,7 +17,7 @@ MOST_SAMPLES = 2**25
 
 
 class Recompute(StrEnum):
-    """Which activations are computed again in the backward pass instead of being kept."""
+    """Activation recompute: activations that are computed again in the backward pass instead of being kept."""
 
     NONE = "none"
     FULL = "full"  # only the input of every layer is kept

@@ -205,7 +205,7 @@ class Framework(BaseModel):
         return self.usable_memory * capacity_bytes
 
     def running(self, workload: Workload) -> Framework:
-        """The same as it runs a workload.
+        """Framework as it runs a workload.
 
         Weights go over the wire in no fewer bits than products read: in 8 with a recipe alone. In inference it keeps
         nothing but them.

@@ -33,7 +33,7 @@ class Offload(StrEnum):
 
 
 class RankOrder(StrEnum):
-    """Which groups are neighbours, from the inside out; those inside have the faster tiers to themselves."""
+    """Rank order: the groups that are neighbours, from the inside out; those inside have the faster tiers."""
 
     DATA_INNER = "tensor-context-data-pipeline"  # Megatron-LM's default
     PIPELINE_INNER = "tensor-context-pipeline-data"

@@ -32,7 +32,7 @@ class Dimension(StrEnum):
 
 
 class RecomputeChoice(StrEnum):
-    """Which activations run again in the backward pass."""
+    """Activations that may run again in the backward pass."""
 
     NONE = "none"
     SELECTIVE = "selective"
@@ -41,7 +41,7 @@ class RecomputeChoice(StrEnum):
 
 
 class Cut(StrEnum):
-    """How many blocks the parts of a pipeline have."""
+    """Cut of a pipeline: the numbers of blocks of its parts."""
 
     EQUAL = "equal"  # all of them as many
     WHOLE = "whole-blocks"  # as equal in number as can be, or fewer at the ends
@@ -119,7 +119,7 @@ class Choices(BaseModel):
             yield f"ZeRO {_listed(zeros[:1])} beside pipelines; it has: {_listed(beside)}"
 
     def both(self, other: Choices) -> dict[str, Any]:
-        """By field, what both have. A kind of which they have nothing in common is empty."""
+        """Choices that both have, by field. A kind of which they have nothing in common is empty."""
         return {name: _common(getattr(self, name), getattr(other, name)) for name in Choices.model_fields}
 
 

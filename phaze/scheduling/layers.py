@@ -29,7 +29,7 @@ class LayerTimes:
     backward_s: Floats
 
     def take(self, rows: Rows) -> LayerTimes:
-        """The same for some of the architectures."""
+        """Times on some of the architectures."""
         return LayerTimes(self.forward_s[rows], self.backward_s[rows])
 
     def differs(self, other: LayerTimes) -> NDArray[np.bool_]:

@@ -152,7 +152,7 @@ class GraphWorkload:
 
     @property
     def recipe(self) -> Recipe | None:
-        """How linear layers run in few bits, if they do."""
+        """Recipe by which linear layers run in few bits, if they do."""
         return self._recipe
 
     @property
@@ -248,7 +248,7 @@ class GraphWorkload:
         return self._chains[key]
 
     def _between(self, microbatch: int, *rest: Sharding | bool) -> LayerChain | None:
-        """From chains of smaller and larger microbatches, where three are known."""
+        """Chain between those of smaller and larger microbatches, where three are known."""
         known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
         if len(known) < _LINE or not min(known) < microbatch < max(known):
             return None

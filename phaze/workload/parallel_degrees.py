@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How one layer is divided over devices.
+    """Sharding of one layer over devices.
 
     `tensor`: heads and widths, as in Megatron-LM. `sequence`: between the divided products the tokens are
     divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
@@ -82,12 +82,12 @@ class Sharding:
 
     @property
     def divided(self) -> Sharding:
-        """How layers that do not stay whole are divided."""
+        """Sharding of layers that do not stay whole."""
         return replace(self, replicated=frozenset())
 
     @property
     def undivided(self) -> Sharding:
-        """How those that do are: all devices of a tensor and a context group make one context group."""
+        """Sharding of those that do: all devices of a tensor and a context group make one context group."""
         return replace(self.divided, tensor=1, sequence=False, context=self.tensor * self.context)
 
     @property

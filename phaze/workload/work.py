@@ -25,7 +25,7 @@ class Unit(StrEnum):
 
 
 class Traffic(StrEnum):
-    """How a matrix product's HBM traffic arises."""
+    """Origin of a matrix product's HBM traffic."""
 
     TILED = "tiled"  # operands stream from HBM, re-read as the tiling demands
     FUSED = "fused"  # inside a fused operator: on-chip only, HBM bytes are in `Work.stream_bytes`
@@ -73,7 +73,7 @@ class Link:
 
 
 class Role(StrEnum):
-    """Which of the three products of a layer's training one is."""
+    """Role of a product among the three of a layer's training."""
 
     FORWARD = "forward"
     INPUT_GRADIENT = "input_gradient"
@@ -249,7 +249,7 @@ class LayerChain:
 
     @property
     def replicated(self) -> tuple[bool, ...]:
-        """Of every unique layer, whether all devices of a tensor-parallel group keep it whole."""
+        """Replication of every unique layer: whether all devices of a tensor-parallel group keep it whole."""
         return tuple(layer.shardable in self.sharding.replicated for layer in self.layers)
 
     @property
@@ -264,7 +264,7 @@ class LayerChain:
 
     @property
     def tied_parameters(self) -> int:
-        """Those of them that the first layer reads and a later one as well, such as a head."""
+        """Parameters that the first layer reads and a later one as well, such as a head."""
         return sum(elements for _, elements in self.layers[self.index[0]].tied)
 
     @property
@@ -284,6 +284,6 @@ class LayerChain:
 
     @property
     def replicated_parameters(self) -> int:
-        """Those of them that belong to whole layers."""
+        """Parameters that belong to whole layers."""
         whole = self.replicated
         return sum(self.layers[i].parameters for i in self.index if whole[i])

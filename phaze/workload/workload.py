@@ -107,7 +107,7 @@ class Workload(Protocol):
 
     @property
     def recipe(self) -> Recipe | None:
-        """How linear layers run in few bits, if they do."""
+        """Recipe by which linear layers run in few bits, if they do."""
 
     @property
     def expert_plan(self) -> tuple[int, int, int] | None:

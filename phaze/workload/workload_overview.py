@@ -43,7 +43,7 @@ class Totals:
         )
 
     def times(self, count: int) -> Totals:
-        """All of it `count` times."""
+        """Totals `count` times."""
         return Totals(
             self.operators * count,
             self.parameters * count,

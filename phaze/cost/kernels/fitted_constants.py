@@ -62,7 +62,7 @@ NO_OWN: OwnConstants = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Constants:
-    """Which constants laws take: those of `family`, some of them replaced by a user's own."""
+    """Constants that laws take: those of `family`, some of them replaced by a user's own."""
 
     family: str
     own: OwnConstants = field(default_factory=lambda: NO_OWN)

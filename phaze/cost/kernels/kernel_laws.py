@@ -1,4 +1,4 @@
-"""Which law costs which operator, and the constants of which family.
+"""Laws of kernels: the one that costs each operator, and the constants of each family.
 
 The analytic fidelity takes one set of constants for all chips (`generic`), so that it says something of chips
 nobody has built; the calibrated fidelity takes those of the chip's family. An operator that no law costs is NaN.
@@ -76,7 +76,7 @@ def kernels_s(
 def in_models_s(
     works: Sequence[Work], table: ArchitectureTable, rung: Fidelity, own: OwnConstants = NO_OWN
 ) -> Floats:
-    """The same in whole models, where a compiler makes one program of the operators of a systolic chip."""
+    """Seconds in whole models, where a compiler makes one program of the operators of a systolic chip."""
 
     def seconds(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
         return (alone_s if chip["simt"][0] else program_s)(works, chip, constants)
@@ -102,7 +102,7 @@ def _each(
 
 
 def alone_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
-    """The same on one chip, a table of one, by given constants, (O,)."""
+    """Seconds on one chip, a table of one, by given constants, (O,)."""
     seconds, shapes = np.full(len(works), np.nan), [shape_of(work) for work in works]
     for shape, law in _LAWS.items():
         where = [o for o, found in enumerate(shapes) if found is shape]

@@ -140,7 +140,7 @@ def is_measured(family: str) -> bool:
 
 
 def measured(table: ArchitectureTable) -> NDArray[np.bool_]:
-    """Which architectures are systolic chips of a measured family, (A,)."""
+    """Architectures that are systolic chips of a measured family, (A,)."""
     codes = [code("family", family) for family in fitted_constants(ProgramLaw, FILE)]
     return np.isin(table["family"], codes) & ~np.asarray(table["simt"], dtype=np.bool_)
 

@@ -156,7 +156,7 @@ def _one_by_one(ahead: int, m: int) -> ActionSequence:
 
 
 def _interleaved(i: int, p: int, m: int, v: int) -> ActionSequence:
-    """As 1F1B, but `p` microbatches through one chunk, then through the next; Megatron-LM's numbers ahead."""
+    """Interleaved 1F1B: `p` microbatches through one chunk, then through the next; Megatron-LM's numbers ahead."""
     ahead = min(2 * (p - 1 - i) + (v - 1) * p, m * v)
     run = _one_by_one(ahead, m * v)
     slots = np.tile(np.repeat(np.arange(v), p), m // p)

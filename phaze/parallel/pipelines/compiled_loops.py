@@ -40,7 +40,7 @@ class Machine:
         return self.compiled(name, steps) or vars(self._module)[name]
 
     def compiled(self, name: str, steps: int) -> Callable[..., Any] | None:
-        """The same as machine code; None as long as that does not pay."""
+        """Loops as machine code; None as long as that does not pay."""
         self._steps += steps
         return _compiled(self._module)[name] if self._steps > PLAIN_STEPS else None
 

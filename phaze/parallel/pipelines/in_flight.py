@@ -1,4 +1,4 @@
-"""How many microbatches a device keeps activations of, derived from the order in which it runs them."""
+"""Microbatches in flight: those that a device keeps activations of, from the order in which it runs them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_flight_peak(
 
 
 def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:
-    """Of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, and the pair that frees one."""
+    """Order of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, the pair that frees one."""
     i, twice = np.arange(stages), 2 if schedule is Schedule.ZB_H2 else 1
     ahead = np.minimum(twice * (stages - 1 - i), microbatches)
     behind = np.minimum((twice * i), microbatches)

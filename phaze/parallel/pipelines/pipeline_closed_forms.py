@@ -53,7 +53,7 @@ def closed_form_period_s(
     w: ArrayLike,
     pair: ArrayLike | None = None,
 ) -> Floats:
-    """The same for the time from one iteration to the next where no device waits for the others between them."""
+    """Period of a pipeline in s, from one iteration to the next where no device waits for the others between them."""
     m, p, v, f, b, w = _arrays(microbatches, stages, chunks_per_device, f, b, w)
     if schedule not in _FORMS:  # some device works, or waits, from the first start to the last end
         return closed_form_s(schedule, m, p, v, f, b, w, pair)

@@ -1,4 +1,4 @@
-"""Where the chunks of pipelines lie, and what devices keep of microbatches: counts that depend on no bytes or times."""
+"""Places of the chunks of pipelines, and microbatches that devices keep: counts that need no bytes or times."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ChunkPlaces:
 
     @cached_property
     def edges(self) -> tuple[Floats, Floats]:
-        """Of every kind, blocks that begin and that end the chunks of every device, (p, K) each.
+        """Blocks of every kind that begin and that end the chunks of every device, (p, K) each.
 
         An end of a chunk that is no block does not count.
         """
@@ -127,13 +127,13 @@ class ChunkPlaces:
 
     @cached_property
     def recomputation_device(self) -> Floats:
-        """The same of all slots of a device, (L, K)."""
+        """Groups that run again in all slots of a device, (L, K)."""
         found: Floats = self.recomputation.sum(axis=1)
         return found
 
     @cached_property
     def recomputation_first(self) -> Floats:
-        """The same of its first slot, (L, K)."""
+        """Groups that run again in its first slot, (L, K)."""
         return np.ascontiguousarray(self.recomputation[:, 0])
 
     def in_flight(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
@@ -159,7 +159,7 @@ class ChunkPlaces:
 
     @cached_property
     def received(self) -> Floats:
-        """How often a microbatch comes to a device from another one over every boundary, (p, C - 1).
+        """Receipts of a microbatch by a device from another one over every boundary, (p, C - 1).
 
         Activations into its chunks, gradients back into them.
         """
@@ -167,7 +167,7 @@ class ChunkPlaces:
 
     @cached_property
     def arriving(self) -> Floats:
-        """The same of activations alone."""
+        """Receipts of activations alone."""
         return self._comes(back=False)
 
     def _comes(self, *, back: bool) -> Floats:

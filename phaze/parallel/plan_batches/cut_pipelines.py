@@ -83,12 +83,12 @@ class PipelineCommunication:
 
     @cached_property
     def _exchanges(self) -> Communication:
-        """Between the devices of each choice."""
+        """Communication between the devices of each choice."""
         return self.options.layouts.exchanges(self.link_bytes_per_s, *self.choices)
 
     @cached_property
     def transfer_s(self) -> Floats:
-        """From each chunk to the next, (V, C - 1)."""
+        """Seconds of a transfer from each chunk to the next, (V, C - 1)."""
         layouts = self.options.layouts
         cut, which = np.unique(boundary_bytes(self.options.chain, self.division), return_inverse=True)
         seconds: Floats = self._exchanges.transfer_s(cut, layouts.framework.scatters_transfers)
@@ -131,7 +131,7 @@ class CutPipeline:
 
     @classmethod
     def of(cls, options: ShapeOptions, plan: ParallelPlan, link_bytes_per_s: float) -> CutPipeline:
-        """Of a plan; what it exchanges is kept with the options of its shape."""
+        """Cut pipeline of a plan; what it exchanges is kept with the options of its shape."""
         s = plan
         place = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
         staggered = s.schedule is Schedule.INTERLEAVED
@@ -145,7 +145,7 @@ class CutPipeline:
 
     @cached_property
     def microbatches(self) -> int:
-        """Of one pipeline."""
+        """Microbatches of one pipeline."""
         return self.options.layouts.microbatches(self.plan)
 
     @cached_property
@@ -170,7 +170,7 @@ class FittedPlan:
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """By which equally fast plans are ordered: fewer devices and stages first."""
+        """Rank by which equally fast plans are ordered: fewer devices and stages first."""
         s = self.plan
         return s.devices, s.pipeline_parallel, s.chunks, s.schedule, s.stages, self.choice
 

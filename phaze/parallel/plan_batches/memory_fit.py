@@ -62,7 +62,7 @@ class PlanFootprint:
 
     @classmethod
     def of(cls, layouts: PlanLayouts, plan: ParallelPlan, zeros: Sequence[Zero]) -> PlanFootprint:
-        """Of a plan that divides each of those in turn."""
+        """Footprint of a plan that divides each of those in turn."""
         s = plan
         own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         blocks = layouts.division(s).blocks
@@ -74,7 +74,7 @@ class PlanFootprint:
         return cls(s, tuple(zeros), own, blocks, *_footprint(layouts, s, zeros, choices))
 
     def fits(self, capacity_bytes: float, host_bytes: float = inf) -> list[Fit]:
-        """As each fits into a capacity, or does not."""
+        """Fit of each into a capacity, or none."""
         return [self._fit(z, capacity_bytes, host_bytes) for z in range(len(self.zeros))]
 
     def _fit(self, z: int, capacity_bytes: float, host_bytes: float) -> Fit:

@@ -45,7 +45,7 @@ class PlanBatch:
 
     @classmethod
     def of(cls, estimator: Estimator, plans: Sequence[ParallelPlan]) -> PlanBatch:
-        """Of many plans."""
+        """Batch of many plans."""
         found: dict[Hashable, int] = {}
         which = np.array([found.setdefault(_shared_choices(s), len(found)) for s in plans])
         first = np.unique(which, return_index=True)[1]
@@ -73,7 +73,7 @@ class PlanBatch:
 
     @property
     def passes(self) -> ChunkPasses:
-        """The same of every chunk, (B, C)."""
+        """Pass times of every chunk, (B, C)."""
         return self.groups.chunks(self.first_groups, self.recomputation, self.estimator.framework)
 
     @property
@@ -142,7 +142,7 @@ class Iterations:
 
 
 def batch_iterations(estimator: Estimator, plans: Sequence[ParallelPlan]) -> Iterations:
-    """As `Estimator.iteration` of each. They are not checked: such as cannot run must not be among them."""
+    """Iterations, as of `Estimator.iteration` for each. They are not checked: none may be among them that cannot run."""
     found = np.empty((2, len(plans)))
     for rows in _alike(_cut(estimator, s) for s in plans):
         many = IterationBatch(estimator, tuple(plans[row] for row in rows))
@@ -175,7 +175,7 @@ class IterationBatch:
         return self._whole_s(pipelines_s)
 
     def bounds_s(self) -> Floats:
-        """At most that, (V,)."""
+        """Lower bound of the seconds of an iteration, (V,)."""
         return self._whole_s(pipeline_bound_s)
 
     def _whole_s(self, pipelines: Callable[[Schedule, int, int, Chunks], Floats]) -> Floats:
@@ -211,12 +211,12 @@ class IterationBatch:
 
     @cached_property
     def exchanges(self) -> Communication:
-        """Between their devices."""
+        """Communication between their devices."""
         return self.estimator.exchanges(*self.plans)
 
     @property
     def stages(self) -> int:
-        """Of each."""
+        """Stages of each."""
         return self.plans[0].pipeline_parallel
 
     @cached_property

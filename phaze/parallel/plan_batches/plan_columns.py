@@ -179,7 +179,7 @@ class PlanColumns:
 
     @classmethod
     def of(cls, sheet: PlanTable, capacity_bytes: float, probes: Floats) -> PlanColumns:
-        """As they fit into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
+        """Columns of a table as it fits into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
         level, able = _fitting(sheet, capacity_bytes)
         zero = sheet.zeros[1]
         there = sheet.choices[1][sheet.alike[1]] & able[:, zero]
@@ -191,7 +191,7 @@ class PlanColumns:
         return len(self.row)
 
     def bounds_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of each plan, (n, A), for terms (3 K + 2, A)."""
+        """Lower bound of the seconds of an iteration of each plan, (n, A), for terms (3 K + 2, A)."""
         forms, first = self._distinct
         found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
         return found * (1 - ROUNDING)
@@ -212,7 +212,7 @@ class PlanColumns:
 
     @cached_property
     def best(self) -> PlanColumns:
-        """Those whose bounds may be the least of all: of the others every form is nowhere less than that of another."""
+        """Columns whose bounds may be the least of all: each other has every form nowhere less than that of another."""
         at = plan_outline.undominated_rows(self.forms)
         return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
 

@@ -29,7 +29,7 @@ class PlanOutline:
 
     @classmethod
     def of(cls, forms: Floats) -> PlanOutline:
-        """Of plans with some forms."""
+        """Outline of plans with some forms."""
         return cls(forms[:, undominated_rows(forms)])
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class PlanOutline:
         return count
 
     def least_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of any plan, (A,), for terms (3 K + 2, A)."""
+        """Lower bound of the seconds of an iteration of any plan, (A,), for terms (3 K + 2, A)."""
         found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
         return found * (1 - ROUNDING)
 
@@ -69,7 +69,7 @@ def least_flops(tiers: Sequence[PlanTier]) -> float:
 
 
 def plan_lower_bounds_s(sheet: PlanTable, terms: Floats) -> Floats:
-    """At most the seconds of an iteration of every plan, (S, A), from the work of its devices alone."""
+    """Lower bound of the seconds of an iteration of every plan, (S, A), from the work of its devices alone."""
     found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in _forms(sheet)])
     return found * (1 - ROUNDING)
 

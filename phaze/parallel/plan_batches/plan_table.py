@@ -44,7 +44,7 @@ class PlanTable:
 
     @classmethod
     def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> PlanTable:
-        """All that the plan space allows for a shape, by depth."""
+        """Table of all that the plan space allows for a shape, by depth."""
         every = (s for depth in options.depths for s in options.plans(depth))
         return cls(options, link_bytes_per_s, tuple(every))
 
@@ -68,7 +68,7 @@ class PlanTable:
 
     @cached_property
     def _microbatches(self) -> Integers:
-        """Of one pipeline, (Q,)."""
+        """Microbatches of one pipeline, (Q,)."""
         return np.array([self.options.layouts.microbatches(s) for s in self.alike[0]])
 
     @cached_property
@@ -122,7 +122,7 @@ class PlanTable:
         return found
 
     def place(self, row: int) -> ChunkPlaces:
-        """Where the chunks of a plan lie."""
+        """Places of the chunks of a plan."""
         places, which, *_ = self.placed
         return places[int(which[row])]
 
@@ -321,7 +321,7 @@ class PlanTable:
         return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
 
     def waits_s(self, row: Rows, choice: Rows, at: Rows) -> Floats:
-        """At least what transfers between stages add, (N,), on devices `at` of places, of plans under choices."""
+        """Lower bound of what transfers between stages add, (N,), on devices `at` of places, of plans under choices."""
         every, less, way = (some[at, choice] for some in self._waits_s)
         found: Floats = np.maximum(self.each[row] * every - less, 0.0) + (1 + self.turned[row]) * way
         return found
@@ -375,7 +375,7 @@ class PlanTable:
 
     @cached_property
     def _held(self) -> list[tuple[Floats, Integers]]:
-        """As of `ChunkPlaces.in_flight` of every plan."""
+        """Microbatches in flight of every plan, as of `ChunkPlaces.in_flight`."""
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         found = []
         for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):

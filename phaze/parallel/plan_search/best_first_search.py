@@ -20,7 +20,7 @@ from phaze.scheduling.passes import NEVER_S
 
 
 def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> frozenset[frozenset[Offload]]:
-    """Those without another one that leaves a part of theirs and steps no slower: its transfers never take longer.
+    """Offloads without another one that leaves a part of theirs and steps no slower: its transfers never take longer.
 
     Raises InputError where the architecture does not tell what they need of a host.
     """
@@ -122,7 +122,7 @@ class _Search:
         return sum(numbers[id(one)] for one in opened) + len(left) - len(opened)
 
     def _number(self, plan: ParallelPlan) -> int:
-        """Of variants."""
+        """Number of variants."""
         return prod(map(len, (*self.space.choices(plan), tuple(self.space.offloaded(plan)))))
 
     def _look(self, queue: list[_Entry]) -> None:
@@ -163,7 +163,7 @@ class _Search:
         return leanest(self.estimator, self.space.offloads)
 
     def _refined(self, plan: ParallelPlan) -> Iterator[tuple[float, ParallelPlan]]:
-        """Those of its variants that fit in memory, as they fit, and their bounds."""
+        """Variants that fit in memory, as they fit, and their bounds."""
         e, (zeros, orders) = self.estimator, self.space.choices(plan)
         fitting: list[ParallelPlan] = []
         offloaded = self.space.offloaded(plan)

@@ -66,7 +66,7 @@ class FastestPlans:
         return np.where(choice != -1, best, inf), choice
 
     def bound_s(self, times: GroupTimes, give_up_s: Floats) -> Floats:
-        """At most the least seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
+        """Lower bound of the seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 
         Where even the work alone does not get below `give_up_s` (A,), bounds of that.
         """
@@ -95,7 +95,7 @@ class FastestPlans:
         return self._for_all("tiers", lambda: plan_tiers(PlanTable.of(self.options, self.link_bytes_per_s)))
 
     def columns(self, tier: int) -> PlanColumns:
-        """Those of a tier that fit."""
+        """Columns of a tier that fit."""
         key = "columns", tier
         if key not in self._kept:
             self._kept[key] = PlanColumns.of(self.tiers[tier].sheet, self.capacity_bytes, self.probes())

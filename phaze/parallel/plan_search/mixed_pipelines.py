@@ -31,12 +31,12 @@ class Architectures:
     power_w: Floats
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of architectures."""
         return len(self.power_w)
 
     @cached_property
     def alike(self) -> list[tuple[float, float, Rows]]:
-        """Those of one memory and one link: capacity, bandwidth, and which they are."""
+        """Architectures of one memory and one link: capacity, bandwidth, and which they are."""
         both = np.stack([self.capacity_bytes, self.link_bytes_per_s])
         kinds, which = np.unique(both, axis=1, return_inverse=True)
         found = enumerate(kinds.T.tolist())

@@ -265,7 +265,7 @@ class MixedSearch:
 
     @cached_property
     def _joules(self) -> float:
-        """Of all passes of a microbatch, at the least: however devices differ, somebody does each, at its power."""
+        """Lower bound of the joules of all passes of a microbatch: somebody does each of them, at its power."""
         chips, (_, kinds) = self.architectures, self.options.kinds
         rows = (
             chips.times.rows[:, 0]

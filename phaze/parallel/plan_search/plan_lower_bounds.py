@@ -22,7 +22,7 @@ from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses, ZeroEx
 
 
 def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatches: ArrayLike) -> Floats:
-    """At most what pipelines take (n,) whose chunks have such passes (n, C), or longer, of so many microbatches (n,).
+    """Lower bound of pipelines (n,) whose chunks have such passes (n, C), or longer, of so many microbatches (n,).
 
     A device does the work of its chunks for every microbatch that comes to its copies of them. Before the first, one
     comes through the chunks ahead; after the last backward pass, gradients go back through them. Where a schedule puts
@@ -42,7 +42,7 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
 
 
 def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
-    """Of all chunks ahead of a device's first one, (n, p)."""
+    """Least seconds of all chunks ahead of a device's first one, (n, p)."""
     ahead: Floats = (np.cumsum(seconds, axis=-1) - seconds)[..., own].min(axis=-1)
     return ahead
 
@@ -51,7 +51,7 @@ _LONG_S = 1e30  # computation that any exchange hides behind
 
 
 def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) -> list[float]:
-    """At most what the fastest plan takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
+    """Lower bound of what the fastest plan takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
 
     Of each of several pipelines, whose plans differ in ZeRO and order. Passes may be longer than they are known
     to be: the least of what follows them is where they hide most of it, or nothing.
@@ -159,7 +159,7 @@ class _Alike:
     def _bounded(
         self, pipelines: Sequence[tuple[int, ParallelPlan]], cuts: Sequence[tuple[int, ...]]
     ) -> Iterator[OpenPlan]:
-        """Those of equally many stages and chunks, cut in each way."""
+        """Plans of equally many stages and chunks, cut in each way."""
         e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
         stages, at = deeps[0].pipeline_parallel, np.array(places)
         microbatches = np.array([e.microbatches(deep) for deep in deeps])
@@ -175,7 +175,7 @@ class _Alike:
                     yield OpenPlan(bound, deeps[row], schedule, cut)
 
     def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
-        """Of the shapes at some places, cut before some groups, (n, C)."""
+        """Pass times of the shapes at some places, cut before some groups, (n, C)."""
         groups = GroupPasses(self._groups.rows[places])
         return groups.chunks(first_groups, self._again[places], self.estimator.framework)
 

@@ -68,7 +68,7 @@ class _Check:
 
     @cached_property
     def recount(self) -> Recount | MixedRecount:
-        """All of it counted again."""
+        """Recount of the whole plan."""
         e = self.estimator
         if not isinstance(e, MixedEstimator):
             return self._on(e)
@@ -76,7 +76,7 @@ class _Check:
         return MixedRecount([known[row] for row in e.rows])
 
     def _on(self, e: Estimator) -> Recount:
-        """All of it counted again on devices of one architecture."""
+        """Recount on devices of one architecture."""
         s, link = self.plan, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
         return Recount(

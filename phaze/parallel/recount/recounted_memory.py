@@ -79,7 +79,7 @@ class RecountedLayers:
         return self.layer_costs.chain.layers
 
     def parameters(self, layers: tuple[int, ...]) -> Parameters:
-        """Of a group of layers on one device."""
+        """Parameters of a group of layers on one device."""
         if layers not in self._held:
             found = Parameters()
             for layer in (self.layers[i] for i in layers):
@@ -135,7 +135,7 @@ class RecountedLayers:
 
     @cached_property
     def transfers_s(self) -> list[float]:
-        """From each chunk to the next, one way."""
+        """Seconds of a transfer from each chunk to the next, one way."""
         s, index = self.plan, self.layer_costs.chain.index
         tensor, sequence = s.sharding.tensor, s.sharding.sequence
         shares, found = sequence or self.framework.scatters_transfers, []
@@ -150,7 +150,7 @@ class RecountedLayers:
 
     @property
     def wire_bytes(self) -> tuple[float, float]:
-        """Of one weight and one gradient."""
+        """Bytes on the wire of one weight and one gradient."""
         said, n = self.framework, self.numerics
         return (
             n.weight_bytes if said.gathered_bytes is None else said.gathered_bytes,
@@ -168,7 +168,7 @@ class RecountedLayers:
 
     @property
     def microbatches(self) -> int:
-        """Of every pipeline."""
+        """Microbatches of every pipeline."""
         samples = self.plan.microbatch * self.plan.data_parallel
         return (self.cluster.global_batch + samples - 1) // samples
 

@@ -32,7 +32,7 @@ class RecountedPass:
 
     @property
     def device_s(self) -> float:
-        """With exchanges of weights and gradients, and transfers with the host."""
+        """Seconds with exchanges of weights and gradients, and transfers with the host."""
         return self.layers_s + self.gathered_s + self.reduced_s + self.moved_s
 
     @property
@@ -73,14 +73,14 @@ class RecountedGroup:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of a group of layers or a device: those that replicas have, those of experts, those that tensor ranks keep."""
+    """Parameters of a group of layers or a device: those of replicas, of experts, and those that tensor ranks keep."""
 
     shared: float = 0.0
     experts: float = 0.0
     replicated: float = 0.0
 
     def __add__(self, other: Parameters) -> Parameters:
-        """Of both."""
+        """Sum of both."""
         return Parameters(
             self.shared + other.shared, self.experts + other.experts, self.replicated + other.replicated
         )

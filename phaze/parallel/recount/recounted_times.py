@@ -233,7 +233,7 @@ class Recount(RecountedMemory):
 
     @cached_property
     def _step_s(self) -> float:
-        """Of the optimizer, on the device or its host, per parameter; new weights go to where they are needed."""
+        """Seconds of the optimizer per parameter, on the device or its host; new weights go where they are needed."""
         s, numerics = self.plan, self.numerics
         step = float(optimizer_s_per_parameter(self.table, numerics)[0])
         if Offload.OPTIMIZER in s.offload:
@@ -279,7 +279,7 @@ class MixedRecount:
 
     @cached_property
     def transfers_s(self) -> list[float]:
-        """From each chunk to the next: both devices take part, the slower one says how long."""
+        """Seconds of a transfer from each chunk to the next: both devices take part, the slower one says how long."""
         found = []
         for way in range(len(self.chunks) - 1):
             ends = (self.each[self._device(chunk)] for chunk in (way, way + 1))

@@ -167,7 +167,7 @@ class _Check:
 
     @property
     def _sends(self) -> Floats:
-        """How long every action's result is under way, (A,)."""
+        """Seconds that every action's result is under way, (A,)."""
         c = self.chunk
         back = np.where(self.kind == ActionKind.WEIGHT_GRADIENT, 0.0, self._way(c - 1))
         return np.where(self.kind == ActionKind.FORWARD, self._way(c), back)

@@ -190,7 +190,7 @@ class Memory:
 
     @property
     def total_bytes(self) -> Floats:
-        """All of it."""
+        """Sum of all parts."""
         return self.weight_bytes + self.cache_bytes + self.working_bytes
 
     def take(self, at: NDArray[np.intp]) -> Memory:
@@ -221,7 +221,7 @@ def replica_memory(replica: Replica, decoding: ArrayLike, filling: ArrayLike, to
 
 
 def _whole_outputs(replica: Replica, sequences: Floats) -> Floats:
-    """How many outputs from first token to last there must be room for with some sequences decoding."""
+    """Outputs from first token to last that there must be room for with some sequences decoding."""
     if replica.grid.served.kv_cache is KvCache.CONTIGUOUS:
         return sequences
     half_grown = sequences / 2 + DEVIATIONS * np.sqrt(sequences / 12)

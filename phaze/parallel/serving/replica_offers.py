@@ -43,7 +43,7 @@ class Offers:
         return found
 
     def delayed(self, seconds: float, targets: Targets) -> Offers:
-        """The same where every output token takes longer on average."""
+        """Offers where every output token takes longer on average."""
         tpot = self.tpot_s + seconds
         return replace(self, tpot_s=tpot, broken={**self.broken, Binding.TPOT: tpot > targets.tpot_s})
 

@@ -220,7 +220,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, seconds: NDArray[np.float64]) -> Percentiles:
-        """Those of some requests."""
+        """Percentiles of some requests."""
         return cls(float(seconds.mean()), *np.percentile(seconds, (50, 90, 99)).tolist())
 
 

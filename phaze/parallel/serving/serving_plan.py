@@ -65,7 +65,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """How a model is served on a cluster.
+    """Serving plan of a model on a cluster.
 
     `chunk_tokens`: prompt tokens of one pass (the whole prompt unless chunked). `ttft_s`: time to first token on
     average: with an arrival rate from arrival on, otherwise from the moment there is room for the request;

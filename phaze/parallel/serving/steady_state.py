@@ -113,7 +113,7 @@ class Cycle:
 
     @cached_property
     def service_s(self) -> Floats:
-        """How long a prompt keeps its engine from the next one, (B,)."""
+        """Seconds for which a prompt keeps its engine from the next one, (B,)."""
         return len(self.chunks) * self.slots.round_s(1) if self.chunks else np.zeros(len(self.batch))
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
@@ -140,14 +140,14 @@ class Cycle:
 
     @cached_property
     def longest_gap_s(self) -> Floats:
-        """Between two tokens of a sequence at most, (B,): a decode pass after a prompt, or the longest mixed pass."""
+        """Longest gap between two tokens of a sequence, (B,): a decode pass after a prompt, or the longest mixed one."""
         longest = self.replica.stages * self.costs[..., 0].max(axis=(1, 2))
         found: Floats = longest if self.mixed or not self.chunks else longest + self.slots.round_s(0)
         return found
 
     @cached_property
     def joules(self) -> Floats:
-        """Of all that happens for one request, all devices of a replica together, (B,)."""
+        """Joules of all that happens for one request, all devices of a replica together, (B,)."""
         each = self.costs[..., 1].sum(axis=-1) * self.replica.grid.width
         found: Floats = (np.maximum(self.counts, 0.0) * each).sum(axis=1) / self.batch
         return found
@@ -211,7 +211,7 @@ class Prefill:
 
     @property
     def joules(self) -> Floats:
-        """Of all that happens for one prompt, (B,)."""
+        """Joules of all that happens for one prompt, (B,)."""
         found: Floats = self.costs[..., 1].sum(axis=-1) * self.replica.grid.width / np.array(self.prompts)
         return found
 

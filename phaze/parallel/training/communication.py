@@ -48,7 +48,7 @@ class Communication:
         return reduced + self._over(Collective.ALL_REDUCE, rest, others, stride * ranks)
 
     def reduce_experts_s(self, gradient_bytes: float | Floats) -> Floats:
-        """The same of experts, whose replicas are fewer and further apart."""
+        """Reduction of the gradients of experts, whose replicas are fewer and further apart."""
         ranks, stride = self.expert_replicas, self._column("expert_stride")
         whole, divided = np.where(self.divides, 1, ranks), np.where(self.divides, ranks, 1)
         reduced = self._over(Collective.ALL_REDUCE, gradient_bytes, whole, stride)
@@ -65,7 +65,7 @@ class Communication:
         return self._over(Collective.ALL_REDUCE, gradient_bytes, np.minimum(stages, 2), stride * (stages - 1))
 
     def reduce_replicated_s(self, gradient_bytes: float | Floats) -> Floats:
-        """The same of layers that tensor ranks keep whole: among these first, then each its share with its replicas."""
+        """Reduction for layers that tensor ranks keep whole: among these first, then each its share with replicas."""
         width, next_ = self._width, np.ones_like(self._width)
         whole, divided = np.where(self.divides, 1, width), np.where(self.divides, width, 1)
         reduced = self._over(Collective.ALL_REDUCE, gradient_bytes, whole, next_)

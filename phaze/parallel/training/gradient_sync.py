@@ -44,7 +44,7 @@ class GradientSyncs:
 
 @dataclass(frozen=True, slots=True)
 class GradientSync:
-    """The same of one device."""
+    """Exposed seconds of one device."""
 
     reduction_s: float
     optimizer_s: float
@@ -70,7 +70,7 @@ class GradientSyncRates:
 
     @property
     def wire_bytes(self) -> tuple[float, float]:
-        """Of one weight and one gradient."""
+        """Bytes on the wire of one weight and one gradient."""
         return self.gathered_bytes, self.reduced_bytes
 
 
@@ -90,7 +90,7 @@ class DeviceParameters:
 
     @classmethod
     def of(cls, sizes: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
-        """Of devices with some chunks of a division each, (p, slots)."""
+        """Parameters of devices with some chunks of a division each, (p, slots)."""
         every, experts, whole = np.add.reduceat(sizes.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
         tied = np.zeros(len(own))
@@ -131,7 +131,7 @@ class GradientSyncWork:
         wire_bytes: tuple[float, float],
         microbatches: Sequence[int],
     ) -> GradientSyncWork:
-        """Of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
+        """Work of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
         e, said, each = exchanges, framework, exchanges.plans
         late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
         apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
@@ -151,12 +151,12 @@ class GradientSyncWork:
         )
 
     def on(self, which: NDArray[np.intp]) -> GradientSyncWork:
-        """Of devices that are each one of these, (V, p)."""
+        """Work of devices that are each one of these, (V, p)."""
         devices = {f.name: getattr(self, f.name)[:, which] for f in fields(self) if f.name != "window"}
         return replace(self, **devices)
 
     def take(self, rows: slice) -> GradientSyncWork:
-        """Of some of the plans."""
+        """Work of some of the plans."""
         return GradientSyncWork(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def beside(

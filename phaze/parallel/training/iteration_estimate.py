@@ -199,7 +199,7 @@ class Estimator:
         return self._joined(found) if plan.joins_ends else found
 
     def _once(self, plan: ParallelPlan) -> LayerCosts:
-        """The same where tied parameters count at both ends."""
+        """Costs of the layers where tied parameters count at both ends."""
         self._look_at_the_clock()
         selective = plan.recompute is Recompute.SELECTIVE
         spared = plan.kept | plan.offloaded
@@ -286,7 +286,7 @@ class Estimator:
         return last[1]
 
     def traffic(self, plan: ParallelPlan) -> OffloadTraffic | None:
-        """With the host, where the plan leaves something to it."""
+        """Traffic with the host, where the plan leaves something to it."""
         if not plan.offload:
             return None
         host, wire = Host.of(self.table, plan), self.rates.wire_bytes
@@ -390,7 +390,7 @@ class Estimator:
         return Host.of(self.table, plan).step_s(self.rates, plan, self.workload.numerics)
 
     def exchanges(self, *plans: ParallelPlan) -> Communication:
-        """Between their devices."""
+        """Communication between their devices."""
         return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *plans)
 
     def _chunks(self, found: StageTimes) -> Chunks:
@@ -422,7 +422,7 @@ class KindTime:
 
 
 def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
-    """By kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
+    """Seconds by kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
     spent: Counter[str] = Counter()
     stalled: Counter[str] = Counter()
     for pass_, seconds, experts in _passes(costs, plan):

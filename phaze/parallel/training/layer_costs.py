@@ -58,7 +58,7 @@ class LayerPassCosts:
         )
 
     def alone(self, row: int = 0) -> LayerPassCosts:
-        """Those of one of many architectures."""
+        """Costs of one of many architectures."""
         return LayerPassCosts(
             kernels_s=self.kernels_s[row],
             vector_s=self.vector_s[row],
@@ -93,7 +93,7 @@ class LayerSizes:
 
     @cached_property
     def tied_parameters(self) -> int:
-        """Those that the first and the last of the layers that read them count each for itself."""
+        """Parameters that the first and the last of the layers that read them count each for itself."""
         return self.chain.tied_parameters
 
     def sizes(self, grain: Grain) -> tuple[Floats, NDArray[np.intp]]:
@@ -128,7 +128,7 @@ class LayerCosts(LayerSizes):
     ending: LayerPassCosts
 
     def mixed(self, undivided: LayerCosts, chain: LayerChain) -> LayerCosts:
-        """Those of a chain of these layers and, where they stay whole, undivided ones."""
+        """Costs of a chain of these layers and, where they stay whole, undivided ones."""
         taken = np.array(chain.replicated)
         return LayerCosts(
             chain,
@@ -139,7 +139,7 @@ class LayerCosts(LayerSizes):
         )
 
     def alone(self, row: int = 0) -> LayerCosts:
-        """Those of one of many architectures."""
+        """Costs of one of many architectures."""
         sides = (self.forward, self.backward, self.recomputation, self.ending)
         return LayerCosts(self.chain, *(side.alone(row) for side in sides))
 

@@ -75,12 +75,12 @@ class GroupFootprint:
         )
 
     def take(self, groups: NDArray[np.intp]) -> GroupFootprint:
-        """Those of some groups."""
+        """Footprint of some groups."""
         return GroupFootprint(*(getattr(self, f.name)[groups] for f in fields(self)))
 
     @property
     def parameters(self) -> Floats:
-        """All of them, (G,)."""
+        """Parameters of all sorts, (G,)."""
         return self.shared + self.experts + self.replicated
 
 
@@ -96,7 +96,7 @@ def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
 
 @dataclass(frozen=True)
 class ChunkFootprint:
-    """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
+    """Memory footprint of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
 
     `kept_bytes`: of a microbatch, for backward; `away_bytes`: what its host keeps instead. `working_bytes` has what a
     group keeps where it recomputes. `largest`: parameters of the largest group that repeats, `ends` those of all that
@@ -140,7 +140,7 @@ class ChunkFootprint:
         )
 
     def take(self, rows: NDArray[np.int64]) -> ChunkFootprint:
-        """Those of some of many models, (B, C) each."""
+        """Footprint of some of many models, (B, C) each."""
         return ChunkFootprint(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
@@ -164,7 +164,7 @@ class StateBytes:
 
     @classmethod
     def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
-        """As the workload's numerics have it, where the framework does not say otherwise."""
+        """State bytes of the workload's numerics, where the framework does not say otherwise."""
         rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
         said = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
         known = numerics.weight_bytes, numerics.gradient_bytes, rest
@@ -296,7 +296,7 @@ class PlanMemory:
         return found
 
     def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
-        """Of two of the groups that repeat, or of all where there are no two, (..., p)."""
+        """Parameters of two of the groups that repeat, or of all where there are no two, (..., p)."""
         n = self.footprint
         body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
         found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)

@@ -47,7 +47,7 @@ class Operators:
         return _summed(self.alone_s, np.flatnonzero(which))
 
     def only(self, kept: Sequence[int]) -> Operators:
-        """Those at some positions."""
+        """Operators at some positions."""
         place = {old: new for new, old in enumerate(kept)}
         edges = tuple((place[a], place[b]) for a, b in self.pass_.edges if a in place and b in place)
         pass_ = Pass(tuple(self.works[i] for i in kept), edges)
@@ -173,7 +173,7 @@ def _stretch(work: Work, framework: Framework) -> float:
 def recomputed_operators(
     forward: Operators, backward: Operators, framework: Framework, kept: Set[str], *, ends: bool
 ) -> Operators:
-    """Those of forward that full recompute runs again, where the results of `kept` ones are spared.
+    """Operators of forward that full recompute runs again, where the results of `kept` ones are spared.
 
     `ends`: whether the layer ends what is recomputed together.
     """

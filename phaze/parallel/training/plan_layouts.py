@@ -96,7 +96,7 @@ class PlanLayouts:
         return DeviceParameters.of(self.sizes(plan), self.division(plan), own)
 
     def exchanges(self, link_bytes_per_s: float, *plans: ParallelPlan) -> Communication:
-        """Between devices whose own links have that bandwidth."""
+        """Communication between devices whose own links have that bandwidth."""
         known = self._kept.setdefault(("exchanges", link_bytes_per_s), {})
         return Communication(self.cluster.network, link_bytes_per_s, plans, known)
 

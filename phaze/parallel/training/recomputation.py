@@ -1,4 +1,4 @@
-"""Which operators of a forward pass run again for the backward pass, under full recompute."""
+"""Recomputation: operators of a forward pass that run again for the backward pass, under full recompute."""
 
 from __future__ import annotations
 

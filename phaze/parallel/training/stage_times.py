@@ -50,12 +50,12 @@ class PassTime:
 
     @cached_property
     def device_s(self) -> Floats:
-        """Without waiting for the host."""
+        """Seconds of the device without waiting for the host."""
         return sum(self.exposed_s.values(), self.kernels_s + self.zero_s)
 
     @cached_property
     def pass_s(self) -> Floats:
-        """All of it."""
+        """Seconds of the whole pass."""
         return self.device_s + self.host_s
 
 
@@ -209,7 +209,7 @@ class ZeroExchanges:
     framework: Framework
 
     def groups(self, wires: Sequence[ZeroTraffic], compute_s: Floats, division: Division) -> Groups:
-        """With what runs beside them, (G,) or (V, G), in the chunks of a division."""
+        """Groups with what runs beside them, (G,) or (V, G), in the chunks of a division."""
         gather_s, reduce_s = self.groups_s(wires)
         first = np.broadcast_to(division.first_groups, (len(wires), len(division.chunks)))
         beside_s = np.broadcast_to(compute_s, gather_s.shape)
@@ -291,7 +291,7 @@ class GroupPasses:
     def chunks(
         self, first_groups: Integers, recomputation: NDArray[np.bool_], framework: Framework
     ) -> ChunkPasses:
-        """Of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
+        """Pass times of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
         count, _, groups = self.rows.shape
         rows = self.rows.transpose(1, 0, 2).copy()
         rows[[1, 4]] *= recomputation
@@ -306,7 +306,7 @@ def group_passes(costs: LayerCosts, division: Division, framework: Framework) ->
 
 
 def passes_of(costs: LayerCosts, groups: Sequence[tuple[int, int]], framework: Framework) -> Floats:
-    """The same of runs of layers, (first, last) positions in the chain, on many architectures (7, A, G)."""
+    """Pass times of runs of layers, (first, last) positions in the chain, on many architectures (7, A, G)."""
     index = np.array(costs.chain.index)
     positions = np.concatenate([np.arange(first, last + 1) for first, last in groups])
     first = np.cumsum([0, *(last + 1 - first for first, last in groups[:-1])])
@@ -348,7 +348,7 @@ class ChunkPasses:
         )
 
     def beside(self, forward_s: Floats, backward_s: Floats) -> ChunkPasses:
-        """With seconds of exchanges that computation does not hide, (..., C) each."""
+        """Pass times with seconds of exchanges that computation does not hide, (..., C) each."""
         first, recomputation, last = self.device_s
         return replace(self, device_s=np.stack([first + forward_s, recomputation, last + backward_s]))
 

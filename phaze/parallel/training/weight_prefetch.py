@@ -42,7 +42,7 @@ class Groups:
 
     @property
     def exchange_s(self) -> Floats:
-        """All exchanges of every chunk, (V, C)."""
+        """Seconds of all exchanges of every chunk, (V, C)."""
         return self.summed(self.gather_s + self.reduce_s)
 
     def forward_s(self) -> Floats:
@@ -109,13 +109,13 @@ class Groups:
         return replace(self, compute_s=self.compute_s * self._spread(factor))
 
     def summed(self, seconds: Floats) -> Floats:
-        """Of all groups of every chunk, (V, C)."""
+        """Sum over all groups of every chunk, (V, C)."""
         rows = np.arange(len(seconds))[:, None] * seconds.shape[1]
         found: Floats = np.add.reduceat(seconds.ravel(), (self.first + rows).ravel())
         return found.reshape(self.first.shape)
 
     def _gathers_ahead(self) -> tuple[Floats, Floats, Flags]:
-        """Of every group, (G, V): the last gather of its chunk so far, the one before, and whether there is none."""
+        """Gathers of every group, (G, V): the last one of its chunk so far, the one before, and whether one is missing."""
         shape = self.compute_s.T.shape
         entering, ahead, is_last = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
         known, none = np.zeros(shape[1]), np.ones(shape[1], dtype=np.bool_)

@@ -31,7 +31,7 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much goes through a model at once.
+    """Extent of the input that goes through a model at once.
 
     `batch` samples. Of sequence models, `tokens` of each sample; `context` tokens of each sample went
     before and lie in the key-value cache (0: none). `cache`: how keys and values are kept for later tokens;

@@ -54,7 +54,7 @@ class Segment:
     shardable: Shardable | None = None
 
     def arriving(self, tensor: str) -> int:
-        """How many gradients of a tensor come from later layers."""
+        """Number of gradients of a tensor that come from later layers."""
         return self.shared.get(tensor, 1) if tensor in self.outputs or tensor in self.passing else 0
 
     @property

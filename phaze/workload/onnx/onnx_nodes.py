@@ -137,7 +137,7 @@ def is_small(tensor: TensorProto) -> bool:
 
 
 def node_label(node: NodeProto) -> str:
-    """How messages name a node: type, and name or first output."""
+    """Name of a node in messages: type, and name or first output."""
     return f"{node.op_type} node {node.name or (node.output[0] if node.output else '')!r}"
 
 

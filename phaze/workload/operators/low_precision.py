@@ -24,7 +24,7 @@ _COPIES = 2  # scaled along the rows for one product and along the columns for a
 
 
 class Recipe(StrEnum):
-    """How operands of linear layers are scaled to a narrow format."""
+    """Recipe by which operands of linear layers are scaled to a narrow format."""
 
     FP8 = "fp8"  # one scale per tensor
     FP8_EARLY = "fp8-early"  # the same, before a tensor-parallel group gathers its parts
@@ -59,7 +59,7 @@ class Recipe(StrEnum):
 
     @property
     def readings(self) -> int:
-        """How often a tensor is read to scale it.
+        """Number of times that a tensor is read to scale it.
 
         Once more for a scale of the whole tensor, which has to be known before, and for a rotation of the columns.
         """

@@ -70,7 +70,7 @@ from phaze.workload.operators.operator_steps import OperatorContext, Step
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How an operator kind turns into work.
+    """Rule by which an operator kind turns into work.
 
     `forward(op, context)`: its step. `saved(op, context)`: bytes of each tensor (or mask, named
     `operator:what`) kept for backward. `backward(op, context, gradients)`: its gradient steps, given the

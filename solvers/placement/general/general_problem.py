@@ -16,7 +16,7 @@ from phaze.solvers.placement.json_document import Choice, InstanceError, Node, e
 
 
 class Schedule(StrEnum):
-    """In which order a stage runs forward and backward passes of the microbatches."""
+    """Pipeline schedule: the order in which a stage runs forward and backward passes of the microbatches."""
 
     GPIPE = "gpipe"
     ONE_F_ONE_B = "1f1b"

@@ -104,7 +104,7 @@ class _Loads:
 
 
 def room(places: Integers, limits: StageLimits) -> Integers:
-    """How many of some layers all stages but the last have room for, at most k each, at [stages, k].
+    """Number of some layers that all stages but the last have room for, at most k each, at [stages, k].
 
     For 0..L stages and k up to one more than there are such layers; how much a stage holds depends on its index.
     """

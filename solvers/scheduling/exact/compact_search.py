@@ -245,7 +245,7 @@ class CompactSearch:
         return replay(ix, sequence, modes, assign_cores(ix, starts, ends, modes))
 
     def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
-        """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
+        """Operator of the parent that each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
         kernel, upper = self._shop.kernel, int(memory.tally[UPPER])
         memory.tally[UPPER] = NEVER  # the parent may have become dominated since
