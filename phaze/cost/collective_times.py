@@ -36,7 +36,7 @@ class Law:
     per_root_s: Floats
 
     def seconds(self, payload_bytes: Floats) -> Floats:
-        """Seconds of payloads, broadcast against the links; infinite on a chip without links, unless nothing is sent."""
+        """Seconds of payloads, broadcast against the links; infinite on a chip without links if anything is sent."""
         with np.errstate(invalid="ignore"):
             moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
         found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)

@@ -142,7 +142,7 @@ class Iterations:
 
 
 def batch_iterations(estimator: Estimator, plans: Sequence[ParallelPlan]) -> Iterations:
-    """Iterations, as of `Estimator.iteration` for each. They are not checked: none may be among them that cannot run."""
+    """Iterations, as of `Estimator.iteration` for each. They are not checked: all must be such as can run."""
     found = np.empty((2, len(plans)))
     for rows in _alike(_cut(estimator, s) for s in plans):
         many = IterationBatch(estimator, tuple(plans[row] for row in rows))

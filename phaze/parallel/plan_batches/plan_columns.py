@@ -288,9 +288,9 @@ def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Flo
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """
-    devices, again = sheet.devices, sheet.joined("again_device")
+    devices, again = sheet.devices, sheet.joined("recomputation_device")
     kinds = np.flatnonzero(again.any(axis=0))
-    begun = sheet.joined("again_first")[:, kinds][sheet.level[level]]
+    begun = sheet.joined("recomputation_first")[:, kinds][sheet.level[level]]
     total = np.zeros((len(begun) + 1, *begun.shape[1:]))
     np.cumsum(begun, axis=0, out=total[1:])
     # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.

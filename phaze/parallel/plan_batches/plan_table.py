@@ -426,7 +426,7 @@ class PlanTable:
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
         owner = self.devices.owner[self.levels.owner]
         found = np.empty(len(owner))
-        again, device = self.joined("again_device"), self.work[0]
+        again, device = self.joined("recomputation_device"), self.work[0]
         at, both = self.device[self.levels.owner], joined[which][owner]
         for ends in np.unique(both).tolist():
             n, mine = self._footprint(joined=ends), both == ends

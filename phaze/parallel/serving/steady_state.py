@@ -140,7 +140,7 @@ class Cycle:
 
     @cached_property
     def longest_gap_s(self) -> Floats:
-        """Longest gap between two tokens of a sequence, (B,): a decode pass after a prompt, or the longest mixed one."""
+        """Longest gap between two tokens of a sequence, (B,): a decode pass after a prompt, or a mixed pass."""
         longest = self.replica.stages * self.costs[..., 0].max(axis=(1, 2))
         found: Floats = longest if self.mixed or not self.chunks else longest + self.slots.round_s(0)
         return found

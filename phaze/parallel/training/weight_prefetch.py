@@ -115,7 +115,7 @@ class Groups:
         return found.reshape(self.first.shape)
 
     def _gathers_ahead(self) -> tuple[Floats, Floats, Flags]:
-        """Gathers of every group, (G, V): the last one of its chunk so far, the one before, and whether one is missing."""
+        """Gathers of every group, (G, V): the last one of its chunk so far, the one before, and if there is none."""
         shape = self.compute_s.T.shape
         entering, ahead, is_last = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
         known, none = np.zeros(shape[1]), np.ones(shape[1], dtype=np.bool_)
