@@ -50,12 +50,12 @@ def in_flight_peak(
         ahead = np.full(stages, microbatches) if schedule is Schedule.GPIPE else np.arange(stages, 0, -1)
         one: Integers = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
         return one
-    telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
+    sufficient = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is ActionKind.WEIGHT_GRADIENT:
         return _put_off(schedule, stages, microbatches)
     if schedule is Schedule.INTERLEAVED:
-        return _interleaved(stages, telling, chunks_per_device)
-    return _in_flight_peak(schedule, stages, telling, chunks_per_device, until)
+        return _interleaved(stages, sufficient, chunks_per_device)
+    return _in_flight_peak(schedule, stages, sufficient, chunks_per_device, until)
 
 
 def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:

@@ -63,7 +63,7 @@ class ChunkPlaces:
         return found, which.ravel()
 
     @cached_property
-    def telling(self) -> Integers:
+    def bounding(self) -> Integers:
         """Devices that bounds are made of, (T,): of every sort the first and the last one, and the deepest."""
         at, (_, which) = np.arange(len(self)), self.sorts
         order = np.lexsort((at, self.first, which))

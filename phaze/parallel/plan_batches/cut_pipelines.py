@@ -207,11 +207,11 @@ class FittedPlan:
 
     def chunks(self, times: GroupTimes) -> Chunks:
         """Chunk times of the pipeline on every architecture, (A, C)."""
-        p, said = self.pipeline, self.pipeline.options.layouts.framework
+        p, framework = self.pipeline, self.pipeline.options.layouts.framework
         plain, recomputation = p.exchanged.counts, p.exchanged.counted(self.recomputation)
         rows = times.rows.transpose(1, 0, 2)
         summed = [_summed(row, recomputation if k in (1, 4) else plain) for k, row in enumerate(rows)]
-        passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], said)
+        passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], framework)
         if self._moves:
             passes = passes.beside(*self._beside(times))
         shape = len(times), len(p.exchanged.division.chunks) - 1

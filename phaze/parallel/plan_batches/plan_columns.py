@@ -103,8 +103,8 @@ class Devices:
 
 
 @dataclass(frozen=True)
-class TellingDevices:
-    """Telling devices of plans `row` (n,) under `choice` (n,): `mine`, of which of them each is.
+class BoundingDevices:
+    """Bounding devices of plans `row` (n,) under `choice` (n,): `mine`, of which of them each is.
 
     `device`, `at` (N,): among all devices of plans, and of places. `again`, `before` (N, K): groups that run again
     there, and ahead of its first chunk.
@@ -131,7 +131,7 @@ class TellingDevices:
         return Devices(self._sides(row, choice), rest, own, other).slowest(self.mine, probes)
 
     def _sides(self, row: Rows, choice: Rows) -> tuple[PassForms, PassForms]:
-        sheet, said = self.sheet, self.sheet.options.layouts.framework
+        sheet, framework = self.sheet, self.sheet.options.layouts.framework
         (work, ahead), (reduce_s, gather_s, *_, pieces) = (
             (some[self.at] for some in sheet.work),
             sheet.gradient_sync,
@@ -158,8 +158,8 @@ class TellingDevices:
             np.concatenate([self.before, ahead], axis=1),
         )
         return (
-            side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=said.hides_gathers),
-            side(*both, backward_s, turned, last_s[0], hides=said.hides_reduction),
+            side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=framework.hides_gathers),
+            side(*both, backward_s, turned, last_s[0], hides=framework.hides_reduction),
         )
 
 
@@ -278,9 +278,9 @@ def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> 
     row, choice, level = which
     if not len(row):
         return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
-    mine, device, at = plan_outline.telling_devices(sheet, row)
+    mine, device, at = plan_outline.bounding_devices(sheet, row)
     again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
-    return TellingDevices(sheet, row, choice, mine, at, again, before).forms(probes)
+    return BoundingDevices(sheet, row, choice, mine, at, again, before).forms(probes)
 
 
 def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:

@@ -98,7 +98,7 @@ def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
 
 def _forms(sheet: PlanTable) -> Floats:
     """Forms of the devices of all plans that end last in probes, (P, S, 3 K + 2)."""
-    mine, device, at = telling_devices(sheet, np.arange(len(sheet.plans)))
+    mine, device, at = bounding_devices(sheet, np.arange(len(sheet.plans)))
     (work, ahead), again = sheet.work, sheet.options.recomputation
     each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
     back = each * work[at] + turned * ahead[at]
@@ -119,11 +119,11 @@ def undominated_rows(forms: Floats) -> Rows:
     return np.array(kept, dtype=np.intp)
 
 
-def telling_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
-    """Telling devices of some plans: of which of them each is, its number among all devices, and in its place."""
-    e, some = sheet.placed[1][row], sheet.telling
+def bounding_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
+    """Bounding devices of some plans: of which of them each is, its number among all devices, and in its place."""
+    e, some = sheet.placed[1][row], sheet.bounding
     mine = Ragged.of(np.diff(some.start, append=len(some.owner))[e])
-    within = sheet.joined("telling")[some.start[e][mine.owner] + mine.within]
+    within = sheet.joined("bounding")[some.start[e][mine.owner] + mine.within]
     return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
 
 

@@ -151,9 +151,9 @@ class PlanTable:
         return self._placed_devices.start
 
     @cached_property
-    def telling(self) -> Ragged:
+    def bounding(self) -> Ragged:
         """Devices of every place that bounds are made of."""
-        return Ragged.of(np.array([len(place.telling) for place in self.placed[0]]))
+        return Ragged.of(np.array([len(place.bounding) for place in self.placed[0]]))
 
     def joined(self, name: str) -> NDArray[Any]:
         """An array of all devices of all places, or of all their levels of recompute, one after the other."""
@@ -254,15 +254,15 @@ class PlanTable:
 
         Of the device of every place that exchanges longest.
         """
-        said, (reduce_s, gather_s, tie_s, stepped, pieces) = (
+        framework, (reduce_s, gather_s, tie_s, stepped, pieces) = (
             self.options.layouts.framework,
             self.gradient_sync,
         )
-        shown = reduce_s / (pieces[:, None] if said.hides_reduction else 1)
-        shown = shown + gather_s / (pieces[:, None] if said.hides_gathers else 1) + tie_s
+        shown = reduce_s / (pieces[:, None] if framework.hides_reduction else 1)
+        shown = shown + gather_s / (pieces[:, None] if framework.hides_gathers else 1) + tie_s
         at = self._placed_devices.largest(shown)
         columns = np.arange(shown.shape[1])
-        return stepped[at, columns] * said.optimizer_stretch, shown[at, columns]
+        return stepped[at, columns] * framework.optimizer_stretch, shown[at, columns]
 
     @cached_property
     def _moved(self) -> Floats:
@@ -289,7 +289,7 @@ class PlanTable:
 
         With these how many come on the way to a device, and last, which of them are sent in a place, (E, T).
         """
-        chain, said = self.options.chain, self.options.layouts.framework
+        chain, framework = self.options.chain, self.options.layouts.framework
         sent = np.array([layer.output_bytes for layer in chain.layers], dtype=np.float64)[list(chain.index)]
         each = [sent[place.boundaries] for place in self.placed[0]]
         sizes, which = np.unique(np.concatenate(each), return_inverse=True)
@@ -303,7 +303,7 @@ class PlanTable:
             for some in both
         ]
         there = np.stack([one[part].any(axis=0) for part in parts]).astype(np.float64)
-        seconds = self._exchanges.transfer_s(sizes, said.scatters_transfers)
+        seconds = self._exchanges.transfer_s(sizes, framework.scatters_transfers)
         return seconds.reshape(*self.choices[1].shape, len(sizes)), (counts[0], counts[1]), there
 
     @cached_property
@@ -312,10 +312,14 @@ class PlanTable:
 
         Of these, what may come before a device starts, and those on the way to it.
         """
-        said, (*_, alike), owner = self.options.layouts.framework, self.placed, self._placed_devices.owner
+        framework, (*_, alike), owner = (
+            self.options.layouts.framework,
+            self.placed,
+            self._placed_devices.owner,
+        )
         seconds, (received, entered), sent = self._transfers
         way = np.einsum("dt,dvt->dv", entered, seconds[alike][owner])
-        if said.hides_transfers:
+        if framework.hides_transfers:
             return np.zeros_like(way), np.zeros_like(way), way
         every = np.einsum("dt,dvt->dv", received, seconds[alike][owner])
         return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
@@ -334,7 +338,10 @@ class PlanTable:
         the reduction of that which backward ends with (see `weight_prefetch`).
         """
         work = self.work[0][at], self.work[1][at]
-        said, joined = self.options.layouts.framework, self.placed[2][self.placed[1][row]].astype(np.intp)
+        framework, joined = (
+            self.options.layouts.framework,
+            self.placed[2][self.placed[1][row]].astype(np.intp),
+        )
         found = np.zeros((2, 2, 2, len(row)))
         if self._moved.any():
             gather, none, again, reduce = self._moved[joined, :, self.alike[1][row], choice].transpose(
@@ -349,7 +356,7 @@ class PlanTable:
             begin, end = self.joined("begin")[at], self.joined("end")[at]
             found[0, 0, 0] += np.einsum("nk,nk->n", begin, gather)
             found[1, 0, 0] += np.einsum("nk,nk->n", end, again) + np.einsum("nk,nk->n", begin, reduce)
-            if not said.hides_gathers:
+            if not framework.hides_gathers:
                 found[:, :, 0] = found[:, :, 1]
         return found[0], found[1]
 
@@ -381,8 +388,8 @@ class PlanTable:
         for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
             all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
-            telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
-            key = "in_flight", id(place), s.schedule, telling
+            sufficient = m if all_tell else min(m, 4 * s.pipeline_parallel)
+            key = "in_flight", id(place), s.schedule, sufficient
             found.append(layouts.once(key, partial(place.in_flight, s.schedule, m)))
         return found
 
@@ -421,7 +428,7 @@ class PlanTable:
     @cached_property
     def level_bytes(self) -> Floats:
         """Bytes that devices need besides on every level, all plans one after the other, (L,)."""
-        said, (_, which, joined, _) = self.options.layouts.framework, self.placed
+        framework, (_, which, joined, _) = self.options.layouts.framework, self.placed
         rows = np.concatenate([some for some, _ in self._held])
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
         owner = self.devices.owner[self.levels.owner]
@@ -437,9 +444,9 @@ class PlanTable:
             # Schedules share places: what depends on these alone is worked out once for each.
             working = _widest(device, n.working_bytes)[at[mine]]
             redoing = _widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
-            scores = said.score_copies * (device @ n.scores_bytes)[at[mine]]
+            scores = framework.score_copies * (device @ n.scores_bytes)[at[mine]]
             found[mine] = kept[mine] + np.maximum(working, redoing) + scores
-        return (1 + said.fragmentation) * found
+        return (1 + framework.fragmentation) * found
 
 
 def _layout(schedule: Schedule) -> str:

@@ -56,7 +56,7 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
     Of each of several pipelines, whose plans differ in ZeRO and order. Passes may be longer than they are known
     to be: the least of what follows them is where they hide most of it, or nothing.
     """
-    e, said = estimator, estimator.framework
+    e, framework = estimator, estimator.framework
     plans = [s for some in pipelines for s in some]
     which = np.repeat(np.arange(len(pipelines)), [len(some) for some in pipelines])
     counts, tied, sizes = _distinct(e, [some[0] for some in pipelines])
@@ -64,13 +64,13 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
     held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
     exchanges, none = e.exchanges(*plans), np.zeros(every.shape)
     total_s = e.gradient_syncs(exchanges, held, none, none).total_s
-    if said.hides_reduction or said.hides_gathers:
+    if framework.hides_reduction or framework.hides_gathers:
         long_s = none + _LONG_S
         total_s = np.minimum(total_s, e.gradient_syncs(exchanges, held, long_s, long_s).total_s)
-    found = total_s.max(axis=1) + said.iteration_s
-    if not said.hides_gathers and said.launches_add_up:
-        moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, said)
-        sides = zip(*(zero_traffic(s, said, e.rates.wire_bytes) for s in plans), strict=True)
+    found = total_s.max(axis=1) + framework.iteration_s
+    if not framework.hides_gathers and framework.launches_add_up:
+        moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, framework)
+        sides = zip(*(zero_traffic(s, framework, e.rates.wire_bytes) for s in plans), strict=True)
         groups_s = np.sum([moving.groups_s(side) for side in sides], axis=(0, 1))
         each = [e.microbatches(s) // s.schedule.weight_copies for s in plans]
         found += each * np.einsum("vkg,vg->vk", counts[which], groups_s).min(axis=1)

@@ -46,10 +46,14 @@ class RecountedLayers:
     @cached_property
     def chunks(self) -> list[list[RecountedGroup]]:
         """Groups of layers of every chunk; the first so many that repeat run again under full recompute."""
-        said, found = self.plan.recomputed, []
+        chosen, found = self.plan.recomputed, []
         for chunk, (first, last) in enumerate(self.division.chunks):
             left = (
-                len(self.division.groups) if said is None else said if isinstance(said, int) else said[chunk]
+                len(self.division.groups)
+                if chosen is None
+                else chosen
+                if isinstance(chosen, int)
+                else chosen[chunk]
             )
             if self.plan.recompute is not Recompute.FULL:
                 left = 0
@@ -151,10 +155,10 @@ class RecountedLayers:
     @property
     def wire_bytes(self) -> tuple[float, float]:
         """Bytes on the wire of one weight and one gradient."""
-        said, n = self.framework, self.numerics
+        framework, n = self.framework, self.numerics
         return (
-            n.weight_bytes if said.gathered_bytes is None else said.gathered_bytes,
-            n.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes,
+            n.weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes,
+            n.gradient_bytes if framework.reduced_bytes is None else framework.reduced_bytes,
         )
 
     def divided(self, held: Parameters) -> float:
@@ -209,7 +213,7 @@ class RecountedMemory(RecountedLayers):
 
     def memory(self, device: int, order: ActionOrder) -> dict[str, float]:
         """Bytes on a device that runs its actions in an order, by what they hold (`MemoryBreakdown`)."""
-        s, said, n = self.plan, self.framework, self.numerics
+        s, framework, n = self.plan, self.framework, self.numerics
         blocks = [block for c in self.devices[device] for block in self.chunks[c]]
         kept, away = (self._most_held(device, order, each) for each in (self.kept_bytes, self.away_bytes))
         held = {**self._states_bytes(blocks), "host_bytes": away}
@@ -230,13 +234,13 @@ class RecountedMemory(RecountedLayers):
             for i in b.layers
             if (layer := self.layers[i]).kind == OpKind.LOSS
         )
-        working = max(map(self.working_bytes, blocks)) + said.score_copies * scores
-        lost = 1 + said.fragmentation
+        working = max(map(self.working_bytes, blocks)) + framework.score_copies * scores
+        lost = 1 + framework.fragmentation
         return held | {
             "activations_bytes": lost * kept,
             "working_bytes": lost * working,
             "buffers_bytes": self._passing_bytes(blocks, n.weight_bytes),
-            "reserved_bytes": said.reserved_bytes,
+            "reserved_bytes": framework.reserved_bytes,
         }
 
     def _most_held(self, device: int, order: ActionOrder, each: Callable[[RecountedGroup], float]) -> float:
@@ -257,20 +261,20 @@ class RecountedMemory(RecountedLayers):
 
     def _states_bytes(self, blocks: Sequence[RecountedGroup]) -> dict[str, float]:
         """Weights, gradients and states of the optimizer, wherever they lie."""
-        s, said, n = self.plan, self.framework, self.numerics
+        s, framework, n = self.plan, self.framework, self.numerics
         held = sum((self.parameters(block.layers) for block in blocks), Parameters())
         divided, whole = self.divided(held), held.total
         rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
         each = [
             own if stated is None else stated
             for own, stated in (
-                (n.weight_bytes, said.weight_bytes),
-                (n.gradient_bytes, said.gradient_bytes),
-                (rest, said.optimizer_bytes),
+                (n.weight_bytes, framework.weight_bytes),
+                (n.gradient_bytes, framework.gradient_bytes),
+                (rest, framework.optimizer_bytes),
             )
         ]
         scaled = sum(self.layers[i].scaled_weight_bytes for block in blocks for i in block.layers)
-        less = s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
+        less = s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
         return {
             "weights_bytes": each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * whole + scaled,
             "gradients_bytes": each[1] * (divided if less else whole),
@@ -279,11 +283,11 @@ class RecountedMemory(RecountedLayers):
 
     def _passing_bytes(self, blocks: Sequence[RecountedGroup], weight_bytes: float) -> float:
         """Weights that are whole only for a while, and gradients of two groups on their way to the host."""
-        s, said, found = self.plan, self.framework, 0.0
+        s, framework, found = self.plan, self.framework, 0.0
         sizes = [self.parameters(block.layers).total for block in blocks if block.repeats]
         ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
         two = min(2 * max(sizes, default=0.0), sum(sizes))
-        each = weight_bytes if said.gathered_bytes is None else said.gathered_bytes
+        each = weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes
         if s.zero >= Zero.WEIGHTS:
             found += weight_bytes * ends  # gradients of embeddings and head, to the end of backward
         if s.zero >= Zero.WEIGHTS and not s.reshards and Offload.WEIGHTS not in s.offload:
@@ -291,6 +295,8 @@ class RecountedMemory(RecountedLayers):
         elif s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found += each * (two + ends)
         if Offload.OPTIMIZER in s.offload:
-            gradient = self.numerics.gradient_bytes if said.gradient_bytes is None else said.gradient_bytes
+            gradient = (
+                self.numerics.gradient_bytes if framework.gradient_bytes is None else framework.gradient_bytes
+            )
             found += gradient * two / (self.ranks if s.zero >= Zero.GRADIENTS else 1)
         return found

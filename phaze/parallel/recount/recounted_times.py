@@ -67,14 +67,14 @@ class Recount(RecountedMemory):
         """Forward, forward again and backward of one group of layers; of equal ones only once."""
         if block in self._counted:
             return self._counted[block]
-        said, costs = self.framework, self.layer_costs
+        framework, costs = self.framework, self.layer_costs
         one, two, three = RecountedPass(), RecountedPass(), RecountedPass()
         for place, layer in enumerate(block.layers):
             ends = place == len(block.layers) - 1
-            one.add(costs.forward, layer, said, said.dispatch_s)
+            one.add(costs.forward, layer, framework, framework.dispatch_s)
             if block.recomputation:
-                two.add(costs.ending if ends else costs.recomputation, layer, said, said.dispatch_s)
-            three.add(costs.backward, layer, said, said.dispatch_backward_s)
+                two.add(costs.ending if ends else costs.recomputation, layer, framework, framework.dispatch_s)
+            three.add(costs.backward, layer, framework, framework.dispatch_backward_s)
         self._counted[block] = one, two, three
         return one, two, three
 
@@ -87,15 +87,15 @@ class Recount(RecountedMemory):
         turned: bool,
     ) -> None:
         """Exchanges of ZeRO in a pass: what they add, and what computation hides of them."""
-        s, said = self.plan, self.framework
+        s, framework = self.plan, self.framework
         gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
-        reduces = turned and s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
+        reduces = turned and s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
         alike = dict.fromkeys(block.layers for block in blocks)
         gathered = {one: self._gathering_s(one) if gathers else 0.0 for one in alike}
         reduced = {one: self._reducing_s(one) if reduces else 0.0 for one in alike}
         gather = [gathered[block.layers] for block in blocks]
         reduce = [reduced[block.layers] for block in blocks]
-        if not said.hides_gathers:
+        if not framework.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
         none = [0.0] * len(blocks)
@@ -107,10 +107,10 @@ class Recount(RecountedMemory):
 
     def _gathering_s(self, layers: tuple[int, ...]) -> float:
         """Weights of a group, in as many exchanges as the framework makes of it."""
-        said, held = self.framework, self.parameters(layers)
+        framework, held = self.framework, self.parameters(layers)
         ranks = self.ranks * (self.plan.sharding.tensor if held.replicated > 0 else 1)
-        copied = said.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
-        return said.gathers * (self.gather_s(self.wire_bytes[0] / said.gathers, held) + copied)
+        copied = framework.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
+        return framework.gathers * (self.gather_s(self.wire_bytes[0] / framework.gathers, held) + copied)
 
     def _reducing_s(self, layers: tuple[int, ...]) -> float:
         return self.reduce_s(self.wire_bytes[1], self.parameters(layers))
@@ -169,15 +169,15 @@ class Recount(RecountedMemory):
 
     def _wait(self, three: tuple[RecountedPass, RecountedPass, RecountedPass], chunks: int) -> None:
         """Waits of the device for launches of a microbatch's passes."""
-        said = self.framework
+        framework = self.framework
         launched = [side.launched_s for side in three]
-        launched[0] += said.microbatch_s / chunks
+        launched[0] += framework.microbatch_s / chunks
         busy = [side.device_s for side in three]
         missing = max(sum(launched) - sum(busy), 0.0)
         for side, launch, device in zip(three, launched, busy, strict=True):
-            if said.blocking:
+            if framework.blocking:
                 side.waited_s = launch
-            elif said.waits:
+            elif framework.waits:
                 side.waited_s = max(launch - device, 0.0)
             else:
                 side.waited_s = missing * device / sum(busy) if sum(busy) > 0 else 0.0
@@ -186,10 +186,10 @@ class Recount(RecountedMemory):
 
     def gradient_sync(self, device: int) -> RecountedSync:
         """Gradient synchronisation after the last microbatch of a device."""
-        s, said, own = self.plan, self.framework, self.devices[device]
+        s, framework, own = self.plan, self.framework, self.devices[device]
         held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
         weight, gradient = self.wire_bytes
-        late = s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch
+        late = s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch
         apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole
         reduce, gather = (
             self.reduce_s(gradient, held) * late,
@@ -198,12 +198,12 @@ class Recount(RecountedMemory):
         pieces = sum(len(self.chunks[c]) for c in own)
         behind = self._window * sum(self.passes[c][1].pass_s + self.passes[c][2].pass_s for c in own)
         ahead = self._window * sum(self.passes[c][0].pass_s for c in own)
-        reduced = self._late_s(behind, reduce, pieces) if said.hides_reduction else reduce
-        gathered = self._late_s(ahead, gather, pieces) if said.hides_gathers else gather
+        reduced = self._late_s(behind, reduce, pieces) if framework.hides_reduction else reduce
+        gathered = self._late_s(ahead, gather, pieces) if framework.hides_gathers else gather
         mine = self.divided(held) if s.zero else held.total
         return RecountedSync(
             reduced + self.tied_s(device),
-            mine * self._step_s * said.optimizer_stretch,
+            mine * self._step_s * framework.optimizer_stretch,
             gathered,
             max(reduce - reduced, 0.0) + max(gather - gathered, 0.0),
         )

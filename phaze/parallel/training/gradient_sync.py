@@ -132,8 +132,8 @@ class GradientSyncWork:
         microbatches: Sequence[int],
     ) -> GradientSyncWork:
         """Work of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
-        e, said, each = exchanges, framework, exchanges.plans
-        late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
+        e, each = exchanges, exchanges.plans
+        late = [[s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch] for s in each]
         apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
         gathered, reduced = wire_bytes[0] * np.array(apart), wire_bytes[1] * np.array(late)
         reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
@@ -168,16 +168,16 @@ class GradientSyncWork:
         what hides of reductions and gathers is as of `overlapped_s` (docs/reference/formulas/pipeline.md).
         `optimizer_s`: seconds of a step per parameter.
         """
-        said, lost = framework, (self.pieces, framework.interference)
+        lost = (self.pieces, framework.interference)
         reduction, gather = self.reduce_s, self.gather_s
-        if said.hides_reduction:
+        if framework.hides_reduction:
             reduction = overlapped_s(self.window * turned_s, reduction, *lost)
-        if said.hides_gathers:
+        if framework.hides_gathers:
             gather = overlapped_s(self.window * forward_s, gather, *lost)
         hidden_s = np.maximum(self.reduce_s - reduction, 0.0) + np.maximum(self.gather_s - gather, 0.0)
         return GradientSyncs(
             reduction_s=reduction + self.tie_s,
-            optimizer_s=self.stepped * optimizer_s * said.optimizer_stretch,
+            optimizer_s=self.stepped * optimizer_s * framework.optimizer_stretch,
             gather_s=gather,
             hidden_s=hidden_s,
         )

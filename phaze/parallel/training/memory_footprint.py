@@ -148,9 +148,9 @@ def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool
     """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
     if plan.recompute is not Recompute.FULL:
         return np.zeros(len(division.groups), dtype=bool)
-    said = plan.recomputed
+    recomputed = plan.recomputed
     return division.first_blocks(
-        division.blocks if said is None else np.broadcast_to(said, len(division.chunks))
+        division.blocks if recomputed is None else np.broadcast_to(recomputed, len(division.chunks))
     )
 
 
@@ -166,9 +166,9 @@ class StateBytes:
     def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
         """State bytes of the workload's numerics, where the framework does not say otherwise."""
         rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
-        said = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
+        own = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
         known = numerics.weight_bytes, numerics.gradient_bytes, rest
-        return cls(*(k if s is None else s for s, k in zip(said, known, strict=True)))
+        return cls(*(k if s is None else s for s, k in zip(own, known, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -285,8 +285,8 @@ class PlanMemory:
 
         The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
         """
-        said = self.framework.gathered_bytes
-        each = self.numerics.weight_bytes if said is None else said
+        gathered = self.framework.gathered_bytes
+        each = self.numerics.weight_bytes if gathered is None else gathered
         ends = self.footprint.ends[..., own].sum(axis=-1)
         waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
         if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:

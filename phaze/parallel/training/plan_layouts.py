@@ -103,9 +103,9 @@ class PlanLayouts:
     @property
     def wire_bytes(self) -> tuple[float, float]:
         """Bytes of one weight and of one gradient where ranks exchange them."""
-        said, numerics = self.framework, self.workload.numerics
-        gathered = numerics.weight_bytes if said.gathered_bytes is None else said.gathered_bytes
-        reduced = numerics.gradient_bytes if said.reduced_bytes is None else said.reduced_bytes
+        framework, numerics = self.framework, self.workload.numerics
+        gathered = numerics.weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes
+        reduced = numerics.gradient_bytes if framework.reduced_bytes is None else framework.reduced_bytes
         return gathered, reduced
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:

@@ -217,17 +217,17 @@ class ZeroExchanges:
 
     def groups_s(self, wires: Sequence[ZeroTraffic]) -> tuple[Floats, Floats]:
         """Gathers and reductions of every group of layers, (V, G)."""
-        (every, experts, whole), e, said = self.sizes, self.exchanges, self.framework
+        (every, experts, whole), e, framework = self.sizes, self.exchanges, self.framework
         shared, (sharded, _, beside) = every - experts - whole, e.ranks
         gathered, reduced = np.array([[w.gathered, w.reduced] for w in wires]).T[..., None]
-        one = gathered / said.gathers
+        one = gathered / framework.gathers
         gathering = (
             e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_replicated_s(one * whole)
         )
-        copied = said.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
+        copied = framework.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
         reduce = e.reduce_s(reduced * shared) + e.reduce_experts_s(reduced * experts)
         reduce += e.reduce_replicated_s(reduced * whole)
-        return (said.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
+        return (framework.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
 
     def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
         """Seconds that the exchanges add to a pass, backward where `turned`, and those that it hides, (V, C)."""
