@@ -103,14 +103,16 @@ def _footprint(
     None: the plan's own.
     """
     s, division = plan, layouts.division(plan)
-    again = recomputed_groups(division, s)[None] if choices is None else division.first_blocks(choices)
-    footprint = ChunkFootprint.of(layouts.memory_footprint(s), division, again)
+    recomputation = (
+        recomputed_groups(division, s)[None] if choices is None else division.first_blocks(choices)
+    )
+    footprint = ChunkFootprint.of(layouts.memory_footprint(s), division, recomputation)
     own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
     held = in_flight_peak(s.schedule, s.pipeline_parallel, layouts.microbatches(s), s.chunks)
     memories = [layouts.memory_of(replace(s, zero=zero), footprint) for zero in zeros]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
-    host = np.array([np.zeros((len(again), 1)) + memory.host_bytes(own, held) for memory in memories])
+    host = np.array([np.zeros((len(recomputation), 1)) + memory.host_bytes(own, held) for memory in memories])
     return fixed[:, None] + (kept + working), host
 
 

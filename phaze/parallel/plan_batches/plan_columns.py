@@ -279,8 +279,8 @@ def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> 
     if not len(row):
         return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
     mine, device, at = plan_outline.bounding_devices(sheet, row)
-    again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
-    return BoundingDevices(sheet, row, choice, mine, at, again, before).forms(probes)
+    recomputation, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
+    return BoundingDevices(sheet, row, choice, mine, at, recomputation, before).forms(probes)
 
 
 def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:
@@ -288,13 +288,13 @@ def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Flo
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """
-    devices, again = sheet.devices, sheet.joined("recomputation_device")
-    kinds = np.flatnonzero(again.any(axis=0))
+    devices, recomputation = sheet.devices, sheet.joined("recomputation_device")
+    kinds = np.flatnonzero(recomputation.any(axis=0))
     begun = sheet.joined("recomputation_first")[:, kinds][sheet.level[level]]
     total = np.zeros((len(begun) + 1, *begun.shape[1:]))
     np.cumsum(begun, axis=0, out=total[1:])
     # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.
     start = devices.start[devices.owner[device]]
-    before = np.zeros((len(device), again.shape[1]))
+    before = np.zeros((len(device), recomputation.shape[1]))
     before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
-    return again[sheet.level[level[device, zero]]], before
+    return recomputation[sheet.level[level[device, zero]]], before

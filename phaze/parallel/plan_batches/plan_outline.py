@@ -99,12 +99,12 @@ def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
 def _forms(sheet: PlanTable) -> Floats:
     """Forms of the devices of all plans that end last in probes, (P, S, 3 K + 2)."""
     mine, device, at = bounding_devices(sheet, np.arange(len(sheet.plans)))
-    (work, ahead), again = sheet.work, sheet.options.recomputation
+    (work, ahead), recomputation = sheet.work, sheet.options.recomputation
     each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
     back = each * work[at] + turned * ahead[at]
     last = np.zeros((len(device), 2))
     last[:, 1] = sheet.options.layouts.framework.iteration_s
-    forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
+    forms = np.concatenate([each * work[at] + ahead[at], recomputation * back, back, last], axis=1)
     return forms[mine.largest(product_of(forms, probe_terms(sheet))).T]
 
 

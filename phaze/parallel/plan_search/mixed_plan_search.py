@@ -88,10 +88,10 @@ class Cutting:
             power_w=chips.power_w,
         )
 
-    def _runs_s(self, again: Flags) -> Floats:
+    def _runs_s(self, recomputation: Flags) -> Floats:
         """Seconds of one microbatch in runs of blocks i..j, of which some kinds run again, (K, L, L)."""
         rows, (_, kinds) = self.architectures.times.rows, self.options.kinds
-        seconds = (rows[:, 0] + rows[:, 2] + again * rows[:, 1])[:, kinds]
+        seconds = (rows[:, 0] + rows[:, 2] + recomputation * rows[:, 1])[:, kinds]
         return np.stack([interval_sums(one) for one in np.add.reduceat(seconds, self.options.blocks, axis=1)])
 
     # -- within memory ---------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class Cutting:
         """The same with every architecture twice, as it is and with all blocks recomputed, where that is free."""
         line, chain, modes = self._line(plan), self._chain, self._modes
         capacities, group = np.unique(self.architectures.capacity_bytes, return_inverse=True)
-        loads = [self._runs_s(again) for again in modes]
-        deepest = [self._deepest(plan, again, capacities) for again in modes]
+        loads = [self._runs_s(recomputation) for recomputation in modes]
+        deepest = [self._deepest(plan, recomputation, capacities) for recomputation in modes]
         inner, every = np.concatenate(loads), np.concatenate(deepest)
         groups = np.concatenate([group.ravel() + k * len(capacities) for k in range(len(modes))])
         last = np.where(every[groups][:, :, -1] >= 1, inner[:, :, -1], np.inf)
@@ -119,13 +119,13 @@ class Cutting:
         every[which[np.array(self.options.division.body)]] = True
         return [self.options.recomputation, every]
 
-    def _deepest(self, plan: ParallelPlan, again: Flags, capacities: Floats) -> Integers:
+    def _deepest(self, plan: ParallelPlan, recomputation: Flags, capacities: Floats) -> Integers:
         """The largest index from the end at which runs of blocks i..j fit into each memory, (G, L, L).
 
         Under 1F1B, which holds as many microbatches as there are stages to the end; ranks divide what they may.
         """
         layouts, count = self.options.layouts, len(self.options.blocks)
-        memory = layouts.memory_of(replace(plan, zero=max(self._zeros(plan))), self._needs(again))
+        memory = layouts.memory_of(replace(plan, zero=max(self._zeros(plan))), self._footprint(recomputation))
         own = np.arange(count * count)[:, None]
         kept, working = memory.activations_bytes(own, np.ones((count * count, 1, 1)))
         room = capacities[:, None] - (memory.fixed_bytes(own) + working)
@@ -133,13 +133,13 @@ class Cutting:
         held = np.where(room < 0, 0.0, np.where(most >= layouts.microbatches(plan), count, most))
         return np.minimum(held, count).astype(np.int64).reshape(len(capacities), count, count)
 
-    def _needs(self, again: Flags) -> ChunkFootprint:
+    def _footprint(self, recomputation: Flags) -> ChunkFootprint:
         """Memory footprint of runs of blocks i..j, (L L,)."""
         layouts, (_, which) = self.options.layouts, self.options.kinds
         apart = replace(self.options.shape, pipeline_parallel=len(self.options.blocks), stages=())
         division = layouts.division(apart)
         each = ChunkFootprint.of(
-            layouts.memory_footprint(apart), division, again[which] & np.array(division.body)
+            layouts.memory_footprint(apart), division, recomputation[which] & np.array(division.body)
         )
         largest = {"working_bytes", "largest", "widest_bytes"}
         runs = {f.name: getattr(each, f.name) for f in fields(ChunkFootprint)}

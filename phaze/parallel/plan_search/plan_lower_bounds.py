@@ -35,8 +35,8 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
     device = each * work[..., own].sum(axis=-1)
     if not schedule.splits_backward:
         return np.asarray((device + _least_ahead(work, own)).max(axis=-1))
-    forward, again, backward = passes.device_s
-    back = _least_ahead(np.maximum(again + backward - passes.weight_s, 0.0), own)
+    forward, recomputation, backward = passes.device_s
+    back = _least_ahead(np.maximum(recomputation + backward - passes.weight_s, 0.0), own)
     late = np.maximum(back - each * passes.weight_s[..., own].sum(axis=-1), 0.0)
     return np.asarray((_least_ahead(forward, own) + device + late).max(axis=-1))
 

@@ -61,9 +61,9 @@ class RecountedLayers:
             for group in range(first, last + 1):
                 a, b = self.division.groups[group]
                 repeats = self.division.body[group]
-                again = repeats and left > 0
-                left -= again
-                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again))
+                recomputed = repeats and left > 0
+                left -= recomputed
+                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, recomputed))
             found.append(blocks)
         return found
 

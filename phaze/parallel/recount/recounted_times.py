@@ -48,7 +48,7 @@ class Recount(RecountedMemory):
         return [alike[tuple(blocks)] for blocks in self.chunks]
 
     def _passes(self, blocks: Sequence[RecountedGroup]) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
-        sides = forward, again, backward = RecountedPass(), RecountedPass(), RecountedPass()
+        sides = forward, recomputation, backward = RecountedPass(), RecountedPass(), RecountedPass()
         ahead_s, behind_s = [], []
         for block in blocks:
             each = one, two, three = self._alone(block)
@@ -61,7 +61,7 @@ class Recount(RecountedMemory):
         if self.plan.offload:
             self._move(forward, blocks, ahead_s, turned=False)
             self._move(backward, blocks, behind_s, turned=True)
-        return forward, again, backward
+        return forward, recomputation, backward
 
     def _alone(self, block: RecountedGroup) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
         """Forward, forward again and backward of one group of layers; of equal ones only once."""

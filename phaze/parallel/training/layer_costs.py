@@ -203,7 +203,7 @@ def layer_costs_of(
     )
     both = list(zip(forward, backward, strict=True))
     share = ahead_s / np.maximum(alone[0], np.finfo(np.float64).tiny)
-    again, ending = (
+    recomputation, ending = (
         [recomputed_operators(f, b, framework, kept, ends=ends) for f, b in both] for ends in (False, True)
     )
     return LayerCosts(
@@ -212,7 +212,7 @@ def layer_costs_of(
         _pass_costs(backward, behind_s, framework),
         *(
             _pass_costs(some, share * np.stack([o.total_s for o in some], axis=1), framework)
-            for some in (again, ending)
+            for some in (recomputation, ending)
         ),
     )
 

@@ -185,8 +185,8 @@ def recomputed_operators(
 
 def _not_regathered(forward: Operators, backward: Operators) -> Flags:
     """Operators of forward that backward does not run again by itself, (O,)."""
-    again = {w.name for w in backward.works}
-    return np.array([f"{w.name}.again" not in again for w in forward.works], dtype=np.bool_)
+    named = {w.name for w in backward.works}
+    return np.array([f"{w.name}.again" not in named for w in forward.works], dtype=np.bool_)
 
 
 def _before_last_product(forward: Operators, runs: Flags, *, ends: bool) -> Flags:
