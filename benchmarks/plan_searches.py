@@ -66,7 +66,7 @@ def _every_plan(search: Search) -> tuple[int, float]:
     task, chip = _task(search), load_architecture(CHIP)
     rest = (task.cluster, task.framework, task.rung, task.own)
     estimator, space = Estimator(task.workload, to_table([chip]), *rest), task.plan_space
-    plans = [plan for some in screened_plans(estimator, space) for plan in space.variants(some.strategy)]
+    plans = [plan for some in screened_plans(estimator, space) for plan in space.variants(some.plan)]
     return len(plans), seconds(lambda: batch_iterations(estimator, plans))[1]
 
 

@@ -1,6 +1,4 @@
-"""The algorithms of collectives in numbers: groups of devices on the tiers of a network, steps and bytes, and the
-share of bandwidth that a topology leaves.
-"""
+"""Algorithms of collectives in numbers: groups on the tiers of a network, steps, bytes, and shares of bandwidth."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from phaze.workload.work import Collective
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a group is on one tier that it spans.
+    """Members of a group on one network tier that it spans.
 
     `domains` of the tier hold it all, each of them `members` domains of the tier inside (or devices) with `below`
     devices of the group each: fractions where it does not divide evenly. `extent`: members that a whole
@@ -89,7 +87,7 @@ _RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an algorithm does on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
+    """Work of an algorithm on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
 
     steps: float
     sent: float
@@ -104,7 +102,7 @@ def runs(collective: Collective) -> tuple[Algorithm, ...]:
 
 
 def sweeps(collective: Collective) -> int:
-    """How often the data goes round: an all-reduce scatters and gathers."""
+    """Rounds of the data: an all-reduce scatters and gathers."""
     return 2 if collective is Collective.ALL_REDUCE else 1
 
 

@@ -1,6 +1,4 @@
-"""Seconds of collectives and transfers: what every algorithm takes on the tiers of a network, and the fastest of
-them.
-"""
+"""Seconds of collectives and transfers: every algorithm on the tiers of a network, and the fastest of them."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ class Law:
     per_root_s: Floats
 
     def seconds(self, payload_bytes: Floats) -> Floats:
-        """Of payloads that broadcast against the links; a chip without links never ends, unless nothing is sent."""
+        """Seconds of payloads, broadcast against the links; infinite on a chip without links if anything is sent."""
         with np.errstate(invalid="ignore"):
             moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
         found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)
         return found
 
     def of_part(self, below: float, times: int) -> Law:
-        """Of one of `below` equal parts of a payload, as often as said."""
+        """Law of one of `below` equal parts of a payload, as often as said."""
         return Law(
             times * self.fixed_s, times * self.per_byte_s / below, times * self.per_root_s / np.sqrt(below)
         )
@@ -137,7 +135,7 @@ class _Exchange:
     copies: int = 1
 
     def algorithms(self) -> list[Algorithm]:
-        """Those that the library has, and that run on all tiers and serve the size of the group."""
+        """Algorithms that the library has, and that run on all tiers and serve the size of the group."""
         return [a for a in runs(self.collective) if a in self.menu and self._applies(a)]
 
     def _applies(self, algorithm: Algorithm) -> bool:
@@ -151,13 +149,17 @@ class _Exchange:
         return one or algorithm is not Algorithm.IN_NETWORK
 
     def laws(self, algorithm: Algorithm) -> list[Law]:
-        """What an algorithm takes, launch included."""
+        """Time laws of an algorithm, launch included."""
         launch_s = max(level.tier.law.launch_s for level in self.group)
         ways = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
         return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
 
     def _at_once(self, algorithm: Algorithm) -> Law:
-        """Through all tiers at once: the slowest of them sets the pace."""
+        """Law of an algorithm through all tiers at once: the slowest of them sets the pace.
+
+        seconds = sum of steps x step + max of x + max of sqrt(ramp x), with x the bytes sent, reduced (gamma), copied
+        (delta) and crowded (epsilon) over the reachable bandwidth of a tier (docs/decisions/0019-network.md).
+        """
         wire, ramp, steps_s = np.zeros(self.links.shape), np.zeros(self.links.shape), 0.0
         straight = self.collective is Collective.SEND_RECV  # into the receiver's buffer, not chunk by chunk
         reducing = algorithm is Algorithm.IN_NETWORK
@@ -185,7 +187,7 @@ class _Exchange:
         return found
 
     def _on(self, position: int) -> Iterator[Law]:
-        """What a tier may take of it."""
+        """Time laws that a tier may follow for it."""
         level, outermost = self.group[position], position == len(self.group) - 1
         turns = self.collective is Collective.ALL_REDUCE and not outermost
         part = replace(
@@ -208,7 +210,11 @@ def tier(network: Network, position: int, link_bandwidth_bytes_per_s: ArrayLike)
 
 
 def wire_bytes(collective: Collective, payload_bytes: ArrayLike, devices: ArrayLike) -> Floats:
-    """Bytes each device sends (and receives), without help from the switches."""
+    """Bytes that each device sends (and receives), without help from the switches.
+
+    All-reduce: 2 (n - 1) / n V for a payload of V bytes on n devices; reduce-scatter, all-gather and all-to-all: half
+    of that (Thakur et al. 2005, docs/reference/formulas/network.md).
+    """
     count = np.asarray(devices, dtype=np.float64)
     whole = np.asarray(payload_bytes, dtype=np.float64)
     if collective is Collective.SEND_RECV:
@@ -224,7 +230,11 @@ def collective_s(
     bandwidth_bytes_per_s: ArrayLike,
     latency_s: ArrayLike,
 ) -> Floats:
-    """Seconds of a ring collective on one tier: bytes on the wire over bandwidth plus one latency per step."""
+    """Seconds of a ring collective on one tier: bytes on the wire over bandwidth plus one latency per step.
+
+    All-reduce of V bytes on n devices: 2 (n - 1) / n V / bandwidth + 2 (n - 1) latency (Thakur et al. 2005,
+    docs/reference/formulas/network.md).
+    """
     steps = sweeps(collective) * (np.asarray(devices, dtype=np.float64) - 1)
     sent = wire_bytes(collective, payload_bytes, devices)
     return transfer_s(sent, bandwidth_bytes_per_s) + steps * np.asarray(latency_s, dtype=np.float64)

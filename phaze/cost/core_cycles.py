@@ -49,7 +49,7 @@ def deals(cores: ArrayLike) -> tuple[Deal, ...]:
 
 
 def gemm_cycles(gemm: Gemm, rows: ArrayLike, columns: ArrayLike, speed: ArrayLike = 1.0) -> Floats:
-    """Cycles of a product on one array, filled and fed without stalls.
+    """Cycles of a product on one systolic array, filled and fed without stalls: ceil(k/R) g ceil(n/C) max(m, R).
 
     Weight-stationary with double-buffered weights: while a rows x columns tile works on the streamed
     extent, the next one is shifted in, one row per cycle; so each tile takes max(streamed extent, rows)
@@ -68,6 +68,9 @@ def split_gemm_cycles(
     speed: ArrayLike = 1.0,
 ) -> Floats:
     """Cycles of a product dealt to many arrays in the best of the given ways (see `splits`).
+
+    s streams times j jobs: ceil(k/R) ceil(g ceil(n/C) / j) max(ceil(m/s), R); derived in
+    docs/reference/formulas/operators.md.
 
     `rows` and `columns` have the length of the split's first axis (or broadcast against it). The
     stationary column tiles of all groups are dealt evenly to `jobs` lists, the streamed side is cut into
@@ -119,7 +122,7 @@ def dealt_gemm_cycles(
 
 
 def fill_cycles(rows: ArrayLike, columns: ArrayLike) -> Floats:
-    """Cycles before the first and after the last useful one of a product.
+    """Fill and drain of an array, 2 R + C - 2 cycles: those before the first and after the last useful one.
 
     `rows` to shift the first weights in, then the skew of the wave: the last row starts rows - 1 cycles
     after the first, the last column columns - 1 after the first. Together 2 rows + columns - 2, which is

@@ -1,9 +1,9 @@
 """The analytic cost model: latency of every operator on every architecture.
 
-Rung `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
+Fidelity `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
 compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
 the arrays, which nothing hides. On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
-of all chips or, on rung `calibrated`, of the chip's family.
+of all chips or, under fidelity `calibrated`, of the chip's family.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT = 32  # passes whose bounds are kept: those of a few chains, of which laye
 
 
 class Bottleneck(StrEnum):
-    """What sets an operator's latency."""
+    """Bottleneck: the resource that sets an operator's latency."""
 
     COMPUTE = "compute"
     BUFFER = "global buffer"
@@ -59,7 +59,7 @@ class OperatorLatencies:
     buffer_s: Floats
 
     def take(self, rows: Rows) -> OperatorLatencies:
-        """Those of some of the architectures."""
+        """Latencies on some of the architectures."""
         return OperatorLatencies(
             self.single_s[rows], self.parallel_s[rows], self.hbm_s[rows], self.buffer_s[rows]
         )
@@ -98,7 +98,7 @@ class CostModel:
     ) -> None:
         """Factor the table; collectives of tensor-parallel groups run over `network`.
 
-        `own`: constants that the calibrated rung takes before those of a chip's family.
+        `own`: constants that the calibrated fidelity takes before those of a chip's family.
         """
         self.network = network
         self.rung, self.own = rung, own
@@ -149,7 +149,7 @@ class CostModel:
         return fastest
 
     def _kernels_s(self, works: Sequence[Work], row: int) -> Floats:
-        """The same of one architecture that runs kernels, (O,): collectives are costed once each."""
+        """Seconds of the operators on one architecture that runs kernels, (O,): collectives are costed once each."""
         number = self.factors.simt_of[row]
         links = self.factors.memory.link_bytes_per_s[self.factors.memory_of[row]]
         computing = [w for w in works if w.link is None]
@@ -206,7 +206,7 @@ class PassCosts:
         return lower_tables(self.pass_, self.factors, self.tables, self.simt.pass_least_s(self.pass_.works))
 
     def attribution(self, rows: Rows) -> Attribution:
-        """What each resource alone would take, for explaining a few architectures."""
+        """Latency attribution: seconds that each resource alone would take, to explain a few architectures."""
         where = np.asarray(rows, dtype=np.intp)
         tensor, vector, memory = (f[where] for f in self._indices)
         cycle_s, t = self.factors.cycle_s[where, None], self.tables

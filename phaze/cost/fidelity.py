@@ -19,7 +19,7 @@ class Fidelity(StrEnum):
 
 
 def check_fidelity(rung: Fidelity, chip: Architecture) -> None:
-    """Raise InputError where whole models cannot be costed on a chip at a rung."""
+    """Raise InputError where whole models cannot be costed on a chip at a fidelity."""
     if rung is Fidelity.ROOFLINE:
         raise InputError("rung roofline bounds operators, not whole models; take analytic or calibrated")
     family = str(chip.value("family"))

@@ -1,4 +1,4 @@
-"""Which distinct combination of the fields that matter to a cost each architecture shows.
+"""Distinct combinations of the fields that matter to a cost, and the one that each architecture shows.
 
 Compute depends on the tensor cores, on the vector cores, traffic on the buffers and memories: a few
 hundred combinations each where their product has hundreds of thousands. Costs are worked out per
@@ -133,7 +133,7 @@ class Factors:
     simt_of: Rows
 
     def shown(self, rows: Rows) -> list[tuple[int, int, int, float, int]]:
-        """What latencies on the architectures at `rows` follow from: a combination of every side, the clock, the chip.
+        """Factors of latencies on the architectures at `rows`: a combination of every side, the clock, the chip.
 
         The last is the number of a SIMT architecture.
         """

@@ -21,7 +21,7 @@ from phaze.workload.workload import Numerics
 
 @dataclass(frozen=True)
 class Events:
-    """What happens during some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
+    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
 
     macs: float | Floats = 0.0
     narrow_macs: float | Floats = 0.0
@@ -62,10 +62,11 @@ def optimizer_events(parameters: float, numerics: Numerics) -> Events:
 
 
 def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
-    """Joules of some events on the architectures of a table, (A,), one device.
+    """Dynamic energy of some events on the architectures of a table in J, (A,), one device.
 
-    Source of the constants: `phaze.hardware.silicon.package_power`. A byte on a link is charged at both ends: here for
-    what the device sends and for what it receives.
+    E = sum over kinds of events of count x energy; of HBM: bytes x 8 x pJ per bit of its generation (HBM2: O'Connor,
+    MICRO 2017). Source of the constants: `phaze.hardware.silicon.package_power`. A byte on a link is charged at both
+    ends: here for what the device sends and for what it receives.
     """
     e = energy_constants(table)
     total: Floats = (

@@ -1,4 +1,4 @@
-"""The first rung: what no implementation on this hardware can beat.
+"""The roofline fidelity: what no implementation on this hardware can beat.
 
 All units at their peak, every tensor moved once. Products inside a fused kernel need no HBM bytes;
 HBM bytes of an operator are those of its tiled products, moved once, and its streamed tensors.
@@ -62,7 +62,7 @@ def _least_product_s(work: Work, table: ArchitectureTable) -> Floats:
 
 
 def stays_cached(work: Work, table: ArchitectureTable) -> NDArray[np.bool_]:
-    """Where an operator finds all its tensors in the chip's cache, (A,); what is rearranged before lies there twice."""
+    """Architectures whose cache holds all tensors of an operator, (A,); what is rearranged before lies there twice."""
     if work.flash is None or not work.flash.warm:
         return np.zeros(len(table), dtype=np.bool_)
     tensors = work.moved_bytes + work.flash.staged_bytes / 2

@@ -4,8 +4,8 @@ A kernel takes the whole chip: the hardware deals its blocks to every multiproce
 share cores instead of finding idle ones. An operator therefore has one mode that pays, all cores; the other one
 is offered to the scheduler at no less than the whole pass.
 
-So do chips of few systolic arrays whose compiler makes one program of a model, on the calibrated rung and where
-their family is measured (`phaze.cost.kernels.systolic_programs`). On the analytic rung they are architectures as
+So do chips of few systolic arrays whose compiler makes one program of a model, under the calibrated fidelity and where
+their family is measured (`phaze.cost.kernels.systolic_programs`). Under the analytic fidelity they are architectures as
 the search composes them, whose operators are scheduled on their cores.
 """
 
@@ -97,14 +97,14 @@ class SimtTimes:
         return moved / hbm_bandwidth_bytes_per_s(self.side.table)
 
     def pass_least_s(self, works: Sequence[Work]) -> Floats:
-        """What a pass takes at least, (S, 1): its kernels run one after the other."""
+        """Lower bound of the seconds of a pass, (S, 1): its kernels run one after the other."""
         computing = [w for w in works if w.unit is not Unit.LINK]
         total: Floats = self.least_s(computing).sum(axis=1, keepdims=True)
         return total
 
 
 def runs_kernels(table: ArchitectureTable, rung: Fidelity) -> NDArray[np.bool_]:
-    """Which architectures run one kernel after the other, (A,)."""
+    """Architectures that run one kernel after the other, (A,)."""
     simt = np.asarray(table["simt"], dtype=np.bool_)
     return simt if rung is Fidelity.ANALYTIC else simt | measured(table)
 

@@ -50,7 +50,11 @@ def compulsory_bytes(gemm: Gemm) -> float:
 
 
 def traffic_bytes(gemm: Gemm, capacity_bytes: ArrayLike, depth: ArrayLike = 1) -> Floats:
-    """Bytes moved between memory and a buffer of the given size, at the best tiling and loop order.
+    """Traffic of a tiled product: bytes between memory and a buffer of a given size, at the best tiling and loop order.
+
+    A tile of h x w outputs that stays reads a m k ceil(n / w) + b k n ceil(m / h), rows that stay a m k + b k n
+    ceil(m / h), and both c m n for the result: a, b, c are bytes per element (derived in
+    docs/reference/formulas/operators.md).
 
     `capacity_bytes` and `depth` broadcast to the shape of the result; `depth` is the least contraction
     length of a tile (the rows of the array that it feeds). Never below `compulsory_bytes`, equal to it
@@ -136,7 +140,7 @@ def _left_stationary(side: _Side, capacity: Floats) -> Floats:
 
 
 def _left_stationary_cut(side: _Side, capacity: Floats, depth: Floats) -> Floats:
-    """The same with the contraction cut.
+    """Re-reads where rows of a stay while b's columns pass, with the contraction cut.
 
     Partial sums travel in fp32 both ways for every cut but the last, and are double-buffered like the operands.
     """
@@ -152,7 +156,7 @@ def _left_stationary_cut(side: _Side, capacity: Floats, depth: Floats) -> Floats
 
 
 def _least_cut_bytes(side: _Side, capacity: Floats) -> Floats:
-    """What `_left_stationary_cut` cannot go below for either operand: mostly more than without cuts.
+    """Lower bound of `_left_stationary_cut` for either operand, in bytes: mostly more than without cuts.
 
     A tile of height x length fills at most half of the buffer. Of the re-reads, which go with 1 / height, and
     the partial sums, which go with 1 / length, the sum is least where both are equal. Two cuts are the fewest.

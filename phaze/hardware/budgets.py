@@ -1,4 +1,4 @@
-"""Which architectures keep the budgets, and what the smallest budget would be that something keeps."""
+"""Budgets: the architectures that keep them, and the smallest budget that something keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from phaze.hardware.silicon.package_price import price_usd
 
 
 class Limit(StrEnum):
-    """What can rule an architecture out."""
+    """Limit that can rule an architecture out."""
 
     POWER = "power"
     AREA = "area"
@@ -183,7 +183,7 @@ def shortfalls(
 
 
 def _given(*budgets: float | None) -> dict[Limit, float]:
-    """Those of the budgets, in the order of `BUDGETS`, that there are."""
+    """Budgets that are given, in the order of `BUDGETS`."""
     return {limit: budget for limit, budget in zip(BUDGETS, budgets, strict=True) if budget is not None}
 
 
@@ -196,7 +196,7 @@ def _keeps_others(masks: dict[Limit, Flags], limit: Limit) -> Flags:
 
 
 def _nearest(amounts: dict[Limit, Floats], built: Flags, given: dict[Limit, float]) -> tuple[Amounts, float]:
-    """What the architecture takes whose largest ratio to a budget is smallest, and that ratio."""
+    """Amounts of the architecture whose largest ratio to a budget is smallest, and that ratio."""
     if not given or not built.any():
         return _unknown(), math.inf
     ratios = reduce(np.maximum, (amounts[limit] / budget for limit, budget in given.items()))

@@ -13,7 +13,7 @@ from phaze.errors import InputError
 
 
 class Catalogue(StrEnum):
-    """What is looked for; the value is the folder below the packaged templates."""
+    """Kind of catalogue entry; the value is the folder below the packaged templates."""
 
     ARCHITECTURE = "."
     SPACE = "spaces"

@@ -1,6 +1,4 @@
-"""The network between accelerators: tiers from the inside out, such as scale-up domains and scale-out, and the files
-it is read from.
-"""
+"""The network between accelerators: tiers from the inside out (scale-up domains, scale-out), and its files."""
 
 from __future__ import annotations
 
@@ -242,7 +240,7 @@ class Network(BaseModel):
 
     @property
     def source(self) -> str:
-        """Where the figures come from, tier by tier."""
+        """Source of the figures, tier by tier."""
         return "; ".join(tier.source for tier in self.tiers)
 
     @property

@@ -43,7 +43,7 @@ def peak_flops_per_s(table: ArchitectureTable) -> Floats:
 
 
 def sustained_flops_per_s(table: ArchitectureTable) -> Floats:
-    """The same at the clock that latencies use."""
+    """Sustained FLOP/s, at the clock that latencies use."""
     return np.asarray(2.0 * macs(table) * table["clock_hz"])
 
 

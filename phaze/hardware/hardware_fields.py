@@ -24,7 +24,7 @@ FieldValue = bool | int | float | str
 
 
 class FieldKind(StrEnum):
-    """What values a field takes."""
+    """Kind of values that a field takes."""
 
     INTEGER = "integer"
     NUMBER = "number"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Topology(StrEnum):
-    """How the members of a tier are wired."""
+    """Topology: how the members of a tier are wired."""
 
     SWITCH = "switch"  # everyone to everyone at full bandwidth
     FAT_TREE = "fat-tree"  # the same, but for its oversubscription
@@ -20,7 +20,7 @@ class Topology(StrEnum):
 
 
 class Medium(StrEnum):
-    """What the links of a tier are, which decides whose fitted constants they have."""
+    """Medium of the links of a tier, which decides whose fitted constants they have."""
 
     DIRECT = "direct"  # between accelerators: NVLink, Infinity Fabric, ICI
     HOST = "host"  # PCI Express through switches and processors
@@ -28,7 +28,7 @@ class Medium(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """How a group runs a collective."""
+    """Algorithm by which a group runs a collective."""
 
     RING = "ring"  # every step to the next neighbour
     TREE = "tree"  # two binary trees, each for half of the vector, in a pipeline of chunks
@@ -41,7 +41,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkLaw:
-    """What an exchange costs beside its bytes over the bandwidth; the defaults are the alpha-beta model.
+    """Cost of an exchange beside its bytes over the bandwidth; the defaults are the alpha-beta model.
 
     An algorithm with A steps that sends B, reduces C and copies D bytes on every device, w senders to one receiver,
     takes

@@ -17,7 +17,7 @@ from phaze.workload.work import LayerChain
 
 
 class Grain(StrEnum):
-    """What stages are cut into; it is recomputed, gathered and reduced as one, too."""
+    """Unit that stages are cut into; it is recomputed, gathered and reduced as one, too."""
 
     BLOCK = "block"
     LAYER = "layer"  # half a transformer block: attention, or the feed-forward network
@@ -117,7 +117,7 @@ def inside_blocks(chain: LayerChain) -> frozenset[int]:
 
 
 def blocks(chain: LayerChain, grain: Grain = Grain.BLOCK) -> int:
-    """How many repeated groups there are: the most parts that the chain can be cut into."""
+    """Number of repeated groups: the most parts that the chain can be cut into."""
     return sum(undivided(chain, grain).body)
 
 
@@ -133,7 +133,7 @@ def groups_of(chain: LayerChain, grain: Grain = Grain.BLOCK) -> tuple[tuple[int,
 
 
 def _body(kinds: list[tuple[int, ...]]) -> tuple[bool, ...]:
-    """From the first to the last group whose layers are found more than once; all, where none are."""
+    """Repeated groups: from the first to the last whose layers are found more than once; all, where none are."""
     counts = Counter(kinds)
     repeated = [i for i, kind in enumerate(kinds) if counts[kind] > 1]
     if not repeated:

@@ -17,7 +17,7 @@ MOST_SAMPLES = 2**25
 
 
 class Recompute(StrEnum):
-    """Which activations are computed again in the backward pass instead of being kept."""
+    """Activation recompute: activations that are computed again in the backward pass instead of being kept."""
 
     NONE = "none"
     FULL = "full"  # only the input of every layer is kept
@@ -44,5 +44,5 @@ class Cluster:
 def check_count(number: int, most: int, what: str) -> None:
     """Raises InputError for a number of something that is not from 1 to `most`."""
     if not 1 <= number <= most:
-        told = f"{number:,}" if abs(number) < 10**15 else f"some 10^{int(math.log10(abs(number)))}"
-        raise InputError(f"there may be from 1 to {most:,} {what}, not {told}")
+        shown = f"{number:,}" if abs(number) < 10**15 else f"some 10^{int(math.log10(abs(number)))}"
+        raise InputError(f"there may be from 1 to {most:,} {what}, not {shown}")

@@ -27,7 +27,7 @@ for a handful of communicators, are estimated, not measured: 80 - 0.85 - 0.5 - 1
 
 
 class TensorOverlap(StrEnum):
-    """What hides collectives inside layers."""
+    """Overlap of tensor-parallel collectives inside layers: the computation that hides them."""
 
     NONE = "none"
     WEIGHT_GRADIENT = "weight-gradient"  # those of backward, by the other gradient product of the same weight
@@ -40,7 +40,7 @@ _TRAINED = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "gathered_bytes
 
 
 class Framework(BaseModel):
-    """What a training framework of one generation does; the defaults cost nothing and hide nothing."""
+    """Training framework of one generation: its overheads and overlaps; the defaults cost nothing and hide nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -201,11 +201,11 @@ class Framework(BaseModel):
         return self.blocking or not (self.dispatch_s or self.dispatch_backward_s or self.microbatch_s)
 
     def usable_bytes(self, capacity_bytes: float) -> float:
-        """What plans may fill of a device's memory; `reserved_bytes` are among what they fill."""
+        """Bytes of a device's memory that plans may fill; `reserved_bytes` are among what they fill."""
         return self.usable_memory * capacity_bytes
 
     def running(self, workload: Workload) -> Framework:
-        """The same as it runs a workload.
+        """Framework as it runs a workload.
 
         Weights go over the wire in no fewer bits than products read: in 8 with a recipe alone. In inference it keeps
         nothing but them.

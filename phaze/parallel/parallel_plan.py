@@ -1,6 +1,4 @@
-"""A parallel plan: everything that is decided about spreading one model's training over a cluster, and whether it
-can be run.
-"""
+"""A parallel plan: all decisions on how one model's training is spread over a cluster, and whether it can be run."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from phaze.workload.workload import Mode
 
 
 class Zero(IntEnum):
-    """What data-parallel ranks divide instead of keeping a copy each (ZeRO, arXiv 1910.02054; 3 is FSDP)."""
+    """ZeRO stage: state that data-parallel ranks divide instead of keeping copies (arXiv 1910.02054; 3 is FSDP)."""
 
     NONE = 0
     OPTIMIZER = 1
@@ -27,7 +25,7 @@ class Zero(IntEnum):
 
 
 class Offload(StrEnum):
-    """What lies in the memory of the host instead of the device's."""
+    """State that lies in the memory of the host instead of the device's."""
 
     WEIGHTS = "weights"
     ACTIVATIONS = "activations"  # what backward needs of forward
@@ -35,7 +33,7 @@ class Offload(StrEnum):
 
 
 class RankOrder(StrEnum):
-    """Which groups are neighbours, from the inside out; those inside have the faster tiers to themselves."""
+    """Rank order: the groups that are neighbours, from the inside out; those inside have the faster tiers."""
 
     DATA_INNER = "tensor-context-data-pipeline"  # Megatron-LM's default
     PIPELINE_INNER = "tensor-context-pipeline-data"
@@ -144,17 +142,17 @@ _PLACES = {one.name: place for place, one in enumerate(fields(ParallelPlan))}
 _VALUES = attrgetter(*_PLACES)
 
 
-def changed_plan(strategy: ParallelPlan, **changes: Any) -> ParallelPlan:  # noqa: ANN401 - of any field
-    """The strategy with other values of some fields: `dataclasses.replace` for those who do so 100 000 times."""
-    values = list(_VALUES(strategy))
+def changed_plan(plan: ParallelPlan, **changes: Any) -> ParallelPlan:  # noqa: ANN401 - of any field
+    """The plan with other values of some fields: `dataclasses.replace` for those who do so 100 000 times."""
+    values = list(_VALUES(plan))
     for name, value in changes.items():
         values[_PLACES[name]] = value
     return ParallelPlan(*values)
 
 
-def check_admissible(strategy: ParallelPlan, cluster: Cluster, microbatches: int) -> None:
+def check_admissible(plan: ParallelPlan, cluster: Cluster, microbatches: int) -> None:
     """Raise InputError that says what does not go together."""
-    s = strategy
+    s = plan
     total, rest = divmod(cluster.global_batch, s.microbatch)
     if rest:
         raise InputError(
@@ -172,9 +170,9 @@ def check_admissible(strategy: ParallelPlan, cluster: Cluster, microbatches: int
         raise InputError(why)
 
 
-def check_mode(strategy: ParallelPlan, mode: Mode) -> None:
+def check_mode(plan: ParallelPlan, mode: Mode) -> None:
     """Raise InputError for backward passes, and what there is for their sake, in inference, or for none in training."""
-    s, trains = strategy, mode is Mode.TRAINING
+    s, trains = plan, mode is Mode.TRAINING
     if s.schedule.forward_only is trains or (mode is Mode.DECODE) is not (s.schedule is Schedule.CACHED):
         raise InputError(f"schedule {s.schedule} is not for {mode}")
     if not trains and (s.recompute is not Recompute.NONE or s.zero is not Zero.NONE or s.offload):

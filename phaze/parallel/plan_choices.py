@@ -1,4 +1,4 @@
-"""What may be chosen about a plan, as data: named spaces of plans, and what a framework runs of them."""
+"""Choices of a plan, as data: named spaces of plans, and the part of them that a framework runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = tuple[Annotated[int, Field(ge=1)], ...]
 
 
 class Dimension(StrEnum):
-    """What of a model may be divided over devices; replicas of all of it are always possible."""
+    """Dimension of a model that may be divided over devices; replicas of all of it are always possible."""
 
     TENSOR = "tensor"
     SEQUENCE = "sequence"
@@ -32,7 +32,7 @@ class Dimension(StrEnum):
 
 
 class RecomputeChoice(StrEnum):
-    """Which activations run again in the backward pass."""
+    """Activations that may run again in the backward pass."""
 
     NONE = "none"
     SELECTIVE = "selective"
@@ -41,7 +41,7 @@ class RecomputeChoice(StrEnum):
 
 
 class Cut(StrEnum):
-    """How many blocks the parts of a pipeline have."""
+    """Cut of a pipeline: the numbers of blocks of its parts."""
 
     EQUAL = "equal"  # all of them as many
     WHOLE = "whole-blocks"  # as equal in number as can be, or fewer at the ends
@@ -49,7 +49,7 @@ class Cut(StrEnum):
 
 
 class Choices(BaseModel):
-    """What may be chosen of each kind; none: everything."""
+    """Choices of each kind that are allowed; none: everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -98,7 +98,7 @@ class Choices(BaseModel):
         return self.divides is None or dimension in self.divides
 
     def refusal(self, held: Mapping[str, Sequence[Any]]) -> str | None:
-        """What of choices that are held (fields of a plan space) it does not have, in words; None: it has all."""
+        """Refusal of choices that are held (fields of a plan space) and not there, in words; None: all are there."""
         return next(self._refusals(held), None)
 
     def _refusals(self, held: Mapping[str, Sequence[Any]]) -> Iterator[str]:
@@ -119,7 +119,7 @@ class Choices(BaseModel):
             yield f"ZeRO {_listed(zeros[:1])} beside pipelines; it has: {_listed(beside)}"
 
     def both(self, other: Choices) -> dict[str, Any]:
-        """By field, what both have. A kind of which they have nothing in common is empty."""
+        """Choices that both have, by field. A kind of which they have nothing in common is empty."""
         return {name: _common(getattr(self, name), getattr(other, name)) for name in Choices.model_fields}
 
 
@@ -145,9 +145,9 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(str(int(value) if isinstance(value, Zero) else value) for value in values)
 
 
-def chosen(strategy: ParallelPlan) -> dict[str, tuple[Any, ...]]:
-    """The choices of a strategy as if all were held."""
-    s, alone = strategy, strategy.pipeline_parallel == 1
+def chosen(plan: ParallelPlan) -> dict[str, tuple[Any, ...]]:
+    """The choices of a plan as if all were held."""
+    s, alone = plan, plan.pipeline_parallel == 1
     again = (
         RecomputeChoice.SOME if s.recompute is Recompute.FULL and s.recomputed is not None else s.recompute
     )
@@ -223,7 +223,7 @@ class Plans(Choices):
     ] = (frozenset(),)
 
     def within(self, name: str, choices: Choices | None) -> Self:
-        """What a framework of a name runs of it. Raises InputError where that is nothing."""
+        """Choices that a framework of a name runs. Raises InputError where there are none."""
         if choices is None:
             return self
         common = self.both(choices)

@@ -26,7 +26,7 @@ CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 @dataclass(frozen=True)
 class PlanSpace:
-    """Choices; a strategy is one of each. None: every number that pays.
+    """Choices; a plan is one of each. None: every number that pays.
 
     Replicas are as many as there are devices for: where they are `ragged`, less those without which none has more
     microbatches; otherwise as many as have the same number of microbatches each. Where stages are `equal`, all parts of
@@ -77,7 +77,7 @@ class PlanSpace:
         """The sharding with layers that stay whole; some do only beside sequence parallelism."""
         for whole in self.whole:
             if plain.sequence or not whole:
-                yield replace(plain, whole=whole)
+                yield replace(plain, replicated=whole)
 
     def pipelines(self, shape: ParallelPlan, cluster: Cluster, most: int) -> Iterator[ParallelPlan]:
         """Stages, chunks and replicas; none without a block, none deeper than it takes for the largest part."""
@@ -109,27 +109,27 @@ class PlanSpace:
         return _running(all_, deep.pipeline_parallel, microbatches, deep.chunks)
 
     def schedules_of(self, deep: ParallelPlan, microbatches: int) -> Iterator[ParallelPlan]:
-        """The strategy under each of them."""
+        """The plan under each of them."""
         for schedule in self.runs(deep, microbatches):
             yield changed_plan(deep, schedule=schedule)
 
-    def choices(self, strategy: ParallelPlan) -> tuple[tuple[Zero, ...], tuple[RankOrder, ...]]:
-        """What ranks divide and which are neighbours, where there is more than one to do so."""
-        s, zeros = strategy, self.zeros
+    def choices(self, plan: ParallelPlan) -> tuple[tuple[Zero, ...], tuple[RankOrder, ...]]:
+        """ZeRO stages and rank orders of a plan, where there is more than one to choose among."""
+        s, zeros = plan, self.zeros
         if s.pipeline_parallel > 1 and self.pipelined_zeros is not None:
             zeros = self.pipelined_zeros
-        zeros = zeros if s.replicas > 1 or s.sharding.whole else zeros[:1]
+        zeros = zeros if s.replicas > 1 or s.sharding.replicated else zeros[:1]
         return zeros, self.orders if s.data_parallel > 1 and s.pipeline_parallel > 1 else self.orders[:1]
 
-    def variants(self, strategy: ParallelPlan) -> Iterator[ParallelPlan]:
-        """The strategy with each of these choices, and of what hosts keep."""
-        for zero, order in product(*self.choices(strategy)):
-            yield from self.offloaded(changed_plan(strategy, zero=zero, order=order))
+    def variants(self, plan: ParallelPlan) -> Iterator[ParallelPlan]:
+        """The plan with each of these choices, and of what hosts keep."""
+        for zero, order in product(*self.choices(plan)):
+            yield from self.offloaded(changed_plan(plan, zero=zero, order=order))
 
-    def offloaded(self, strategy: ParallelPlan) -> Iterator[ParallelPlan]:
-        """The strategy with each choice of what hosts keep; with activations there, as few blocks may not be best."""
+    def offloaded(self, plan: ParallelPlan) -> Iterator[ParallelPlan]:
+        """The plan with each choice of what hosts keep; with activations there, as few blocks may not be best."""
         for offload in self.offloads:
-            one = strategy if offload == strategy.offload else replace(strategy, offload=offload)
+            one = plan if offload == plan.offload else replace(plan, offload=offload)
             if Offload.ACTIVATIONS in offload and one.recompute is Recompute.FULL and one.recomputed == 0:
                 yield replace(one, recompute=Recompute.NONE, recomputed=None)
                 yield replace(one, recomputed=None)
@@ -222,7 +222,7 @@ def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
 
 
 def _common(plans: Plans) -> tuple[Zero, ...]:
-    """What ranks divide beside pipelines and elsewhere."""
+    """ZeRO stages that plans with pipelines and plans without share."""
     return tuple(zero for zero in plans.zero_in_pipelines or () if plans.zero is None or zero in plans.zero)
 
 
@@ -248,7 +248,7 @@ def _powers(most: int) -> tuple[int, ...]:
 
 
 def _grains(workload: Workload, plans: Plans) -> tuple[Grain, ...]:
-    """What pipelines may be cut into; single layers where blocks have several."""
+    """Grains that pipelines may be cut into; single layers where blocks have several."""
     chain, anywhere = workload.chain(1, 1), plans.stages in (None, Cut.LAYERS)
     halves = (
         anywhere and plans.divided(Dimension.PIPELINE) and groups_of(chain) != groups_of(chain, Grain.LAYER)

@@ -68,8 +68,8 @@ def _distinct(names: Sequence[str]) -> Iterator[str]:
     taken = set(names)
     seen: set[str] = set()
     for name in names:
-        told, number = name, 2
-        while told in seen or (told != name and told in taken):
-            told, number = f"{name} ({number})", number + 1
-        seen.add(told)
-        yield told
+        label, number = name, 2
+        while label in seen or (label != name and label in taken):
+            label, number = f"{name} ({number})", number + 1
+        seen.add(label)
+        yield label

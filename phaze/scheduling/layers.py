@@ -29,7 +29,7 @@ class LayerTimes:
     backward_s: Floats
 
     def take(self, rows: Rows) -> LayerTimes:
-        """The same for some of the architectures."""
+        """Times on some of the architectures."""
         return LayerTimes(self.forward_s[rows], self.backward_s[rows])
 
     def differs(self, other: LayerTimes) -> NDArray[np.bool_]:
@@ -42,7 +42,7 @@ class LayerTimes:
 class TimedChain:
     """A chain of layers whose passes are costed over a table of architectures.
 
-    `base`: the same chain on the table that the costs were worked out for (None: this one). `recall`: what earlier
+    `base`: the same chain on the table that the costs were worked out for (None: this one). `memo`: what earlier
     searches have found out. `passes`: those of other chains with this model and table, of which some may be the same.
     """
 
@@ -50,7 +50,7 @@ class TimedChain:
     model: CostModel
     table: ArchitectureTable
     base: TimedChain | None = None
-    recall: Memo | None = None
+    memo: Memo | None = None
     passes: dict[Pass, TimedPass] = field(default_factory=dict)
     _known: KnownRows = field(default_factory=KnownRows)
 
@@ -74,7 +74,7 @@ class TimedChain:
 
     def _timed(self, pass_: Pass) -> TimedPass:
         if pass_ not in self.passes:
-            self.passes[pass_] = TimedPass.of(self.model.costs(pass_), self.table, self.recall)
+            self.passes[pass_] = TimedPass.of(self.model.costs(pass_), self.table, self.memo)
         return self.passes[pass_]
 
     @cached_property
@@ -100,7 +100,7 @@ class TimedChain:
         none = np.zeros_like(repeats)
         return self._lower.weighted(np.array([[*repeats, *none], [*none, *repeats]]).T)
 
-    def least(self, rows: Rows) -> LayerTimes:
+    def lower_bounds(self, rows: Rows) -> LayerTimes:
         """Cheap lower bounds on layer times for the architectures at `rows`."""
         found, layers = lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
         return LayerTimes(found[:, :layers], found[:, layers:])
@@ -113,13 +113,13 @@ class TimedChain:
     def rough(self, rows: Rows) -> LayerTimes:
         """Lower bounds on layer times for the architectures at `rows` from one list schedule of each pass."""
         each = [
-            [p.band(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
+            [p.bounds(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
         ]
         forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
-        least = self.least(rows)
+        least = self.lower_bounds(rows)
         return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
 
-    def bands(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
+    def bounds(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""
         found = self._known.get(self.model.factors.shown(rows), lambda new: self._bands(rows[new]))
         lower, upper = (LayerTimes(found[:, side, 0], found[:, side, 1]) for side in (0, 1))
@@ -127,19 +127,19 @@ class TimedChain:
 
     def _bands(self, rows: Rows) -> Floats:
         """Lower and upper times of forward and backward passes, (A, 2, 2, U)."""
-        if self.recall is None:
+        if self.memo is None:
             return self._worked_out(rows)
         key = digest("bands", self.content, self.table.take(rows).columns)
         shape = (len(rows), 2, 2, len(self.chain.layers))
-        return self.recall.array(key, shape, lambda: self._worked_out(rows))
+        return self.memo.array(key, shape, lambda: self._worked_out(rows))
 
     def _worked_out(self, rows: Rows) -> Floats:
-        bands = [[p.band(rows) for p in passes] for passes in (self.forward, self.backward)]
+        bounds = [[p.bounds(rows) for p in passes] for passes in (self.forward, self.backward)]
         lower, upper = (
-            np.array([[getattr(b, side) for b in some] for some in bands]) for side in ("lower_s", "upper_s")
+            np.array([[getattr(b, side) for b in some] for some in bounds]) for side in ("lower_s", "upper_s")
         )
         # Neither of the two lower bounds knows all that the other one knows.
-        least = self.least(rows)
+        least = self.lower_bounds(rows)
         lower = np.minimum(np.maximum(lower, [least.forward_s.T, least.backward_s.T]), upper)
         return np.ascontiguousarray(np.moveaxis(np.array([lower, upper]), -1, 0))
 
@@ -162,7 +162,7 @@ class TimedChain:
         rows: Rows,
         times: tuple[LayerTimes, LayerTimes],
         at: Rows,
-        effort: SolveLimits,
+        limits: SolveLimits,
     ) -> int:
         """Schedule one pass exactly for the architectures `rows[at]`, in place; how many problems that took."""
         direction, layer = which
@@ -170,16 +170,18 @@ class TimedChain:
         low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
         open_ = at[low[at, layer] < high[at, layer]]
         if len(open_):
-            band = passes[layer].exact(rows[open_], TimeBounds(low[open_, layer], high[open_, layer]), effort)
-            low[open_, layer], high[open_, layer] = band.lower_s, band.upper_s
+            bounds = passes[layer].exact(
+                rows[open_], TimeBounds(low[open_, layer], high[open_, layer]), limits
+            )
+            low[open_, layer], high[open_, layer] = bounds.lower_s, bounds.upper_s
         return len(open_)
 
-    def exact(self, rows: Rows, effort: SolveLimits) -> tuple[LayerTimes, LayerTimes]:
+    def exact(self, rows: Rows, limits: SolveLimits) -> tuple[LayerTimes, LayerTimes]:
         """(lower, upper) layer times after exact scheduling of what the bounds leave open.
 
         They are equal unless the exact solver ran out of the time or the states it may take.
         """
-        times = self.bands(rows)
+        times = self.bounds(rows)
         for which in self.open_passes(*times):
-            self.narrow(which, rows, times, np.arange(len(rows)), effort)
+            self.narrow(which, rows, times, np.arange(len(rows)), limits)
         return times

@@ -16,7 +16,7 @@ from phaze.workload.work import Unit
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """What a chip can do at its sustained clock: FLOP/s of its two kinds of core, bytes/s of its HBM."""
+    """Roofs of a chip at its sustained clock: FLOP/s of its two kinds of core, bytes/s of its HBM."""
 
     tensor_flops_per_s: float
     vector_flops_per_s: float
@@ -52,7 +52,7 @@ class OperatorPoint:
 
 
 def roofs(table: ArchitectureTable, recipe: Recipe | None) -> Roofs:
-    """Those of the first architecture of a table, tensor cores in the fastest format that is used."""
+    """Roofs of the first architecture of a table, tensor cores in the fastest format that is used."""
     speed = np.ones(len(table)) if recipe is None else narrow_speed(table, recipe.operands)
     peak = 2.0 * macs(table) * table["clock_hz"] * speed
     return Roofs(

@@ -65,11 +65,11 @@ class TimedPass:
     _rough: KnownRows = field(default_factory=KnownRows)
 
     @classmethod
-    def of(cls, costs: PassCosts, table: ArchitectureTable, recall: Memo | None = None) -> TimedPass:
+    def of(cls, costs: PassCosts, table: ArchitectureTable, memo: Memo | None = None) -> TimedPass:
         """A pass of which this search has scheduled nothing yet."""
         units = tuple(UNITS_OF[w.unit] for w in costs.pass_.works)
         graph = BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED)
-        return cls(costs, table, SolvedSchedules(graph, recall))
+        return cls(costs, table, SolvedSchedules(graph, memo))
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedPass:
         """The same pass on other architectures, at a model derived from this one's; schedules are shared."""
@@ -93,7 +93,7 @@ class TimedPass:
             "LINK": np.ones(len(rows), dtype=np.int64),
         }
 
-    def band(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
+    def bounds(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
         """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""
         if not self.work.works:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
@@ -118,7 +118,7 @@ class TimedPass:
         found = self._rough.get(self.costs.factors.shown(rows), work_out)
         return BatchBounds(found[:, 0], found[:, 1])
 
-    def exact(self, rows: Rows, band: TimeBounds, effort: SolveLimits) -> TimeBounds:
+    def exact(self, rows: Rows, bounds: TimeBounds, limits: SolveLimits) -> TimeBounds:
         """An open band narrowed to the exact time, as far as the effort allows; all rows are solved.
 
         Architectures with the same latencies and cores share one answer.
@@ -127,8 +127,8 @@ class TimedPass:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        length = self._searched(latencies, capacity, band.upper_s)
-        lower = np.maximum(np.maximum(band.lower_s, length), floor)
+        length = self._searched(latencies, capacity, bounds.upper_s)
+        lower = np.maximum(np.maximum(bounds.lower_s, length), floor)
         upper = lower.copy()
         left = np.flatnonzero(np.isnan(length))
         problems = [
@@ -137,10 +137,10 @@ class TimedPass:
             )
             for i in left.tolist()
         ]
-        found = self.solved.solve(problems, latencies.take(left), effort)
+        found = self.solved.solve(problems, latencies.take(left), limits)
         for i, makespan in zip(left.tolist(), found, strict=True):
-            lower[i] = max(band.lower_s[i], makespan.lower_s, floor[i])
-            upper[i] = max(lower[i], min(band.upper_s[i], max(makespan.upper_s, floor[i])))
+            lower[i] = max(bounds.lower_s[i], makespan.lower_s, floor[i])
+            upper[i] = max(lower[i], min(bounds.upper_s[i], max(makespan.upper_s, floor[i])))
         return TimeBounds(lower, upper)
 
     def _searched(

@@ -30,7 +30,7 @@ class Makespan:
 
     @classmethod
     def of(cls, result: ScheduleResult, states: float) -> Makespan:
-        """What a search of so many states found."""
+        """Makespan that a search of so many states found."""
         return cls(result.lower_bound_s, result.makespan_s, states)
 
 
@@ -39,7 +39,7 @@ class SolvedSchedules:
     """Makespans of the problems of one pass; those that are proven optimal are kept for later searches."""
 
     graph: BatchGraph
-    recall: Memo | None = None
+    memo: Memo | None = None
     _known: dict[tuple[object, ...], Makespan] = field(default_factory=dict)
 
     @cached_property
@@ -47,43 +47,43 @@ class SolvedSchedules:
         return digest(self.graph)
 
     def solve(
-        self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, effort: SolveLimits
+        self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, limits: SolveLimits
     ) -> list[Makespan]:
         """One makespan per problem; `latencies` are those of the problems, in their order."""
         new: dict[tuple[object, ...], int] = {}
         for i, problem in enumerate(problems):
-            if not self._is_known(key := _key(problem), effort):
+            if not self._is_known(key := _key(problem), limits):
                 new.setdefault(key, i)
-        names = self._names(list(new.values()), problems, latencies, effort) if self.recall else {}
-        recalled = self.recall.numbers(list(names.values())) if self.recall else {}
+        names = self._names(list(new.values()), problems, latencies, limits) if self.memo else {}
+        recalled = self.memo.numbers(list(names.values())) if self.memo else {}
         for key, i in new.items():
             if (seconds := recalled.get(names.get(i, ""))) is not None:
-                self._known[key] = Makespan(seconds, seconds, effort.states)
+                self._known[key] = Makespan(seconds, seconds, limits.states)
             else:
-                self._known[key] = self._found(problems[i], names.get(i), effort)
+                self._known[key] = self._found(problems[i], names.get(i), limits)
         return [self._known[_key(problem)] for problem in problems]
 
-    def _is_known(self, key: tuple[object, ...], effort: SolveLimits) -> bool:
+    def _is_known(self, key: tuple[object, ...], limits: SolveLimits) -> bool:
         """Whether a problem was solved to optimality, or searched as long before."""
         known = self._known.get(key)
-        return known is not None and (known.exact or known.states >= effort.states)
+        return known is not None and (known.exact or known.states >= limits.states)
 
-    def _found(self, problem: ScheduleProblem, name: str | None, effort: SolveLimits) -> Makespan:
-        limit = None if math.isinf(effort.states) else int(effort.states)
-        result = schedule(problem, time_limit_s=effort.left_s(), state_limit=limit)
+    def _found(self, problem: ScheduleProblem, name: str | None, limits: SolveLimits) -> Makespan:
+        limit = None if math.isinf(limits.states) else int(limits.states)
+        result = schedule(problem, time_limit_s=limits.left_s(), state_limit=limit)
         # Only what is proven does not depend on the time that there was.
-        if self.recall is not None and name is not None and result.optimal:
-            self.recall.remember({name: result.makespan_s})
-        return Makespan.of(result, effort.states)
+        if self.memo is not None and name is not None and result.optimal:
+            self.memo.remember({name: result.makespan_s})
+        return Makespan.of(result, limits.states)
 
     def _names(
         self,
         rows: Sequence[int],
         problems: Sequence[ScheduleProblem],
         latencies: OperatorLatencies,
-        effort: SolveLimits,
+        limits: SolveLimits,
     ) -> dict[int, str]:
-        """What each problem is remembered under: everything that its schedule depends on."""
+        """Names under which each problem is remembered: everything that its schedule depends on."""
         return {
             i: digest(
                 "schedule",
@@ -91,7 +91,7 @@ class SolvedSchedules:
                 latencies.single_s[i],
                 latencies.parallel_s[i],
                 tuple(problems[i].capacity.values()),
-                float(effort.states),
+                float(limits.states),
             )
             for i in rows
         }

@@ -13,7 +13,7 @@ from phaze.errors import InputError
 
 
 class Fusion(StrEnum):
-    """What may ride on the operator that makes its operand. An element-wise step, but for bias gradients."""
+    """Operator that may ride on the one that makes its operand. An element-wise step, but for bias gradients."""
 
     EPILOGUE = "epilogue"  # on a product or convolution: bias, activation, residual sum
     BIAS = "bias"  # the same of a bias alone, which every library's product takes

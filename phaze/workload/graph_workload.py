@@ -43,7 +43,7 @@ SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cach
 
 
 class ForwardModel(Protocol):
-    """What a front end provides: the forward graph at any batch size, without a loss."""
+    """Model of a front end: the forward graph at any batch size, without a loss."""
 
     @property
     def name(self) -> str:
@@ -152,7 +152,7 @@ class GraphWorkload:
 
     @property
     def recipe(self) -> Recipe | None:
-        """How linear layers run in few bits, if they do."""
+        """Recipe by which linear layers run in few bits, if they do."""
         return self._recipe
 
     @property
@@ -221,7 +221,7 @@ class GraphWorkload:
         return with_recipe(in_precision(graph, self._precision), self._recipe)
 
     def rules_context(self, graph: OperatorGraph) -> OperatorContext:
-        """What rules may know of the undivided graph."""
+        """Context of the undivided graph for rules."""
         training = self._mode is Mode.TRAINING
         return whole_context(graph, training=training, operands=self.operands)
 
@@ -248,7 +248,7 @@ class GraphWorkload:
         return self._chains[key]
 
     def _between(self, microbatch: int, *rest: Sharding | bool) -> LayerChain | None:
-        """From chains of smaller and larger microbatches, where three are known."""
+        """Chain between those of smaller and larger microbatches, where three are known."""
         known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
         if len(known) < _LINE or not min(known) < microbatch < max(known):
             return None
@@ -258,7 +258,7 @@ class GraphWorkload:
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool
     ) -> LayerChain:
-        if sharding.whole:
+        if sharding.replicated:
             rest = {"selective": selective, "keeps_products": keeps_products}
             divided = self.chain(microbatch, sharding.divided, **rest)
             return mix_chains(divided, self.chain(microbatch, sharding.undivided, **rest), sharding)

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Parallel(StrEnum):
-    """What a group of devices divides among its members."""
+    """Dimension of parallelism: the axis that a group of devices divides among its members."""
 
     TENSOR = "tensor"
     CONTEXT = "context"
@@ -44,7 +44,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How one layer is divided over devices.
+    """Sharding of one layer over devices.
 
     `tensor`: heads and widths, as in Megatron-LM. `sequence`: between the divided products the tokens are
     divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
@@ -59,7 +59,7 @@ class Sharding:
     context: int = 1
     expert: int = 1
     folded: bool = False
-    whole: frozenset[Shardable] = frozenset()
+    replicated: frozenset[Shardable] = frozenset()
 
     def __post_init__(self) -> None:
         """Check the degrees."""
@@ -71,7 +71,7 @@ class Sharding:
         if self.folded and self.tensor > 1 and not self.sequence:
             msg = "folded experts need sequence parallelism beside tensor parallelism"
             raise ValueError(msg)
-        if self.whole and not (self.sequence and self.tensor > 1):
+        if self.replicated and not (self.sequence and self.tensor > 1):
             msg = "whole layers need sequence parallelism over a tensor group"
             raise ValueError(msg)
 
@@ -82,16 +82,16 @@ class Sharding:
 
     @property
     def divided(self) -> Sharding:
-        """How layers that do not stay whole are divided."""
-        return replace(self, whole=frozenset())
+        """Sharding of layers that do not stay whole."""
+        return replace(self, replicated=frozenset())
 
     @property
     def undivided(self) -> Sharding:
-        """How those that do are: all devices of a tensor and a context group make one context group."""
+        """Sharding of those that do: all devices of a tensor and a context group make one context group."""
         return replace(self.divided, tensor=1, sequence=False, context=self.tensor * self.context)
 
     @property
-    def is_whole(self) -> bool:
+    def is_undivided(self) -> bool:
         """Whether nothing is divided."""
         return self.tensor == self.context == self.expert == 1
 

@@ -1,4 +1,4 @@
-"""What the rest of the product sees of a model: layers made of work for the hardware.
+"""Work of a model as the rest of the product sees it: layers made of work for the hardware.
 
 `Work` is one operator reduced to numbers a cost model needs; `Pass` is the operator graph of one
 pass (forward or backward) of one layer; `Layer` adds parameters and memory; `LayerChain` is the
@@ -16,7 +16,7 @@ from phaze.workload.parallel_degrees import Group, Shardable, Sharding
 
 
 class Unit(StrEnum):
-    """What an operator occupies while it runs."""
+    """Unit that an operator occupies while it runs."""
 
     TENSOR = "TC"
     VECTOR = "VC"
@@ -25,7 +25,7 @@ class Unit(StrEnum):
 
 
 class Traffic(StrEnum):
-    """How a matrix product's HBM traffic arises."""
+    """Origin of a matrix product's HBM traffic."""
 
     TILED = "tiled"  # operands stream from HBM, re-read as the tiling demands
     FUSED = "fused"  # inside a fused operator: on-chip only, HBM bytes are in `Work.stream_bytes`
@@ -48,7 +48,7 @@ NARROW = (Format.FP8, Format.FP4)
 
 
 class Collective(StrEnum):
-    """What a group of devices does together."""
+    """Collective operation of a group of devices."""
 
     ALL_REDUCE = "all_reduce"
     REDUCE_SCATTER = "reduce_scatter"
@@ -73,7 +73,7 @@ class Link:
 
 
 class Role(StrEnum):
-    """Which of the three products of a layer's training one is."""
+    """Role of a product among the three of a layer's training."""
 
     FORWARD = "forward"
     INPUT_GRADIENT = "input_gradient"
@@ -122,7 +122,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """What a flash-attention kernel knows beyond the sizes of its products.
+    """Figures of a flash-attention kernel beyond the sizes of its products.
 
     `queries`: query rows of each head, 1 while decoding; `share`: query heads that read one key-value head;
     `visible`: share of the scores that no causal mask hides (keys outside a window are not among the scores);
@@ -248,9 +248,9 @@ class LayerChain:
         return self.sharding.tensor
 
     @property
-    def whole(self) -> tuple[bool, ...]:
-        """Of every unique layer, whether all devices of a tensor-parallel group keep it whole."""
-        return tuple(layer.shardable in self.sharding.whole for layer in self.layers)
+    def replicated(self) -> tuple[bool, ...]:
+        """Replication of every unique layer: whether all devices of a tensor-parallel group keep it whole."""
+        return tuple(layer.shardable in self.sharding.replicated for layer in self.layers)
 
     @property
     def model_flops(self) -> float:
@@ -264,7 +264,7 @@ class LayerChain:
 
     @property
     def tied_parameters(self) -> int:
-        """Those of them that the first layer reads and a later one as well, such as a head."""
+        """Parameters that the first layer reads and a later one as well, such as a head."""
         return sum(elements for _, elements in self.layers[self.index[0]].tied)
 
     @property
@@ -283,7 +283,7 @@ class LayerChain:
         return replace(self, layers=tuple(layers))
 
     @property
-    def whole_parameters(self) -> int:
-        """Those of them that belong to whole layers."""
-        whole = self.whole
+    def replicated_parameters(self) -> int:
+        """Parameters that belong to whole layers."""
+        whole = self.replicated
         return sum(self.layers[i].parameters for i in self.index if whole[i])

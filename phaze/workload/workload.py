@@ -15,7 +15,7 @@ from phaze.workload.work import Format, LayerChain
 
 
 class Mode(StrEnum):
-    """What is run: a training step, one forward pass over whole sequences, or one token more of each sequence."""
+    """Mode of a run: a training step, one forward pass over whole sequences, or one token more of each sequence."""
 
     TRAINING = "training"
     PREFILL = "prefill"
@@ -52,7 +52,7 @@ class Numerics:
 
 
 class Workload(Protocol):
-    """What the explorer needs of a model, whichever front end it came from."""
+    """Workload of the explorer, whichever front end its model came from."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ class Workload(Protocol):
 
     @property
     def recipe(self) -> Recipe | None:
-        """How linear layers run in few bits, if they do."""
+        """Recipe by which linear layers run in few bits, if they do."""
 
     @property
     def expert_plan(self) -> tuple[int, int, int] | None:

@@ -27,7 +27,7 @@ class ParameterCount:
         return ParameterCount(self.total + other.total, self.active + other.active)
 
     def times_further(self, times: int, one: ParameterCount) -> ParameterCount:
-        """What `times` steps add, of which each leads from `one` to this count."""
+        """Parameters that `times` steps add, of which each leads from `one` to this count."""
         return ParameterCount(times * (self.total - one.total), times * (self.active - one.active))
 
 

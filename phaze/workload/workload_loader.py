@@ -29,7 +29,7 @@ from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_wo
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What a caller may say beside the model.
+    """Options of a caller beside the model.
 
     `sequence_length` and `global_batch` replace the model's own; `bind` gives sizes to symbolic
     dimensions. `context`: tokens of each sequence in the key-value cache before the pass (default: none in
@@ -252,7 +252,7 @@ def _short(model: FamilyModel) -> tuple[FamilyModel, Repeats] | None:
 
 
 def _extent(spec: WorkloadSpec[FamilyDimensions], source: str, options: LoadOptions) -> Extent:
-    """What goes through the model at once, but for the batch.
+    """Extent of the model's input, but for the batch.
 
     Decode: one token, after as many as `context` says or a sample has. Prefill: a sample, after `context` ones.
     """

@@ -1,4 +1,4 @@
-"""What a workload is made of: parameters, FLOPs and bytes per operator kind and per layer kind."""
+"""Totals of a workload: parameters, FLOPs and bytes per operator kind and per layer kind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Totals:
         )
 
     def times(self, count: int) -> Totals:
-        """All of it `count` times."""
+        """Totals `count` times."""
         return Totals(
             self.operators * count,
             self.parameters * count,

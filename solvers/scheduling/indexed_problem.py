@@ -27,7 +27,7 @@ class IndexedMode(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexedProblem:
-    """What the solvers read.
+    """Scheduling problem as the solvers read it.
 
     Resources are the units and then, where there is a shared bandwidth, its parts. A core-parallel mode
     demands all of every blocked unit, and is then `whole`. `modes[i]` leaves out what another mode of the
@@ -170,7 +170,7 @@ def _demand(
     capacity: tuple[int, ...],
     blocked: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """What a mode holds of every resource."""
+    """Demand of a mode on every resource."""
     held = [0] * len(capacity)
     for u in blocked if mode.cores is None else needed:
         held[u] = capacity[u] if mode.cores is None else mode.cores

@@ -1,5 +1,4 @@
-"""WHAM's heuristic: ASAP and ALAP times, slack, least slack first; list scheduling and local search around
-it."""
+"""WHAM's heuristic: ASAP and ALAP times, slack, least slack first; list scheduling and local search around it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _jit(numba: ModuleType, function: FunctionType, folder: Path) -> Callable[..
 
 
 def _folder(*sources: str) -> Path:
-    """Where builds of these very sources are kept."""
+    """Folder of the builds of these very sources."""
     digest = sha256(b"".join(Path(source).read_bytes() for source in sources))
     return _user_cache() / "phaze" / f"kernel-{digest.hexdigest()[:16]}"
 

@@ -101,7 +101,7 @@ class ModeRows:
             yield Row(MAKESPAN, ORIGIN, self._demand[:, u])
 
     def broken(self, moments: NDArray[np.float64], fractions: NDArray[np.float64]) -> list[Row]:
-        """Of the rows on work between two operators, those that a solution breaks most.
+        """Rows on work between two operators that a solution breaks most.
 
         `moments` are the values of the columns, `fractions` (K,) of the modes; at most two rows per operator and
         resource, of all those before and all those after it.
@@ -138,7 +138,7 @@ class ModeRows:
         return np.bincount(self.owner, values, self.shape[0]).astype(np.float64)
 
     def weighting(self, rows: list[Row], prices: NDArray[np.float64]) -> Floats:
-        """What the priced sum of rows says of the makespan: at least the (O, M) weights times the durations.
+        """Weights (O, M) of durations in the priced sum of rows: the makespan is at least their product.
 
         Holds for any prices: where they leave a moment over, it is at most the makespan, and the weights shrink.
         """
@@ -178,7 +178,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True)
 class Mixed(Relaxation):
-    """With mixtures of modes. `share` (O, M) is the weighting that proves the bound."""
+    """Relaxation with mixtures of modes. `share` (O, M) is the weighting that proves the bound."""
 
     share: Floats
 

@@ -24,7 +24,7 @@ ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What holds in every schedule shorter than the incumbent; times in seconds, one entry per operator.
+    """Bounds of every schedule shorter than the incumbent; times in seconds, one entry per operator.
 
     `lower_s` bounds any schedule (it never exceeds the incumbent). `heads` and `tails` are the least time
     before the start and after the end; `latency` is inf for modes that are struck out. `core_tails` is the
@@ -53,7 +53,7 @@ def critical_path_s(ix: IndexedProblem) -> float:
 def lower_bounds(ix: IndexedProblem, upper_s: float, share: Floats | None = None) -> Bounds:
     """Tightest of the cheap bounds, given a schedule of length `upper_s`.
 
-    `share` (rows, O, M) are further weightings, such as `relaxation.relax` finds.
+    `share` (rows, O, M) are further weightings, such as `mode_relaxation.weightings` finds.
     """
     latency = latencies(ix)
     above, below = relation(ix.ancestors), relation(ix.descendants)
@@ -68,7 +68,7 @@ def lower_bounds(ix: IndexedProblem, upper_s: float, share: Floats | None = None
 
 @dataclass(frozen=True, slots=True)
 class _Relaxations:
-    """What no incumbent changes: who precedes and follows whom (O, O), and weightings (rows, O, M)."""
+    """Relations that no incumbent changes: who precedes and follows whom (O, O), and weightings (rows, O, M)."""
 
     above: Floats
     below: Floats
@@ -158,7 +158,7 @@ def latencies(ix: IndexedProblem) -> Floats:
 
 
 def demands(ix: IndexedProblem) -> Floats:
-    """What every operator takes of every resource in every mode, of its capacity: (O, M, resources)."""
+    """Demand of every operator on every resource in every mode, of its capacity: (O, M, resources)."""
     found = np.zeros((ix.size, max(map(len, ix.modes), default=0), len(ix.capacity)))
     for i, row in enumerate(ix.modes):
         found[i, : len(row)] = [mode.demand for mode in row]

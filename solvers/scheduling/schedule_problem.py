@@ -196,7 +196,7 @@ def _brief(value: object) -> str:
 
 
 class Method(StrEnum):
-    """How to solve: state-space search, mixed-integer programming, or list scheduling."""
+    """Method of solving: state-space search, mixed-integer programming, or list scheduling."""
 
     EXACT = "exact"
     ILP = "ilp"
@@ -204,7 +204,7 @@ class Method(StrEnum):
 
 
 class Status(StrEnum):
-    """What is known about the makespan."""
+    """Status of the makespan."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

@@ -18,7 +18,7 @@ from phaze.parallel.training.iteration_estimate import Estimator
 def every(e: Estimator, space: PlanSpace) -> Iterator[ParallelPlan]:
     """All strategies of a space, with every number of recomputed blocks in every chunk."""
     for shape in space.shapes(e.workload, e.cluster):
-        for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain, shape.grain)):
+        for deep in space.pipelines(shape, e.cluster, blocks(e.layer_costs(shape).chain, shape.grain)):
             for cut in cuts(e, deep):
                 for s in space.schedules_of(cut, e.microbatches(cut)):
                     for variant in space.variants(s):

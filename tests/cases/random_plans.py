@@ -118,13 +118,13 @@ def _sharding(random: Random) -> Sharding:
     tensor, sequence = random.choice((1, 2, 4)), random.random() < 0.5
     whole = frozenset({Shardable.MLP}) if tensor > 1 and sequence and random.random() < 0.3 else frozenset()
     return Sharding(
-        tensor, sequence and tensor > 1, random.choice((1, 1, 2)), random.choice((1, 2)), whole=whole
+        tensor, sequence and tensor > 1, random.choice((1, 1, 2)), random.choice((1, 2)), replicated=whole
     )
 
 
 def _sizes(random: Random, e: Estimator, parts: int, grain: Grain) -> tuple[int, ...]:
     """Blocks, or layers, of every part, at least one each."""
-    total = blocks(e.figures(ParallelPlan(1)).chain, grain)
+    total = blocks(e.layer_costs(ParallelPlan(1)).chain, grain)
     if parts > total:
         return ()
     cuts = sorted(random.sample(range(1, total), parts - 1))
@@ -134,7 +134,7 @@ def _sizes(random: Random, e: Estimator, parts: int, grain: Grain) -> tuple[int,
 def _runs(e: Estimator, s: ParallelPlan) -> bool:
     """Whether it can: devices, microbatches, blocks and experts go together."""
     moe = any(layer.expert_parameters for layer in e.workload.chain(1, 1).layers)
-    if (s.sharding.expert > 1 and not moe) or (s.sharding.whole and moe):
+    if (s.sharding.expert > 1 and not moe) or (s.sharding.replicated and moe):
         return False
     try:
         check_admissible(s, e.cluster, e.microbatches(s))

@@ -73,7 +73,7 @@ def test_whole_models_run_operator_by_operator_and_never_beat_the_roofline(name)
     alone = costs.latencies(ROW).parallel_s[0]
     assert (alone >= roofline_s(pass_, table, NETWORK)[0]).all()
     timed = TimedPass.of(costs, table)
-    band = timed.exact(ROW, timed.band(ROW), SolveLimits(lambda: 10.0))
+    band = timed.exact(ROW, timed.bounds(ROW), SolveLimits(lambda: 10.0))
     assert band.upper_s[0] == pytest.approx(alone.sum())
 
 

@@ -59,7 +59,7 @@ def test_kernels_run_one_after_the_other_and_beside_the_link(model):
     wide, small, gelu = latencies.parallel_s[:, :3].T
     link = latencies.single_s[:, 3]
     expected = wide + small + np.maximum(link, gelu)
-    band = timed.exact(ROWS, timed.band(ROWS), SolveLimits(lambda: 10.0))
+    band = timed.exact(ROWS, timed.bounds(ROWS), SolveLimits(lambda: 10.0))
     assert band.upper_s[SIMT] == pytest.approx(expected[SIMT])
     assert (timed.costs.lower_s(ROWS) <= band.lower_s * (1 + 1e-12)).all()
 

@@ -123,8 +123,8 @@ def timed(tmp_path_factory):
 
 def test_bands_enclose_exact_times_and_exact_times_are_schedules(timed):
     rows = np.arange(0, len(timed.table), 7)
-    least = timed.least(rows)
-    low, high = timed.bands(rows)
+    least = timed.lower_bounds(rows)
+    low, high = timed.bounds(rows)
     exact, attained = timed.exact(rows, SolveLimits(lambda: 20.0))
     for side in ("forward_s", "backward_s"):
         values = [getattr(times, side) for times in (least, low, exact, attained, high)]

@@ -1,6 +1,4 @@
-"""Convolutions on chips of many small multiprocessors: their sizes as arrays, and the fastest of the algorithms that
-libraries choose from.
-"""
+"""Convolutions on chips of many small multiprocessors: sizes as arrays, and the fastest of a library's algorithms."""
 
 from __future__ import annotations
 
@@ -245,7 +243,7 @@ class ConvolutionLaw:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionChip:
-    """What the law needs of a chip beside the rates of its products."""
+    """Figures of a chip that the law needs, beside the rates of its products."""
 
     multiprocessors: float
     memory_bytes_per_s: float

@@ -19,7 +19,7 @@ from phaze.ranges import Factor, Line
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 GENERIC = "generic"
-"""The family whose constants the analytic rung takes: one set for all chips."""
+"""The family whose constants the analytic fidelity takes: one set for all chips."""
 
 L = TypeVar("L")
 
@@ -62,7 +62,7 @@ NO_OWN: OwnConstants = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Constants:
-    """Which constants laws take: those of `family`, some of them replaced by a user's own."""
+    """Constants that laws take: those of `family`, some of them replaced by a user's own."""
 
     family: str
     own: OwnConstants = field(default_factory=lambda: NO_OWN)

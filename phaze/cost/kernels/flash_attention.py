@@ -41,7 +41,7 @@ class Bandwidths(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AttentionChip:
-    """What the laws need of a chip, at its boost clock; ALUs are those of one multiprocessor."""
+    """Figures of a chip that the laws need, at its boost clock; ALUs are those of one multiprocessor."""
 
     multiprocessors: float
     clock_hz: float
@@ -50,11 +50,11 @@ class AttentionChip:
     memory_bytes_per_s: float
 
     def stream_bytes_per_s(self, law: Bandwidths) -> float:
-        """Of the memory, to kernels of a family."""
+        """Bandwidth of the memory, to kernels of a family."""
         return law.memory_efficiency * self.memory_bytes_per_s
 
     def cache_bytes_per_s(self, law: Bandwidths) -> float:
-        """Of the cache, to kernels of a family; what comes from memory passes it, so it is no slower."""
+        """Bandwidth of the cache, to kernels of a family; what comes from memory passes it, so it is no slower."""
         own = self.multiprocessors * self.clock_hz * law.cache_bytes_per_cycle
         return max(own, self.stream_bytes_per_s(law))
 
@@ -189,7 +189,7 @@ def _compute_s(sizes: AttentionSizes, blocks: Floats, chip: AttentionChip, law: 
 
 
 def _seconds_per_byte(sizes: AttentionSizes, chip: AttentionChip, law: PrefillLaw) -> Floats:
-    """Of the cache where all tensors are there, of the memory otherwise."""
+    """Seconds per byte of the cache where all tensors are there, of the memory otherwise."""
     rate: Floats = np.where(sizes.cached, chip.cache_bytes_per_s(law), chip.stream_bytes_per_s(law))
     return 1.0 / rate
 
@@ -246,7 +246,7 @@ def decode_s(sizes: AttentionSizes, chip: AttentionChip, law: DecodeLaw) -> Floa
 
 
 def _packed(sizes: AttentionSizes, chip: AttentionChip) -> Flags:
-    """Where the query heads of a key-value head share a block."""
+    """Operators where the query heads of a key-value head share a block."""
     blocks = sizes.heads / sizes.share * np.maximum(1.0, np.floor(sizes.keys / _PIECE_KEYS))
     few = (sizes.share <= _PACKED_HEADS) | (sizes.flop > _WIDEST_FLOP)
     packed: Flags = (sizes.share > 1) & few & (blocks >= _LEAST_BLOCKS * chip.multiprocessors)
@@ -277,5 +277,5 @@ def _stream_s(
 
 
 def _vector_flop_per_s(chip: AttentionChip) -> float:
-    """Of the vector ALUs; a multiply-add is two."""
+    """Rate of the vector ALUs; a multiply-add is two."""
     return 2.0 * chip.multiprocessors * chip.alus * chip.clock_hz

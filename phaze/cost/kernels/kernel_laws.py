@@ -1,7 +1,7 @@
-"""Which law costs which operator, and the constants of which family.
+"""Laws of kernels: the one that costs each operator, and the constants of each family.
 
-The analytic rung takes one set of constants for all chips (`generic`), so that it says something of chips
-nobody has built; the calibrated rung takes those of the chip's family. An operator that no law costs is NaN.
+The analytic fidelity takes one set of constants for all chips (`generic`), so that it says something of chips
+nobody has built; the calibrated fidelity takes those of the chip's family. An operator that no law costs is NaN.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def kernels_s(
 ) -> Floats:
     """Seconds of each operator alone on each chip, launch included, (A, O); NaN where no law costs it.
 
-    `own`: constants that the calibrated rung takes before the family's.
+    `own`: constants that the calibrated fidelity takes before the family's.
     """
     return _each(alone_s, works, table, rung, own)
 
@@ -76,7 +76,7 @@ def kernels_s(
 def in_models_s(
     works: Sequence[Work], table: ArchitectureTable, rung: Fidelity, own: OwnConstants = NO_OWN
 ) -> Floats:
-    """The same in whole models, where a compiler makes one program of the operators of a systolic chip."""
+    """Seconds in whole models, where a compiler makes one program of the operators of a systolic chip."""
 
     def seconds(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
         return (alone_s if chip["simt"][0] else program_s)(works, chip, constants)
@@ -91,7 +91,7 @@ def _each(
     rung: Fidelity,
     own: OwnConstants,
 ) -> Floats:
-    """Seconds on each chip of a table by the constants of its rung, (A, O)."""
+    """Seconds on each chip of a table by the constants of its fidelity, (A, O)."""
     seconds = np.empty((len(table), len(works)))
     for row in range(len(table)):
         chip = table.take([row])
@@ -102,7 +102,7 @@ def _each(
 
 
 def alone_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
-    """The same on one chip, a table of one, by given constants, (O,)."""
+    """Seconds on one chip, a table of one, by given constants, (O,)."""
     seconds, shapes = np.full(len(works), np.nan), [shape_of(work) for work in works]
     for shape, law in _LAWS.items():
         where = [o for o, found in enumerate(shapes) if found is shape]
@@ -198,7 +198,7 @@ def _tiled_s(gemms: Sequence[Gemm], chip: ArchitectureTable, constants: Constant
 def _by_format(
     formats: Sequence[Format | None], cost: Callable[[Sequence[int], Format | None], Floats | None]
 ) -> Floats:
-    """What a cost says of the positions of each format; NaN where it says nothing."""
+    """A figure of every cost, placed at the positions of each format; NaN where there is none."""
     seconds = np.full(len(formats), np.nan)
     for operands in set(formats):
         where = [o for o, found in enumerate(formats) if found is operands]
@@ -246,7 +246,7 @@ def _flash_s(
 
 
 def _bounded(seconds: Floats, works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats:
-    """The analytic rung stays above the roofline."""
+    """The analytic fidelity stays above the roofline."""
     if constants.family != GENERIC:
         return seconds
     return np.maximum(seconds, [float(least_s(work, chip)[0]) for work in works])

@@ -48,7 +48,7 @@ def fit_constants(law: L, predict_s: Callable[[L], Floats], measured_s: Floats) 
 
 
 def _least(loss: Callable[[Floats], float], size: int) -> Floats:
-    """Where a function of some logarithms is least, by the simplex of Nelder and Mead, started twice."""
+    """Minimum of a function of some logarithms, by the simplex of Nelder and Mead, started twice."""
     try:
         from scipy.optimize import minimize
     except ImportError as error:

@@ -14,7 +14,7 @@ from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, Tier
 from phaze.workload.work import Link
 
 LIBRARY = (Algorithm.RING, Algorithm.PAIRWISE, Algorithm.IN_NETWORK)
-"""What communication libraries choose from among the devices of one server."""
+"""Algorithms that communication libraries choose from among the devices of one server."""
 
 
 def law_file(medium: Medium) -> str:

@@ -1,6 +1,4 @@
-"""Matrix products on chips of many small multiprocessors: tiles, waves, a shared cache, and one set of constants per
-chip family.
-"""
+"""Matrix products on chips of many small multiprocessors: tiles, waves, a shared cache, constants by chip family."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ _SUMMED = (None, Format.FP4, Format.FP8, Format.FP16, Format.BF16, Format.TF32) 
 
 @dataclass(frozen=True, slots=True)
 class SimtChip:
-    """What the law needs of a chip; `sustained_clock`: its sustained clock over the one of its peak rate."""
+    """Figures of a chip that the law needs; `sustained_clock`: its sustained clock over the one of its peak rate."""
 
     multiprocessors: float
     sustained_clock: float

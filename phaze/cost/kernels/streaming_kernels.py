@@ -34,7 +34,7 @@ _BLOCK_THREADS, _BLOCKS = 1024, 2  # threads that walk a row together, rows that
 
 @dataclass(frozen=True, slots=True)
 class StreamChip:
-    """What the law needs of a chip, at its peak clock; `row_bytes` is the local buffer of one core."""
+    """Figures of a chip that the law needs, at its peak clock; `row_bytes` is the local buffer of one core."""
 
     cores: float
     alus: float
@@ -82,7 +82,7 @@ class Streams:
 
     @classmethod
     def of(cls, works: Sequence[Work]) -> Streams:
-        """What the law needs of operators."""
+        """Figures of operators that the law needs."""
         columns = [
             (
                 w.stream_bytes,

@@ -29,7 +29,7 @@ _RESIDENT = 0.5  # share of the on-chip memory that one operand can have to itse
 
 @dataclass(frozen=True, slots=True)
 class SerialChip:
-    """What the law needs of a chip; arrays of `rows` (contraction) by `columns` (outputs)."""
+    """Figures of a chip that the law needs; arrays of `rows` (contraction) by `columns` (outputs)."""
 
     rows: float
     columns: float
@@ -38,7 +38,7 @@ class SerialChip:
 
     @property
     def kernel_bytes(self) -> float:
-        """What one kernel has of the on-chip memory."""
+        """Bytes of the on-chip memory that one kernel has."""
         return min(_KERNEL_BYTES, _RESIDENT * self.on_chip_bytes)
 
 
@@ -140,7 +140,7 @@ def is_measured(family: str) -> bool:
 
 
 def measured(table: ArchitectureTable) -> NDArray[np.bool_]:
-    """Which architectures are systolic chips of a measured family, (A,)."""
+    """Architectures that are systolic chips of a measured family, (A,)."""
     codes = [code("family", family) for family in fitted_constants(ProgramLaw, FILE)]
     return np.isin(table["family"], codes) & ~np.asarray(table["simt"], dtype=np.bool_)
 

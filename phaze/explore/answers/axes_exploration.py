@@ -66,7 +66,7 @@ class AxesExploration:
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
-        evaluator = Evaluator(self._request.task, block.table, recall=self._means.recall)
+        evaluator = Evaluator(self._request.task, block.table, memo=self._means.memo)
         columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()

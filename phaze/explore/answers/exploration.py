@@ -110,7 +110,7 @@ class Exploration:
         """Knows the combinations of hardware of the whole space."""
         if self._like is not None:
             return self._like.of(self._request.task)
-        return Evaluator(self._request.task, self.candidates.survey(), recall=self._means.recall)
+        return Evaluator(self._request.task, self.candidates.survey(), memo=self._means.memo)
 
     def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
         task, means, known = self._request.task, self._means, self.evaluator

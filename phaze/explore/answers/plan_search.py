@@ -60,7 +60,7 @@ def find_best_plan(task: Task, architecture: Architecture) -> PlanDocument:
 
 def _result(found: EvaluatedPlan, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
     """What a document tells of a plan, which has passed the checker. Raises PlanError where it does not."""
-    planned, i = PlannedIteration(costs, found.strategy, found.iteration), found.iteration
+    planned, i = PlannedIteration(costs, found.plan, found.iteration), found.iteration
     planned.check()
     samples = task.cluster.global_batch / i.iteration_s
     tokens = task.workload.sequence_length
@@ -70,7 +70,7 @@ def _result(found: EvaluatedPlan, task: Task, peak_flops_per_s: float, costs: Es
         throughput_samples_per_s=samples,
         throughput_tokens_per_s=samples * tokens if tokens else None,
         mfu=flops_utilisation(i.model_flops, i.iteration_s, task.devices, peak_flops_per_s),
-        devices_used=found.strategy.devices,
+        devices_used=found.plan.devices,
         energy_per_iteration_j=planned.energy_j,
         memory_bytes=i.memory_bytes,
         host_memory_bytes=i.host_bytes,

@@ -135,7 +135,7 @@ def search_portfolio(
     anywhere = candidates.table(np.array(numbers[:1]))
     outcome = PortfolioSearch(
         candidates,
-        [Evaluator(task, anywhere, recall=means.recall) for task in request.tasks],
+        [Evaluator(task, anywhere, memo=means.memo) for task in request.tasks],
         rule,
         [o.optimum.upper_bound_samples_per_s for o in own],
         clock,

@@ -124,7 +124,7 @@ class CertifiedSearch:
         self._blocks = -(-candidates.size // -(-block // SMALLER))
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
-        self._ground = SearchContext(candidates, task, others, means.recall)
+        self._ground = SearchContext(candidates, task, others, means.memo)
         if evaluator is not None:
             self._ground.evaluator = evaluator
         self.evaluator = self._ground.evaluator

@@ -45,7 +45,7 @@ class SearchContext:
     candidates: Candidates
     task: Task
     others: Callable[[Block], Floats]
-    recall: Memo | None = None
+    memo: Memo | None = None
 
     def do(self, piece: SearchPiece) -> Any:  # noqa: ANN401 - each kind of piece finds something else
         """The result of one piece."""
@@ -54,7 +54,7 @@ class SearchContext:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Knows the combinations of hardware of the whole space."""
-        return Evaluator(self.task, self.candidates.survey(), recall=self.recall)
+        return Evaluator(self.task, self.candidates.survey(), memo=self.memo)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""

@@ -107,7 +107,7 @@ class DesignBuilder:
                 task, table, f"{_devices(task.devices)} of {architecture.name}", answers.get(None)
             )
         best, costs, recipe = min(found, key=lambda one: one[0].iteration.iteration_s)
-        planned = PlannedIteration(costs, best.strategy, best.iteration)
+        planned = PlannedIteration(costs, best.plan, best.iteration)
         planned.check()
         result = self._result(
             planned.figures(recipe),

@@ -43,7 +43,7 @@ class PointJudge:
 
     candidates: Candidates
     tasks: Sequence[Task]
-    recall: Memo | None = None
+    memo: Memo | None = None
     _evaluators: list[Evaluator] = field(default_factory=list)
 
     def do(self, piece: CandidateBatch) -> list[Best]:
@@ -59,12 +59,12 @@ class PointJudge:
         """An evaluator of other architectures for every workload, which shares what does not depend on them."""
         if not self._evaluators:
             survey = self.candidates.survey()
-            self._evaluators += [Evaluator(task, survey, recall=self.recall) for task in self.tasks]
+            self._evaluators += [Evaluator(task, survey, memo=self.memo) for task in self.tasks]
         return [evaluator.on(table) for evaluator in self._evaluators]
 
     def __reduce__(self) -> tuple[type[PointJudge], tuple[Candidates, Sequence[Task], Memo | None]]:
         """Without what can be made again."""
-        return PointJudge, (self.candidates, self.tasks, self.recall)
+        return PointJudge, (self.candidates, self.tasks, self.memo)
 
 
 # Value to maximise, (A,), of throughputs (W, A) of each workload in samples/s, TDP (A,) in W, area (A,) in mm2.
@@ -163,7 +163,7 @@ class Oracle:
 
     @cached_property
     def _judge(self) -> PointJudge:
-        return PointJudge(self.candidates, self.tasks, self.means.recall)
+        return PointJudge(self.candidates, self.tasks, self.means.memo)
 
     def _over_budget(self, numbers: Integers) -> list[Evaluation]:
         """Candidates that are over a budget: nothing is known of them but their size."""

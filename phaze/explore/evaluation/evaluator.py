@@ -176,7 +176,7 @@ class Evaluator(CostedTask):
         bounds = PointBounds.none(len(rows))
         at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
         if len(at):
-            times = self.timed(setting).bands(rows[at])
+            times = self.timed(setting).bounds(rows[at])
             bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
         return bounds
 
@@ -198,7 +198,7 @@ class Evaluator(CostedTask):
         `give_up_s` any more are let go without scheduling the rest.
         """
         timed = self.timed(setting)
-        times = timed.bands(rows)
+        times = timed.bounds(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)
@@ -252,14 +252,14 @@ class Evaluator(CostedTask):
         work_out: Callable[[], Floats],
     ) -> Floats:
         """Figures of placements that depend on `given`, the setting and the architectures alone."""
-        if self.recall is None:
+        if self.memo is None:
             return work_out()
         chain, hardware = (
             self.timed(setting).content,
             (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
         )
         key = digest(what, chain, self._rules, (setting.recompute, setting.grain), hardware, given)
-        return self.recall.array(key, shape, work_out)
+        return self.memo.array(key, shape, work_out)
 
     @cached_property
     def content(self) -> str:

@@ -167,7 +167,7 @@ class PlannedIteration:
 
     def _stages(self) -> list[Stage]:
         s, costs = self.strategy, self.costs
-        loads, division, names = costs.loads(s), costs.division(s), costs.chain(s).names
+        loads, division, names = costs.stage_times(s), costs.division(s), costs.chain(s).names
         each = zip(costs.placed(s), self.iteration.memory, strict=True)
         return [
             Stage(
@@ -210,7 +210,7 @@ def strategy_record(strategy: ParallelPlan, microbatches: int) -> StrategyRecord
         context_parallel=s.sharding.context,
         expert_parallel=s.sharding.expert,
         sequence_parallel=s.sharding.sequence,
-        whole_layers=sorted(s.sharding.whole),
+        whole_layers=sorted(s.sharding.replicated),
         microbatch_size=s.microbatch,
         microbatches=microbatches,
         schedule=s.schedule.value,
@@ -237,7 +237,7 @@ def strategy_of(record: StrategyRecord) -> ParallelPlan:
             record.sequence_parallel,
             record.context_parallel,
             record.expert_parallel,
-            whole=frozenset(map(Shardable, record.whole_layers)),
+            replicated=frozenset(map(Shardable, record.whole_layers)),
         ),
         schedule=Schedule(record.schedule),
         chunks=record.chunks,

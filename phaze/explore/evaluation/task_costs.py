@@ -74,7 +74,7 @@ class CostedTask:
     _chains: dict[Chain, TimedChain] = field(default_factory=dict)
     shared: dict[Any, Any] = field(default_factory=dict)
     base: Self | None = None
-    recall: Memo | None = None
+    memo: Memo | None = None
     _whole: dict[Chain, TimedChain] = field(default_factory=dict)
     _linked: dict[Chain, list[tuple[PassCosts, PassCosts]]] = field(default_factory=dict)
     _timed_passes: dict[Pass, TimedPass] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class CostedTask:
     def on(self, table: ArchitectureTable) -> Self:
         """The same task on other architectures; what does not depend on them is shared."""
         base = self._base
-        other = type(self)(self.task, table, recall=self.recall, shared=self.shared)
+        other = type(self)(self.task, table, memo=self.memo, shared=self.shared)
         model, ideal = base.model.on(under_load(table)), base.unlinked_model.on(other._unlinked_table)
         if model is not None and ideal is not None:
             other.base, other.model, other.unlinked_model = base, model, ideal
@@ -98,7 +98,7 @@ class CostedTask:
 
         So are plans where they are the same, which may fill less memory.
         """
-        other = type(self)(task, self.table, self._chains, recall=self.recall)
+        other = type(self)(task, self.table, self._chains, memo=self.memo)
         other._whole, other._linked = self._whole, self._linked
         other.model, other.unlinked_model = self.model, self.unlinked_model
         if task.cluster == self.task.cluster:
@@ -221,7 +221,7 @@ class CostedTask:
                     chain,
                     self.unlinked_model,
                     self._unlinked_table,
-                    recall=self.recall,
+                    memo=self.memo,
                     passes=self._timed_passes,
                 )
             self._chains[key] = found
@@ -252,7 +252,7 @@ class CostedTask:
                 ]
         return self._linked[key]
 
-    def figures(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
+    def layer_costs(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
         """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
         chain, said = self.timed(setting).chain, self.framework
         links = self.link_bytes_per_s[rows]
@@ -281,13 +281,13 @@ class CostedTask:
     def times(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> GroupTimes:
         """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
         kinds, _ = self.options(setting).kinds
-        found = passes_of(self.figures(setting, rows, times), kinds, self.framework)
+        found = passes_of(self.layer_costs(setting, rows, times), kinds, self.framework)
         return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
 
     def least_times(self, setting: TrainingConfig, rows: Rows) -> GroupTimes:
         """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
         least, options, chain = (
-            self.timed(setting).least(rows),
+            self.timed(setting).lower_bounds(rows),
             self.options(setting),
             self.timed(setting).chain,
         )

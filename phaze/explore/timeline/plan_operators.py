@@ -55,7 +55,7 @@ class PlanOperators:
     @cached_property
     def _runs(self) -> Counter[tuple[int, PassPart]]:
         """How often one microbatch goes through each."""
-        timeline, index = self.plan.played.timeline, self.plan.figures.chain.index
+        timeline, index = self.plan.played.timeline, self.plan.layer_costs.chain.index
         kinds = {ActionKind(kind) for order in timeline.orders for kind in set(order.kind.tolist())}
         # Some schedules put off only some weight gradients: layers are shown the way most microbatches take.
         if ActionKind.INPUT_GRADIENT in kinds:
@@ -84,7 +84,7 @@ class PlanOperators:
         schedule = LayerSchedule(
             unique,
             0,
-            self.plan.figures.chain.layers[unique].kind,
+            self.plan.layer_costs.chain.layers[unique].kind,
             side,
             timed,
             problem,
@@ -122,7 +122,7 @@ class PlanOperators:
 
     def _pass(self, unique: int, side: PassPart) -> Operators:
         """All operators of the pass that a side belongs to."""
-        costs, layer = self.plan.played.costs.costs, self.plan.figures.chain.layers[unique]
+        costs, layer = self.plan.played.costs.costs, self.plan.layer_costs.chain.layers[unique]
         experts, strategy = layer.expert_parameters > 0, self.plan.played.strategy
         forward = costs.costed(layer.forward, experts=experts)
         if side is PassPart.FORWARD:

@@ -96,9 +96,9 @@ class PlanPieces:
     _known: dict[tuple[ActionKind, int], tuple[Piece, ...]] = field(default_factory=dict)
 
     @cached_property
-    def figures(self) -> LayerCosts:
+    def layer_costs(self) -> LayerCosts:
         """What the layers take."""
-        return self.played.costs.figures(self.played.strategy)
+        return self.played.costs.layer_costs(self.played.strategy)
 
     @cached_property
     def division(self) -> Division:
@@ -106,9 +106,9 @@ class PlanPieces:
         return self.played.costs.division(self.played.strategy)
 
     @cached_property
-    def loads(self) -> StageTimes:
+    def stage_times(self) -> StageTimes:
         """What the chunks take."""
-        return self.played.costs.loads(self.played.strategy)
+        return self.played.costs.stage_times(self.played.strategy)
 
     def pieces(self, kind: ActionKind, chunk: int) -> tuple[Piece, ...]:
         """The pieces of a pass in their order.
@@ -125,10 +125,10 @@ class PlanPieces:
 
     def hidden_s(self, kind: ActionKind, chunk: int) -> float:
         """Seconds of exchanges beside the computation of a pass."""
-        found = self.loads
+        found = self.stage_times
         if kind is ActionKind.WEIGHT_GRADIENT:
             return 0.0
-        sides = (found.forward,) if kind is ActionKind.FORWARD else (found.again, found.backward)
+        sides = (found.forward,) if kind is ActionKind.FORWARD else (found.recomputation, found.backward)
         return float(sum(side.hidden_s[chunk] for side in sides))
 
     # -- parts of passes -------------------------------------------------------------------------------------
@@ -148,7 +148,9 @@ class PlanPieces:
             for at in range(end, start - 1, -1):
                 yield self._layer(PieceKind.LAYER, at, BACKWARD_SIDES[kind])
         if kind is not ActionKind.WEIGHT_GRADIENT:
-            yield Piece(PieceKind.REDUCTION, PieceKind.REDUCTION, float(self.loads.backward.reduced_s[chunk]))
+            yield Piece(
+                PieceKind.REDUCTION, PieceKind.REDUCTION, float(self.stage_times.backward.reduced_s[chunk])
+            )
 
     @cached_property
     def _again(self) -> list[bool]:
@@ -157,10 +159,10 @@ class PlanPieces:
         return found
 
     def _before(self, kind: ActionKind, chunk: int) -> Iterator[Piece]:
-        found = self.loads
+        found = self.stage_times
         forward = kind is ActionKind.FORWARD
         side = found.forward if forward else found.backward
-        host_s = side.host_s[chunk] + (0.0 if forward else found.again.host_s[chunk])
+        host_s = side.host_s[chunk] + (0.0 if forward else found.recomputation.host_s[chunk])
         yield Piece(PieceKind.HOST, PieceKind.HOST, float(host_s))
         yield Piece(PieceKind.OFFLOAD, PieceKind.OFFLOAD, float(side.moved_s[chunk]))
         yield Piece(PieceKind.GATHER, PieceKind.GATHER, float(side.gathered_s[chunk]))
@@ -171,7 +173,7 @@ class PlanPieces:
             yield self._layer(PieceKind.RECOMPUTE, at, PassPart.ENDING if at == end else PassPart.AGAIN)
 
     def _layer(self, what: PieceKind, position: int, side: PassPart) -> Piece:
-        chain = self.figures.chain
+        chain = self.layer_costs.chain
         compute_s, exposed_s = self.seconds(chain.index[position], side)
         return Piece(what, chain.names[position], compute_s, position, side, exposed_s)
 
@@ -191,8 +193,8 @@ class PlanPieces:
     def pass_figures(self, side: PassPart) -> LayerPassCosts:
         """Those of the pass that a side belongs to."""
         known = {
-            PassPart.FORWARD: self.figures.forward,
-            PassPart.AGAIN: self.figures.again,
-            PassPart.ENDING: self.figures.ending,
+            PassPart.FORWARD: self.layer_costs.forward,
+            PassPart.AGAIN: self.layer_costs.recomputation,
+            PassPart.ENDING: self.layer_costs.ending,
         }
-        return known.get(side, self.figures.backward)
+        return known.get(side, self.layer_costs.backward)

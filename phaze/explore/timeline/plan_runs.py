@@ -62,7 +62,7 @@ def _receiving(played: ReplayedPlan, found: list[Run]) -> list[Run]:
     s, costs = played.strategy, played.costs
     work = precedence(s.schedule, s.pipeline_parallel, costs.microbatches(s), s.chunks)
     ends_s = np.array([*(run.end_s for run in found), 0.0])
-    way_s = np.append(costs.loads(s).transfer_s, 0.0)[work.way]
+    way_s = np.append(costs.stage_times(s).transfer_s, 0.0)[work.way]
     ready_s = np.maximum(ends_s[work.before], ends_s[work.source].max(axis=1))
     rows = zip(found, ready_s.tolist(), way_s.tolist(), strict=True)
     return [_received(run, now_s, ways_s) for run, now_s, ways_s in rows]
@@ -80,11 +80,11 @@ def _received(run: Run, now_s: float, ways_s: list[float]) -> Run:
 
 def closing(played: ReplayedPlan) -> Iterator[Closing]:
     """What follows the last pass of all devices, on each of them; the last part ends with the iteration."""
-    tails = played.costs.tails_of(played.strategy)
+    syncs = played.costs.gradient_sync(played.strategy)
     whole_s, host_s = played.iteration.iteration_s, played.costs.framework.iteration_s
     for device in range(len(played.timeline.orders)):
-        now_s, tail = played.timeline.makespan_s, tails.of_device(device)
-        parts = ((REDUCTION, tail.reduction_s), (OPTIMIZER, tail.optimizer_s), (GATHER, tail.gather_s))
+        now_s, sync = played.timeline.makespan_s, syncs.of_device(device)
+        parts = ((REDUCTION, sync.reduction_s), (OPTIMIZER, sync.optimizer_s), (GATHER, sync.gather_s))
         for name, seconds in parts:
             if seconds > 0:
                 yield Closing(device, name, now_s, now_s + seconds)

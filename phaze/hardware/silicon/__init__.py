@@ -1,1 +1,1 @@
-"""What a chip takes to build and to run: die area, power, clock under a power cap, price."""
+"""Silicon of a chip: die area, power, clock under a power cap, price."""

@@ -88,7 +88,12 @@ def _hbm_room(table: ArchitectureTable, area: Floats) -> Floats:
 
 
 def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:
-    """Core, then overhead on the core, then interfaces; harvested cores count."""
+    """Areas by the fitted law: core, then overhead on the core, then interfaces; harvested cores count.
+
+    area = (1 + overhead) x sum over units of number x area x node factor / enabled + memory sites x area
+    + 2 x GB/s of links x area + dies x misc. Units after Horowitz (ISSCC 2014), interfaces after LLMCompass (arXiv
+    2312.03134), fitted to die photos (docs/decisions/0013-silicon.md).
+    """
     c = constants()
     logic = c.column(table, "node", "logic")
     parts = _core_parts_mm2(table, logic)

@@ -39,27 +39,27 @@ def fit_clock(table: ArchitectureTable, power_w: float | Floats, margin: float =
     clock = table["clock_hz"]
     moving = sum((parts[name] for name in _SWITCHING), np.zeros(len(table)))
     # Everything that moves is proportional to clock x voltage^2; the rest does not depend on the clock.
-    slope = moving / _effort(table, clock)
+    slope = moving / _switching_power(table, clock)
     standing = sum((part for name, part in parts.items() if name not in _SWITCHING), np.zeros(len(table)))
     room = (power_w / margin - standing) / slope
     high = clock_limit_hz(table)
     low = np.minimum(LOWEST_SHARE * nominal_clock_hz(table), high)
     found = _largest_below(table, room, low, high)
-    return np.where(room >= _effort(table, low), found, np.nan)
+    return np.where(room >= _switching_power(table, low), found, np.nan)
 
 
 def _largest_below(table: ArchitectureTable, room: Floats, low: Floats, high: Floats) -> Floats:
-    """Bisection from the safe side for the largest clock in [low, high] whose effort is at most `room`."""
-    fits = _effort(table, high) * (1.0 + _SAFETY) <= room
+    """Bisection from the safe side for the largest clock in [low, high] whose switching power is at most `room`."""
+    fits = _switching_power(table, high) * (1.0 + _SAFETY) <= room
     safe, unsafe = low.copy(), high.copy()
     for _ in range(_STEPS):
         middle = 0.5 * (safe + unsafe)
-        below = _effort(table, middle) <= room
+        below = _switching_power(table, middle) <= room
         safe = np.where(below, middle, safe)
         unsafe = np.where(below, unsafe, middle)
     return np.where(fits, high, safe * (1.0 - _SAFETY))
 
 
-def _effort(table: ArchitectureTable, clock_hz: Floats) -> Floats:
-    """Clock times the square of the relative voltage."""
+def _switching_power(table: ArchitectureTable, clock_hz: Floats) -> Floats:
+    """Relative switching power, f V^2: clock in Hz times the square of the relative voltage."""
     return clock_hz * relative_voltage(table, clock_hz) ** 2

@@ -94,6 +94,9 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
 def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
     """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
 
+    TDP = MACs x clock x energy per MAC + ALUs x clock x energy per cycle x activity + HBM bandwidth x energy per byte
+    + 2 x link bandwidth x energy per byte x activity + background + leakage (docs/decisions/0013-silicon.md).
+
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
     loaded most in the one that takes more.
     """

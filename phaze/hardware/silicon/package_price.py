@@ -1,4 +1,4 @@
-"""What a package costs to make, from published estimates: dies, HBM, interposer, module; and what energy costs.
+"""Price of a package, from published estimates: dies, HBM, interposer, module; and the price of energy.
 
 Manufacturing cost, not a list price: design, masks, software and margins are not in it.
 """
@@ -81,7 +81,7 @@ def electricity_usd(
     usd_per_kwh: float | None = None,
     power_usage_effectiveness: float | None = None,
 ) -> Floats:
-    """What energy at the accelerators costs, with the data centre's own share; None is the default of the file."""
+    """Price of the energy at the accelerators in USD, with the data centre's own share; None: default of the file."""
     p = prices()
     price = p["electricity_usd_per_kwh"] if usd_per_kwh is None else usd_per_kwh
     overhead = (

@@ -1,6 +1,4 @@
-"""A design space: ranges of hardware fields over a base architecture, enumerated block by block, with what
-constraints and the filter on area keep.
-"""
+"""A design space: ranges of hardware fields over a base architecture, enumerated in blocks, under constraints."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class KeptNumbers:
 
     @classmethod
     def of(cls, size: int, keeps: Callable[[Integers], Flags]) -> KeptNumbers:
-        """Those of the numbers below `size` that `keeps` keeps; it is asked for one block at a time."""
+        """Numbers below `size` that `keeps` keeps; it is asked for one block at a time."""
         chunks = -(-size // _CHUNK)
         bits = np.zeros((chunks, _CHUNK // 8), dtype=np.uint8)
         counts = np.zeros(chunks + 1, dtype=np.int64)
@@ -53,7 +51,7 @@ class KeptNumbers:
         return cls(bits, np.cumsum(counts))
 
     def __len__(self) -> int:
-        """How many numbers are kept."""
+        """Count of the numbers that are kept."""
         return int(self.before[-1])
 
     def numbers(self, ranks: Integers) -> Integers:
@@ -73,7 +71,7 @@ class KeptNumbers:
         return None if rank < 0 else rank
 
     def ranks(self, numbers: Integers) -> Integers:
-        """The same for many numbers, -1 where one is not kept."""
+        """Ranks of many numbers, -1 where one is not kept."""
         chunk, place = np.divmod(numbers, _CHUNK)
         order = np.argsort(chunk, kind="stable")
         found = np.full(len(numbers), -1, dtype=np.int64)
@@ -90,13 +88,13 @@ class KeptNumbers:
 
 @dataclass(frozen=True)
 class AreaFilter:
-    """At most `limit_mm2`, and at least `floor` of it unless one kind of core is single."""
+    """Area limit: at most `limit_mm2`, and at least `floor` of it unless one kind of core is single."""
 
     limit_mm2: float
     floor: float
 
     def keeps(self, table: ArchitectureTable) -> NDArray[np.bool_]:
-        """Which architectures pass. The tolerance keeps the machine that sets the limit."""
+        """Architectures that pass. The tolerance keeps the machine that sets the limit."""
         area = area_mm2(table)
         single = (table["tensor_cores"] == 1) | (table["vector_cores"] == 1)
         large = area >= self.floor * self.limit_mm2 * (1.0 - 1e-12)
@@ -234,7 +232,7 @@ class DesignSpace:
         return field_table()[name].decode(column[0])
 
     def keeps(self, table: ArchitectureTable) -> Flags:
-        """Which architectures the constraints, pins and area filter of the space allow."""
+        """Architectures that the constraints, pins and area filter of the space allow."""
         kept = np.ones(len(table), dtype=np.bool_)
         for constraint in self.constraints:
             kept &= constraint.keeps(table)
@@ -253,7 +251,7 @@ class DesignSpace:
 
     @cached_property
     def _kept(self) -> KeptNumbers | None:
-        """What of the grid belongs to the space; None: all of it."""
+        """Numbers of the grid that belong to the space; None: all of them."""
         if not self.is_filtered:
             return None
         kept = KeptNumbers.of(self.grid_size, self._keeps_grid)

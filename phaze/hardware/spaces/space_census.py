@@ -42,7 +42,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Census:
-    """How many architectures a space has, `grid` before its constraints, `all` with them, `within` the budgets.
+    """Numbers of architectures of a space: `grid` before its constraints, `all` with them, `within` the budgets.
 
     `over` counts for each limit those it rules out, whatever other limits do.
     """

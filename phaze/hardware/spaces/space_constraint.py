@@ -53,7 +53,7 @@ class Constraint:
     fields: tuple[str, ...]
 
     def keeps(self, table: ArchitectureTable) -> Flags:
-        """Which architectures fulfil it; one that lacks an optional field it reads, or divides 0 by 0, does not."""
+        """Architectures that fulfil it; one that lacks an optional field it reads, or divides 0 by 0, does not."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sides = self._sides(table)
             kept = np.ones(len(table), dtype=np.bool_)
@@ -62,7 +62,7 @@ class Constraint:
         return kept
 
     def apart(self, table: ArchitectureTable) -> Floats:
-        """How far apart the sides of the comparison are at most, as a share of the larger; 1 where undefined."""
+        """Largest distance of the sides of the comparison, as a share of the larger; 1 where undefined."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sides = self._sides(table)
             shares = [np.abs(a - b) / np.maximum(np.abs(a), np.abs(b)) for a, b in pairwise(sides)]

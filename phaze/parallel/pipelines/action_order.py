@@ -1,4 +1,4 @@
-"""What every device of a pipeline runs, one action after the other, for each published schedule."""
+"""Order of actions on every device of a pipeline, for each published schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, requ
 
 
 class ActionKind(IntEnum):
-    """What a device does with a microbatch and a chunk; BACKWARD is both gradients in one go."""
+    """Kind of pass of a microbatch through a chunk; BACKWARD is both gradients in one go."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -110,7 +110,7 @@ F, B, INPUT, WEIGHT = (
 def orders(
     schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1
 ) -> tuple[ActionOrder, ...]:
-    """What every device runs, first stage first. Raises ValueError with the sentence of `refusal`."""
+    """Order of actions of every device, first stage first. Raises ValueError with the sentence of `refusal`."""
     require(schedule, stages, microbatches, chunks_per_device)
     chunks = chunks_of(schedule, stages, chunks_per_device)
     runs = [run_of(schedule, device, stages, microbatches, chunks_per_device) for device in range(stages)]
@@ -156,7 +156,7 @@ def _one_by_one(ahead: int, m: int) -> ActionSequence:
 
 
 def _interleaved(i: int, p: int, m: int, v: int) -> ActionSequence:
-    """As 1F1B, but `p` microbatches through one chunk, then through the next; Megatron-LM's numbers ahead."""
+    """Interleaved 1F1B: `p` microbatches through one chunk, then through the next; Megatron-LM's numbers ahead."""
     ahead = min(2 * (p - 1 - i) + (v - 1) * p, m * v)
     run = _one_by_one(ahead, m * v)
     slots = np.tile(np.repeat(np.arange(v), p), m // p)

@@ -57,7 +57,7 @@ class Chunks:
         return each
 
     def take(self, rows: Integers) -> Chunks:
-        """Those of some of many plans."""
+        """Chunk times of some of many plans."""
         names = ("forward_s", "input_gradient_s", "weight_gradient_s", "transfer_s")
         paired_s = None if self.paired_s is None else self.paired_s[rows]
         return replace(self, **{name: getattr(self, name)[rows] for name in names}, paired_s=paired_s)

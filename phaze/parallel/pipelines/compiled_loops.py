@@ -26,7 +26,7 @@ class Machine:
         self._steps = 0
 
     def run(self, *arguments: object, end_s: Floats) -> Floats:
-        """`kernel.run` with its last argument, filled; plain, of lists, whose entries are quicker to reach."""
+        """`simulation_loops.run` with its last argument, filled; plain, of lists, whose entries are quicker."""
         function = self.function("run", len(end_s))
         if function is not simulation_loops.run:
             function(*arguments, end_s)
@@ -40,7 +40,7 @@ class Machine:
         return self.compiled(name, steps) or vars(self._module)[name]
 
     def compiled(self, name: str, steps: int) -> Callable[..., Any] | None:
-        """The same as machine code; None as long as that does not pay."""
+        """Loops as machine code; None as long as that does not pay."""
         self._steps += steps
         return _compiled(self._module)[name] if self._steps > PLAIN_STEPS else None
 

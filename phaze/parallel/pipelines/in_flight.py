@@ -1,4 +1,4 @@
-"""How many microbatches a device keeps activations of, derived from the order in which it runs them."""
+"""Microbatches in flight: those that a device keeps activations of, from the order in which it runs them."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def in_flight_peak(
         ahead = np.full(stages, microbatches) if schedule is Schedule.GPIPE else np.arange(stages, 0, -1)
         one: Integers = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
         return one
-    telling = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
+    sufficient = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
     if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is ActionKind.WEIGHT_GRADIENT:
         return _put_off(schedule, stages, microbatches)
     if schedule is Schedule.INTERLEAVED:
-        return _interleaved(stages, telling, chunks_per_device)
-    return _in_flight_peak(schedule, stages, telling, chunks_per_device, until)
+        return _interleaved(stages, sufficient, chunks_per_device)
+    return _in_flight_peak(schedule, stages, sufficient, chunks_per_device, until)
 
 
 def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:
-    """Of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, and the pair that frees one."""
+    """Order of one chunk per device, (stages, 1, 1): passes ahead, weight gradients behind, the pair that frees one."""
     i, twice = np.arange(stages), 2 if schedule is Schedule.ZB_H2 else 1
     ahead = np.minimum(twice * (stages - 1 - i), microbatches)
     behind = np.minimum((twice * i), microbatches)

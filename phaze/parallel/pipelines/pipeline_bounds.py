@@ -26,7 +26,7 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, devi
 
 
 def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
-    """At most `pipeline_s` of every plan, (...,) for chunks (..., C).
+    """Lower bound of `pipeline_s` of every plan, (...,) for chunks (..., C).
 
     Raises ValueError where the schedule does not run so.
     """
@@ -44,7 +44,7 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
 
 
 def _forward_s(microbatches: int, chunks: Chunks) -> Floats:
-    """Of forward passes alone, one chunk on each device: a flow shop at the pace of its slowest device.
+    """Lower bound of forward passes alone, one chunk on each device: a flow shop at the pace of its slowest device.
 
     A transfer that blocks both its devices belongs to the pace of either.
     """
@@ -129,7 +129,7 @@ def _saved_s(schedule: Schedule, m: int, p: int, chunks: Chunks) -> Floats:
 
 @lru_cache(maxsize=256)
 def _pairs(schedule: Schedule, p: int, m: int) -> Floats:
-    """How often (devices, C) the forward pass of a chunk runs with a backward pass on a device."""
+    """Number of times (devices, C) that the forward pass of a chunk runs with a backward pass on a device."""
     leading = (order.chunk[:-1][order.joined[1:]] for order in orders(schedule, p, m))
     return np.array([np.bincount(chunks, minlength=p) for chunks in leading], dtype=float)
 

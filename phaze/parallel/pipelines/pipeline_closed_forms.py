@@ -27,8 +27,10 @@ def closed_form_s(
     w: ArrayLike,
     pair: ArrayLike | None = None,
 ) -> Floats:
-    """Seconds from the first start to the last end, of all arguments broadcast together.
+    """Makespan of a pipeline in s, from the first start to the last end, of all arguments broadcast together.
 
+    GPipe, 1F1B and interleaved 1F1B: (m v + p - 1)(f + b + w), so that the bubble is (p - 1)(f + b + w) (arXiv
+    1811.06965, 2104.04473); the others as in `_FORMS`, with their sources there.
     `f`, `b`, `w`: seconds of a microbatch in one chunk, forward pass, input and weight gradient; `pair`: of a forward
     and a backward pass run together (DualPipe), f + b + w if None.
     """
@@ -51,7 +53,7 @@ def closed_form_period_s(
     w: ArrayLike,
     pair: ArrayLike | None = None,
 ) -> Floats:
-    """The same for the time from one iteration to the next where no device waits for the others between them."""
+    """Period of a pipeline in s, from one iteration to the next where no device waits for the others between them."""
     m, p, v, f, b, w = _arrays(microbatches, stages, chunks_per_device, f, b, w)
     if schedule not in _FORMS:  # some device works, or waits, from the first start to the last end
         return closed_form_s(schedule, m, p, v, f, b, w, pair)

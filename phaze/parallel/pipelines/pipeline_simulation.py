@@ -45,7 +45,7 @@ class Precedence:
 
 
 def precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> Precedence:
-    """Of a published schedule; kept. Raises ValueError where it does not run so."""
+    """Precedence graph of a published schedule; kept. Raises ValueError where it does not run so."""
     small = stages * microbatches * chunks_per_device <= SMALL
     return (_of_small if small else _of_large)(schedule, stages, microbatches, chunks_per_device)
 
@@ -60,7 +60,7 @@ _of_small, _of_large = lru_cache(maxsize=512)(_precedence), lru_cache(maxsize=8)
 
 
 def precedence_of(each: tuple[ActionOrder, ...], microbatches: int, chunks: int) -> Precedence:
-    """Of any orders. Raises ValueError where the devices wait for one another."""
+    """Precedence graph of any orders. Raises ValueError where the devices wait for one another."""
     actions = _one_after_the_other(each)
     step = np.cumsum(~actions.joined) - 1
     device = np.repeat(np.arange(len(each)), [len(order) for order in each])[~actions.joined]

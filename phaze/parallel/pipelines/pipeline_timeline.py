@@ -26,7 +26,7 @@ class Timeline:
 
     @property
     def period_s(self) -> float:
-        """From one iteration to the next if no device waits for the others between them: the longest span.
+        """Period from one iteration to the next if no device waits for the others between them: the longest span.
 
         Every device starts over as soon as it has done its own part, as under the optimizer of the zero-bubble papers,
         which validates afterwards (2401.10241, section 4).
@@ -35,7 +35,7 @@ class Timeline:
 
     @property
     def spans_s(self) -> Floats:
-        """From the start of the first to the end of the last action of every device, (p,)."""
+        """Span of every device from the start of its first to the end of its last action, (p,)."""
         ends = zip(self.starts_s, self.ends_s, strict=True)
         return np.array([ends[-1] - starts[0] for starts, ends in ends])
 

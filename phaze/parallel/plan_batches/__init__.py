@@ -1,3 +1,1 @@
-"""Many plans at once: the pipelines a plan space allows for one shape of layers, their tables, what they take at
-least.
-"""
+"""Many plans at once: the pipelines of a plan space for one shape of layers, their tables and lower bounds."""

@@ -1,4 +1,4 @@
-"""Where the chunks of pipelines lie, and what devices keep of microbatches: counts that depend on no bytes or times."""
+"""Places of the chunks of pipelines, and microbatches that devices keep: counts that need no bytes or times."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ChunkPlaces:
         return found, which.ravel()
 
     @cached_property
-    def telling(self) -> Integers:
+    def bounding(self) -> Integers:
         """Devices that bounds are made of, (T,): of every sort the first and the last one, and the deepest."""
         at, (_, which) = np.arange(len(self)), self.sorts
         order = np.lexsort((at, self.first, which))
@@ -76,7 +76,7 @@ class ChunkPlaces:
 
     @cached_property
     def edges(self) -> tuple[Floats, Floats]:
-        """Of every kind, blocks that begin and that end the chunks of every device, (p, K) each.
+        """Blocks of every kind that begin and that end the chunks of every device, (p, K) each.
 
         An end of a chunk that is no block does not count.
         """
@@ -110,7 +110,7 @@ class ChunkPlaces:
         return np.repeat(np.arange(len(self)), self.levels)
 
     @cached_property
-    def again(self) -> Floats:
+    def recomputation(self) -> Floats:
         """Groups of each kind that run again in every slot on every level, (L, slots, K)."""
         body = np.array(self.division.body, dtype=np.float64)
         known = np.zeros((len(body) + 1, self.counts.shape[1]))
@@ -126,25 +126,27 @@ class ChunkPlaces:
         return found
 
     @cached_property
-    def again_device(self) -> Floats:
-        """The same of all slots of a device, (L, K)."""
-        found: Floats = self.again.sum(axis=1)
+    def recomputation_device(self) -> Floats:
+        """Groups that run again in all slots of a device, (L, K)."""
+        found: Floats = self.recomputation.sum(axis=1)
         return found
 
     @cached_property
-    def again_first(self) -> Floats:
-        """The same of its first slot, (L, K)."""
-        return np.ascontiguousarray(self.again[:, 0])
+    def recomputation_first(self) -> Floats:
+        """Groups that run again in its first slot, (L, K)."""
+        return np.ascontiguousarray(self.recomputation[:, 0])
 
-    def held(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
+    def in_flight(self, schedule: Schedule, microbatches: int) -> tuple[Floats, Integers]:
         """Groups times microbatches that a device keeps at once, (H, 2 K): as they are, and those that run again.
 
         On every level one row for every combination of microbatches one of which weighs most; rows of each (L,).
         """
         chunks = self.own.shape[1] // schedule.weight_copies
         peaks = in_flight_peak(schedule, len(self), microbatches, chunks).astype(np.float64)[self._at]
-        again = peaks @ self.again
-        both = np.concatenate([peaks @ self.counts[self.own][self._at] - again, again], axis=2)
+        recomputation = peaks @ self.recomputation
+        both = np.concatenate(
+            [peaks @ self.counts[self.own][self._at] - recomputation, recomputation], axis=2
+        )
         return both.reshape(-1, both.shape[2]), np.full(len(both), both.shape[1])
 
     # -- transfers -------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class ChunkPlaces:
 
     @cached_property
     def received(self) -> Floats:
-        """How often a microbatch comes to a device from another one over every boundary, (p, C - 1).
+        """Receipts of a microbatch by a device from another one over every boundary, (p, C - 1).
 
         Activations into its chunks, gradients back into them.
         """
@@ -165,7 +167,7 @@ class ChunkPlaces:
 
     @cached_property
     def arriving(self) -> Floats:
-        """The same of activations alone."""
+        """Receipts of activations alone."""
         return self._comes(back=False)
 
     def _comes(self, *, back: bool) -> Floats:

@@ -45,50 +45,50 @@ class GroupTimes:
 
     @cached_property
     def terms(self) -> Floats:
-        """What linear forms are of, (3 K + 2, A): forward, again and backward of every kind, a step, and 1."""
+        """Terms of linear forms, (3 K + 2, A): forward, recomputation and backward of every kind, a step, and 1."""
         passes = self.rows[:, :3].reshape(len(self.rows), -1)
         return np.concatenate([passes, self.optimizer_s[:, None], np.ones((len(passes), 1))], axis=1).T
 
 
 @dataclass(frozen=True)
 class PipelineCommunication:
-    """What a pipeline exchanges between devices whose links have one bandwidth, with every choice of what ranks divide.
+    """Communication of a pipeline between devices whose links have one bandwidth, under every choice of ZeRO and order.
 
     Choices (V,) are those of ZeRO and of neighbours. Schedules that place chunks alike exchange alike.
     """
 
     options: ShapeOptions
-    strategy: ParallelPlan
+    plan: ParallelPlan
     link_bytes_per_s: float
 
     @cached_property
     def choices(self) -> tuple[ParallelPlan, ...]:
-        """What ranks divide, and which are neighbours, (V,)."""
-        zeros, orders = self.options.space.choices(self.strategy)
-        return tuple(replace(self.strategy, zero=z, order=o) for z, o in product(zeros, orders))
+        """Plans under each choice of ZeRO stage and rank order, (V,)."""
+        zeros, orders = self.options.space.choices(self.plan)
+        return tuple(replace(self.plan, zero=z, order=o) for z, o in product(zeros, orders))
 
     @cached_property
     def division(self) -> Division:
         """The layers of every chunk."""
-        return self.options.layouts.division(self.strategy)
+        return self.options.layouts.division(self.plan)
 
     @cached_property
-    def tail(self) -> GradientSyncWork:
-        """What follows the last microbatch, (V, p)."""
+    def gradient_sync_work(self) -> GradientSyncWork:
+        """Exchanges and optimizer step after the last microbatch, before anything hides them, (V, p)."""
         layouts, each = self.options.layouts, self.choices
-        counts = [layouts.microbatches(self.strategy)] * len(each)
-        held, which = layouts.held(self.strategy).distinct
+        counts = [layouts.microbatches(self.plan)] * len(each)
+        held, which = layouts.device_parameters(self.plan).distinct
         work = GradientSyncWork.of(held, self._exchanges, layouts.framework, layouts.wire_bytes, counts)
         return work.on(which)
 
     @cached_property
     def _exchanges(self) -> Communication:
-        """Between the devices of each choice."""
+        """Communication between the devices of each choice."""
         return self.options.layouts.exchanges(self.link_bytes_per_s, *self.choices)
 
     @cached_property
     def transfer_s(self) -> Floats:
-        """From each chunk to the next, (V, C - 1)."""
+        """Seconds of a transfer from each chunk to the next, (V, C - 1)."""
         layouts = self.options.layouts
         cut, which = np.unique(boundary_bytes(self.options.chain, self.division), return_inverse=True)
         seconds: Floats = self._exchanges.transfer_s(cut, layouts.framework.scatters_transfers)
@@ -104,7 +104,7 @@ class PipelineCommunication:
         if busy:
             exchanges = layouts.exchanges(self.link_bytes_per_s, *(each[v] for v in busy))
             moving = ZeroExchanges(
-                *layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework
+                *layouts.sizes(self.plan).sizes(self.plan.grain), exchanges, layouts.framework
             )
             for turned in (0, 1):
                 found[2 * turned : 2 * turned + 2, busy] = moving.groups_s([both[v][turned] for v in busy])
@@ -126,13 +126,13 @@ class CutPipeline:
     """A pipeline under one schedule on architectures whose links have one bandwidth."""
 
     options: ShapeOptions
-    strategy: ParallelPlan
+    plan: ParallelPlan
     exchanged: PipelineCommunication
 
     @classmethod
-    def of(cls, options: ShapeOptions, strategy: ParallelPlan, link_bytes_per_s: float) -> CutPipeline:
-        """Of a strategy; what it exchanges is kept with the options of its shape."""
-        s = strategy
+    def of(cls, options: ShapeOptions, plan: ParallelPlan, link_bytes_per_s: float) -> CutPipeline:
+        """Cut pipeline of a plan; what it exchanges is kept with the options of its shape."""
+        s = plan
         place = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
         staggered = s.schedule is Schedule.INTERLEAVED
         key = (
@@ -145,44 +145,44 @@ class CutPipeline:
 
     @cached_property
     def microbatches(self) -> int:
-        """Of one pipeline."""
-        return self.options.layouts.microbatches(self.strategy)
+        """Microbatches of one pipeline."""
+        return self.options.layouts.microbatches(self.plan)
 
     @cached_property
     def own(self) -> Integers:
         """Chunks of every device, (p, slots)."""
-        s = self.strategy
+        s = self.plan
         return chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
 
 
 @dataclass(frozen=True)
 class FittedPlan:
-    """A strategy that fits: a choice of a pipeline, with what it recomputes."""
+    """A plan that fits: a choice of a pipeline, with what it recomputes."""
 
     pipeline: CutPipeline
-    strategy: ParallelPlan
+    plan: ParallelPlan
 
     @cached_property
     def choice(self) -> int:
         """The number of what ranks divide and of neighbours among the choices of its pipeline."""
         each = self.pipeline.exchanged.choices
-        return [(one.zero, one.order) for one in each].index((self.strategy.zero, self.strategy.order))
+        return [(one.zero, one.order) for one in each].index((self.plan.zero, self.plan.order))
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """By which equally fast strategies are ordered: fewer devices and stages first."""
-        s = self.strategy
+        """Rank by which equally fast plans are ordered: fewer devices and stages first."""
+        s = self.plan
         return s.devices, s.pipeline_parallel, s.chunks, s.schedule, s.stages, self.choice
 
     @cached_property
-    def again(self) -> Floats:
+    def recomputation(self) -> Floats:
         """Groups that run again, (G,)."""
-        return recomputed_groups(self.pipeline.exchanged.division, self.strategy).astype(np.float64)
+        return recomputed_groups(self.pipeline.exchanged.division, self.plan).astype(np.float64)
 
     @cached_property
-    def tail(self) -> GradientSyncWork:
-        """What follows its last microbatch, (1, p)."""
-        return self.pipeline.exchanged.tail.take(slice(self.choice, self.choice + 1))
+    def gradient_sync_work(self) -> GradientSyncWork:
+        """Exchanges and optimizer step after its last microbatch, before anything hides them, (1, p)."""
+        return self.pipeline.exchanged.gradient_sync_work.take(slice(self.choice, self.choice + 1))
 
     @cached_property
     def _moves(self) -> bool:
@@ -191,25 +191,27 @@ class FittedPlan:
 
     def iteration_s(self, times: GroupTimes) -> Floats:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
-        p, s, chunks = self.pipeline, self.strategy, self.chunks(times)
+        p, s, chunks = self.pipeline, self.plan, self.chunks(times)
         busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
-        last_s = self.tails(times, chunks).total_s.max(axis=1)
+        last_s = self.gradient_sync(times, chunks).total_s.max(axis=1)
         found: Floats = busy_s + last_s + p.options.layouts.framework.iteration_s
         return found
 
-    def tails(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
-        """What follows the last microbatch on every device, (A, p), whose pipelines run these chunks."""
+    def gradient_sync(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
+        """Gradient synchronisation after the last microbatch, (A, p), of devices whose pipelines run these chunks."""
         p = self.pipeline
         passes = chunks.forward_s[:, p.own].sum(axis=2), chunks.backward_s[:, p.own].sum(axis=2)
-        return self.tail.beside(*passes, p.options.layouts.framework, times.optimizer_s[:, None])
+        return self.gradient_sync_work.beside(
+            *passes, p.options.layouts.framework, times.optimizer_s[:, None]
+        )
 
     def chunks(self, times: GroupTimes) -> Chunks:
-        """What the pipeline of every architecture runs, (A, C)."""
-        p, said = self.pipeline, self.pipeline.options.layouts.framework
-        plain, again = p.exchanged.counts, p.exchanged.counted(self.again)
+        """Chunk times of the pipeline on every architecture, (A, C)."""
+        p, framework = self.pipeline, self.pipeline.options.layouts.framework
+        plain, recomputation = p.exchanged.counts, p.exchanged.counted(self.recomputation)
         rows = times.rows.transpose(1, 0, 2)
-        summed = [_summed(row, again if k in (1, 4) else plain) for k, row in enumerate(rows)]
-        passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], said)
+        summed = [_summed(row, recomputation if k in (1, 4) else plain) for k, row in enumerate(rows)]
+        passes = ChunkPasses(np.array(summed[:3]), np.array(summed[3:6]), summed[6], framework)
         if self._moves:
             passes = passes.beside(*self._beside(times))
         shape = len(times), len(p.exchanged.division.chunks) - 1
@@ -219,17 +221,15 @@ class FittedPlan:
         """Seconds that exchanges of ZeRO add to forward and backward of every chunk, (A, C)."""
         p, layouts = self.pipeline, self.pipeline.options.layouts
         rows = times.rows[:, :, p.options.kinds[1]]
-        beside = rows[:, 0], rows[:, 1] * self.again + rows[:, 2]
+        beside = rows[:, 0], rows[:, 1] * self.recomputation + rows[:, 2]
         first = np.broadcast_to(
             p.exchanged.division.first_groups, (len(times), len(p.exchanged.division.chunks))
         )
         body, exchanges = (
             np.array(p.exchanged.division.body),
-            layouts.exchanges(p.exchanged.link_bytes_per_s, self.strategy),
+            layouts.exchanges(p.exchanged.link_bytes_per_s, self.plan),
         )
-        moving = ZeroExchanges(
-            *layouts.sizes(self.strategy).sizes(self.strategy.grain), exchanges, layouts.framework
-        )
+        moving = ZeroExchanges(*layouts.sizes(self.plan).sizes(self.plan.grain), exchanges, layouts.framework)
         added = []
         for turned in (0, 1):
             moved = p.exchanged.moved[2 * turned : 2 * turned + 2]

@@ -1,4 +1,4 @@
-"""The least that has to be recomputed for strategies to fit in memory."""
+"""The least that has to be recomputed for plans to fit in memory."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from phaze.parallel.training.plan_layouts import PlanLayouts
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A strategy that fits, or none; `least_bytes`: of its fullest device, with the recompute that helps most.
+    """A plan that fits, or none; `least_bytes`: of its fullest device, with the recompute that helps most.
 
     `least_host_bytes`: the same in the memory of its host, where that alone is too small.
     """
 
-    strategy: ParallelPlan | None
+    plan: ParallelPlan | None
     least_bytes: float
     least_host_bytes: float = inf
 
 
 def fits(
     layouts: PlanLayouts,
-    strategy: ParallelPlan,
+    plan: ParallelPlan,
     zeros: Sequence[Zero],
     capacity_bytes: float,
     host_bytes: float = inf,
 ) -> list[Fit]:
-    """For each of what ranks may divide, the fewest blocks of every device recomputed that make the strategy fit.
+    """For each of what ranks may divide, the fewest blocks of every device recomputed that make the plan fit.
 
     What it leaves to the hosts has to fit there, too, into `host_bytes` for a device.
     """
-    return PlanFootprint.of(layouts, strategy, zeros).fits(capacity_bytes, host_bytes)
+    return PlanFootprint.of(layouts, plan, zeros).fits(capacity_bytes, host_bytes)
 
 
 @dataclass(frozen=True)
 class PlanFootprint:
-    """What a strategy needs of memory, for each of what ranks may divide, however much is recomputed.
+    """Memory footprint of a plan in bytes, for each ZeRO stage that it may have, however much is recomputed.
 
     Blocks recompute where it asks for full recompute of none of them; others fit as they are or not at all. Devices
     recompute from their first chunk on, which keeps the most microbatches. Fewer blocks never take longer, and no
@@ -53,7 +53,7 @@ class PlanFootprint:
     `need_bytes`, `host_bytes` (Z, N, p): on every device, and in its host, with 0 .. N - 1 blocks recomputed.
     """
 
-    strategy: ParallelPlan
+    plan: ParallelPlan
     zeros: tuple[Zero, ...]
     own: Integers
     blocks: Integers
@@ -61,9 +61,9 @@ class PlanFootprint:
     host_bytes: Floats
 
     @classmethod
-    def of(cls, layouts: PlanLayouts, strategy: ParallelPlan, zeros: Sequence[Zero]) -> PlanFootprint:
-        """Of a strategy that divides each of those in turn."""
-        s = strategy
+    def of(cls, layouts: PlanLayouts, plan: ParallelPlan, zeros: Sequence[Zero]) -> PlanFootprint:
+        """Footprint of a plan that divides each of those in turn."""
+        s = plan
         own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
         blocks = layouts.division(s).blocks
         choices = None
@@ -74,7 +74,7 @@ class PlanFootprint:
         return cls(s, tuple(zeros), own, blocks, *_footprint(layouts, s, zeros, choices))
 
     def fits(self, capacity_bytes: float, host_bytes: float = inf) -> list[Fit]:
-        """As each fits into a capacity, or does not."""
+        """Fit of each into a capacity, or none."""
         return [self._fit(z, capacity_bytes, host_bytes) for z in range(len(self.zeros))]
 
     def _fit(self, z: int, capacity_bytes: float, host_bytes: float) -> Fit:
@@ -83,44 +83,46 @@ class PlanFootprint:
         least = float(need.min(axis=0).max())
         if not fitting.any(axis=0).all():
             return Fit(None, least, float(host.min(axis=0).max()) if least <= capacity_bytes else inf)
-        return Fit(self.at(replace(self.strategy, zero=self.zeros[z]), fitting.argmax(axis=0)), least)
+        return Fit(self.at(replace(self.plan, zero=self.zeros[z]), fitting.argmax(axis=0)), least)
 
-    def at(self, strategy: ParallelPlan, levels: Integers) -> ParallelPlan:
-        """A strategy that divides something of these where devices recompute so many blocks, (p,)."""
-        return with_blocks(strategy, spread(levels, self.own, self.blocks), _frugal(self.strategy))
+    def at(self, plan: ParallelPlan, levels: Integers) -> ParallelPlan:
+        """A plan that divides something of these where devices recompute so many blocks, (p,)."""
+        return with_blocks(plan, spread(levels, self.own, self.blocks), _frugal(self.plan))
 
 
-def _frugal(strategy: ParallelPlan) -> bool:
+def _frugal(plan: ParallelPlan) -> bool:
     """Whether as few blocks recompute as memory asks for."""
-    return strategy.recompute is Recompute.FULL and strategy.recomputed == 0
+    return plan.recompute is Recompute.FULL and plan.recomputed == 0
 
 
 def _footprint(
-    layouts: PlanLayouts, strategy: ParallelPlan, zeros: Sequence[Zero], choices: Integers | None
+    layouts: PlanLayouts, plan: ParallelPlan, zeros: Sequence[Zero], choices: Integers | None
 ) -> tuple[Floats, Floats]:
     """Bytes on every device, and in its host (zeros, N, p), under N choices of blocks that recompute, (N, C).
 
-    None: the strategy's own.
+    None: the plan's own.
     """
-    s, division = strategy, layouts.division(strategy)
-    again = recomputed_groups(division, s)[None] if choices is None else division.first_blocks(choices)
-    needs = ChunkFootprint.of(layouts.needs(s), division, again)
+    s, division = plan, layouts.division(plan)
+    recomputation = (
+        recomputed_groups(division, s)[None] if choices is None else division.first_blocks(choices)
+    )
+    footprint = ChunkFootprint.of(layouts.memory_footprint(s), division, recomputation)
     own = chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
     held = in_flight_peak(s.schedule, s.pipeline_parallel, layouts.microbatches(s), s.chunks)
-    memories = [layouts.memory_of(replace(s, zero=zero), needs) for zero in zeros]
+    memories = [layouts.memory_of(replace(s, zero=zero), footprint) for zero in zeros]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
-    host = np.array([np.zeros((len(again), 1)) + memory.host_bytes(own, held) for memory in memories])
+    host = np.array([np.zeros((len(recomputation), 1)) + memory.host_bytes(own, held) for memory in memories])
     return fixed[:, None] + (kept + working), host
 
 
-def with_blocks(strategy: ParallelPlan, counts: Integers, frugal: bool) -> ParallelPlan:
-    """The strategy that recomputes so many blocks of every chunk, (C,); as it is where it is not `frugal`."""
+def with_blocks(plan: ParallelPlan, counts: Integers, frugal: bool) -> ParallelPlan:
+    """The plan that recomputes so many blocks of every chunk, (C,); as it is where it is not `frugal`."""
     if not frugal:
-        return strategy
+        return plan
     if not counts.any():
-        return replace(strategy, recompute=Recompute.NONE)
-    return replace(strategy, recomputed=tuple(counts.tolist()))
+        return replace(plan, recompute=Recompute.NONE)
+    return replace(plan, recomputed=tuple(counts.tolist()))
 
 
 def spread(counts: Integers, own: Integers, blocks: Integers) -> Integers:

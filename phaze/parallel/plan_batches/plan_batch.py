@@ -1,6 +1,4 @@
-"""Iterations of many plans at once: seconds and bytes as of one, and the layers, divisions and recomputation that
-they share.
-"""
+"""Iterations of many plans at once, and the layers, divisions and recomputation that they share."""
 
 from __future__ import annotations
 
@@ -36,27 +34,27 @@ from phaze.parallel.training.weight_prefetch import Groups
 
 @dataclass(frozen=True)
 class PlanBatch:
-    """Strategies (B,) of one number of chunks (C), cut into the same groups of layers (G).
+    """Plans (B,) of one number of chunks (C), cut into the same groups of layers (G).
 
     `which` (V,): the one that each of many is, but for replicas, schedule, ZeRO and order.
     """
 
     estimator: Estimator
-    strategies: tuple[ParallelPlan, ...]
+    plans: tuple[ParallelPlan, ...]
     which: Integers
 
     @classmethod
-    def of(cls, estimator: Estimator, strategies: Sequence[ParallelPlan]) -> PlanBatch:
-        """Of many strategies."""
+    def of(cls, estimator: Estimator, plans: Sequence[ParallelPlan]) -> PlanBatch:
+        """Batch of many plans."""
         found: dict[Hashable, int] = {}
-        which = np.array([found.setdefault(_shared_choices(s), len(found)) for s in strategies])
+        which = np.array([found.setdefault(_shared_choices(s), len(found)) for s in plans])
         first = np.unique(which, return_index=True)[1]
-        return cls(estimator, tuple(strategies[at] for at in first.tolist()), which)
+        return cls(estimator, tuple(plans[at] for at in first.tolist()), which)
 
     @cached_property
     def divisions(self) -> list[Division]:
         """The chunks of each."""
-        return [self.estimator.division(s) for s in self.strategies]
+        return [self.estimator.division(s) for s in self.plans]
 
     @cached_property
     def first_groups(self) -> Integers:
@@ -64,63 +62,64 @@ class PlanBatch:
         return np.array([division.first_groups for division in self.divisions])
 
     @cached_property
-    def again(self) -> Flags:
+    def recomputation(self) -> Flags:
         """Groups that run again, (B, G)."""
-        return np.array(
-            [recomputed_groups(d, s) for d, s in zip(self.divisions, self.strategies, strict=True)]
-        )
+        return np.array([recomputed_groups(d, s) for d, s in zip(self.divisions, self.plans, strict=True)])
 
     @cached_property
     def groups(self) -> GroupPasses:
-        """What every group of layers takes, without exchanges of ZeRO."""
-        return GroupPasses(np.array([self.estimator.passes(s) for s in self.strategies]))
+        """Pass times of every group of layers, without exchanges of ZeRO."""
+        return GroupPasses(np.array([self.estimator.passes(s) for s in self.plans]))
 
     @property
     def passes(self) -> ChunkPasses:
-        """The same of every chunk, (B, C)."""
-        return self.groups.chunks(self.first_groups, self.again, self.estimator.framework)
+        """Pass times of every chunk, (B, C)."""
+        return self.groups.chunks(self.first_groups, self.recomputation, self.estimator.framework)
 
     @property
     def sent_bytes(self) -> Floats:
-        """What goes from each chunk to the next, (B, C - 1)."""
-        chains = [self.estimator.figures(s).chain for s in self.strategies]
+        """Bytes from each chunk to the next, (B, C - 1)."""
+        chains = [self.estimator.layer_costs(s).chain for s in self.plans]
         return np.array([boundary_bytes(*each) for each in zip(chains, self.divisions, strict=True)])
 
     @property
     def sizes(self) -> tuple[Floats, NDArray[np.intp]]:
-        """`LayerFigures.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
-        each = [self.estimator.figures(s).sizes(s.grain) for s in self.strategies]
+        """`LayerSizes.parameters` of distinct groups, (3, B, K); which each group is (G,)."""
+        each = [self.estimator.layer_costs(s).sizes(s.grain) for s in self.plans]
         stacked = np.concatenate([sizes[:, which] for sizes, which in each])
         distinct, which = np.unique(stacked, axis=1, return_inverse=True)
         return distinct.reshape(-1, 3, distinct.shape[1]).transpose(1, 0, 2), which.ravel()
 
     @property
-    def held(self) -> Floats:
-        """`LayerFigures.parameters` of every chunk, and its groups of layers, (4, B, C)."""
+    def device_parameters(self) -> Floats:
+        """`LayerSizes.parameters` of every chunk, and its groups of layers, (4, B, C)."""
         found = []
-        for s, division in zip(self.strategies, self.divisions, strict=True):
-            sizes = np.add.reduceat(self.estimator.figures(s).parameters, division.first_layers, axis=1)
+        for s, division in zip(self.plans, self.divisions, strict=True):
+            sizes = np.add.reduceat(self.estimator.layer_costs(s).parameters, division.first_layers, axis=1)
             found.append([*sizes, [last + 1 - first for first, last in division.chunks]])
         return np.array(found, dtype=np.float64).transpose(1, 0, 2)
 
     @property
     def tied(self) -> Floats:
         """Parameters that the first and the last device both have, (B,)."""
-        figures = (self.estimator.figures(s) for s in self.strategies)
-        return np.array([each.tied_parameters for each in figures], dtype=np.float64)
+        costs = (self.estimator.layer_costs(s) for s in self.plans)
+        return np.array([each.tied_parameters for each in costs], dtype=np.float64)
 
     @cached_property
-    def needs(self) -> ChunkFootprint:
-        """What every chunk needs of memory, (B, C)."""
-        e, rows = self.estimator, zip(self.strategies, self.divisions, self.again, strict=True)
-        each = [ChunkFootprint.of(e.needs(s), division, again) for s, division, again in rows]
+    def memory_footprint(self) -> ChunkFootprint:
+        """Memory footprint of every chunk, (B, C)."""
+        e, rows = self.estimator, zip(self.plans, self.divisions, self.recomputation, strict=True)
+        each = [
+            ChunkFootprint.of(e.memory_footprint(s), division, recomputation)
+            for s, division, recomputation in rows
+        ]
         return ChunkFootprint(
             *(np.array([getattr(one, f.name) for one in each]) for f in fields(ChunkFootprint))
         )
 
 
-def _shared_choices(strategy: ParallelPlan) -> Hashable:
-    s = strategy
+def _shared_choices(plan: ParallelPlan) -> Hashable:
+    s = plan
     return (
         s.microbatch,
         s.sharding,
@@ -142,18 +141,18 @@ class Iterations:
     memory_bytes: Floats
 
 
-def batch_iterations(estimator: Estimator, strategies: Sequence[ParallelPlan]) -> Iterations:
-    """As `Estimator.iteration` of each. They are not checked: such as cannot run must not be among them."""
-    found = np.empty((2, len(strategies)))
-    for rows in _alike(_cut(estimator, s) for s in strategies):
-        many = IterationBatch(estimator, tuple(strategies[row] for row in rows))
+def batch_iterations(estimator: Estimator, plans: Sequence[ParallelPlan]) -> Iterations:
+    """Iterations, as of `Estimator.iteration` for each. They are not checked: all must be such as can run."""
+    found = np.empty((2, len(plans)))
+    for rows in _alike(_cut(estimator, s) for s in plans):
+        many = IterationBatch(estimator, tuple(plans[row] for row in rows))
         found[:, rows] = many.iterations_s(), many.memory_bytes()
     return Iterations(*found)
 
 
-def _cut(estimator: Estimator, strategy: ParallelPlan) -> Hashable:
-    division = estimator.division(strategy)
-    return strategy.pipeline_parallel, strategy.chunks, division.groups, division.body
+def _cut(estimator: Estimator, plan: ParallelPlan) -> Hashable:
+    division = estimator.division(plan)
+    return plan.pipeline_parallel, plan.chunks, division.groups, division.body
 
 
 def _alike(keys: Iterable[Hashable]) -> list[Integers]:
@@ -166,38 +165,40 @@ def _alike(keys: Iterable[Hashable]) -> list[Integers]:
 
 @dataclass(frozen=True)
 class IterationBatch:
-    """Strategies (V,) of as many stages and chunks, whose models are cut into the same groups of layers."""
+    """Plans (V,) of as many stages and chunks, whose models are cut into the same groups of layers."""
 
     estimator: Estimator
-    strategies: tuple[ParallelPlan, ...]
+    plans: tuple[ParallelPlan, ...]
 
     def iterations_s(self) -> Floats:
         """Seconds of an iteration, (V,), every pipeline simulated."""
         return self._whole_s(pipelines_s)
 
     def bounds_s(self) -> Floats:
-        """At most that, (V,)."""
+        """Lower bound of the seconds of an iteration, (V,)."""
         return self._whole_s(pipeline_bound_s)
 
     def _whole_s(self, pipelines: Callable[[Schedule, int, int, Chunks], Floats]) -> Floats:
         """Pipelines, and what follows them."""
-        e, chunks, busy_s = self.estimator, self.chunks, np.empty(len(self.strategies))
+        e, chunks, busy_s = self.estimator, self.chunks, np.empty(len(self.plans))
         for (schedule, microbatches), rows in self._runs.items():
             busy_s[rows] = pipelines(schedule, microbatches, self.stages, chunks.take(rows))
         passes = self.on_devices(chunks.forward_s), self.on_devices(chunks.backward_s)
-        total_s = e.tails(self.exchanges, self.held, *passes).total_s
+        total_s = e.gradient_syncs(self.exchanges, self.device_parameters, *passes).total_s
         found: Floats = busy_s + total_s.max(axis=1) + e.framework.iteration_s
         return found
 
     def memory_bytes(self) -> Floats:
         """Bytes that the fullest device needs, (V,)."""
-        found, e = np.empty(len(self.strategies)), self.exchanges
+        found, e = np.empty(len(self.plans)), self.exchanges
         for (schedule, microbatches), rows in self._runs.items():
-            own, kinds = self._own(schedule), [self.strategies[row] for row in rows]
-            held = in_flight_peak(schedule, self.stages, microbatches, self.strategies[0].chunks)
+            own, kinds = self._own(schedule), [self.plans[row] for row in rows]
+            held = in_flight_peak(schedule, self.stages, microbatches, self.plans[0].chunks)
             for some in _alike((s.zero, s.offload, s.reshards) for s in kinds):
                 at = rows[some]
-                memory = self.estimator.memory_of(kinds[some[0]], self.bases.needs.take(self.bases.which[at]))
+                memory = self.estimator.memory_of(
+                    kinds[some[0]], self.bases.memory_footprint.take(self.bases.which[at])
+                )
                 memory = replace(memory, divided_by=[ranks[at] for ranks in e.ranks])
                 needed = memory.fixed_bytes(own) + sum(memory.activations_bytes(own, held))
                 found[at] = needed.max(axis=1)
@@ -205,30 +206,32 @@ class IterationBatch:
 
     @cached_property
     def bases(self) -> PlanBatch:
-        """What they share."""
-        return PlanBatch.of(self.estimator, self.strategies)
+        """Layers, divisions and recomputation that the plans share."""
+        return PlanBatch.of(self.estimator, self.plans)
 
     @cached_property
     def exchanges(self) -> Communication:
-        """Between their devices."""
-        return self.estimator.exchanges(*self.strategies)
+        """Communication between their devices."""
+        return self.estimator.exchanges(*self.plans)
 
     @property
     def stages(self) -> int:
-        """Of each."""
-        return self.strategies[0].pipeline_parallel
+        """Stages of each."""
+        return self.plans[0].pipeline_parallel
 
     @cached_property
-    def held(self) -> DeviceParameters:
+    def device_parameters(self) -> DeviceParameters:
         """Parameters and groups of layers of every device, (V, p)."""
-        bases, tied = self.bases, np.zeros((len(self.strategies), self.stages))
-        every, experts, whole, pieces = (self.on_devices(each[bases.which]) for each in bases.held)
+        bases, tied = self.bases, np.zeros((len(self.plans), self.stages))
+        every, experts, whole, pieces = (
+            self.on_devices(each[bases.which]) for each in bases.device_parameters
+        )
         tied[:, 0] = tied[:, -1] = bases.tied[bases.which]
         return DeviceParameters(every - experts - whole, experts, whole, pieces, tied)
 
     @cached_property
     def chunks(self) -> Chunks:
-        """What pipelines run, (V, C)."""
+        """Chunk times of the pipelines, (V, C)."""
         passes, bases = self.bases.passes.take(self.bases.which), self.bases
         added = self.exchanged_s(hides=self.estimator.framework.hides_gathers)
         if added.any():
@@ -240,8 +243,8 @@ class IterationBatch:
     def exchanged_s(self, *, hides: bool) -> Floats:
         """Seconds that exchanges of ZeRO add to forward and backward of every chunk, (2, V, C); all if none `hides`."""
         e, bases, chunks = self.estimator, self.bases, self.bases.first_groups.shape[1]
-        found = np.zeros((2, len(self.strategies), chunks))
-        moved = [zero_traffic(s, e.framework, e.rates.wire_bytes) for s in self.strategies]
+        found = np.zeros((2, len(self.plans), chunks))
+        moved = [zero_traffic(s, e.framework, e.rates.wire_bytes) for s in self.plans]
         rows = np.array(
             [row for row, both in enumerate(moved) if both != (ZeroTraffic(), ZeroTraffic())], dtype=np.int64
         )
@@ -249,11 +252,11 @@ class IterationBatch:
             return found
         which, (sizes, group) = bases.which[rows], bases.sizes
         moving = ZeroExchanges(
-            sizes[:, which], group, e.exchanges(*(self.strategies[r] for r in rows)), e.framework
+            sizes[:, which], group, e.exchanges(*(self.plans[r] for r in rows)), e.framework
         )
         first, body = bases.first_groups[which], np.array(bases.divisions[0].body)
         forward_s, again_s, backward_s = bases.groups.rows[which, :3].transpose(1, 0, 2)
-        beside_s = forward_s, again_s * bases.again[which] + backward_s
+        beside_s = forward_s, again_s * bases.recomputation[which] + backward_s
         for turned in (0, 1):
             exchanges = moving.groups_s([moved[row][turned] for row in rows])
             groups = Groups(beside_s[turned], *exchanges, body, first)
@@ -262,31 +265,31 @@ class IterationBatch:
 
     def _with_host(self, chunks: Chunks) -> Chunks:
         """Those that leave something to the host wait for it."""
-        waits = [row for row, s in enumerate(self.strategies) if s.offload]
+        waits = [row for row, s in enumerate(self.plans) if s.offload]
         for row in waits:
-            alone = self.estimator.chunks(self.strategies[row])
+            alone = self.estimator.chunks(self.plans[row])
             for name in ("forward_s", "input_gradient_s", "weight_gradient_s"):
                 getattr(chunks, name)[row] = getattr(alone, name)
         return chunks
 
     def on_devices(self, seconds: Floats) -> Floats:
         """Sums over the chunks of every device, (V, p), of values of chunks (V, C)."""
-        found = np.empty((len(self.strategies), self.stages))
+        found = np.empty((len(self.plans), self.stages))
         for schedule, rows in self._schedules.items():
             found[rows] = seconds[rows][:, self._own(schedule)].sum(axis=2)
         return found
 
     def _own(self, schedule: Schedule) -> NDArray[np.int64]:
-        return chunks_of(schedule, self.stages, self.strategies[0].chunks)
+        return chunks_of(schedule, self.stages, self.plans[0].chunks)
 
     @cached_property
     def _schedules(self) -> dict[Schedule, Integers]:
         """Rows of each schedule."""
-        each = [s.schedule for s in self.strategies]
+        each = [s.schedule for s in self.plans]
         return {each[rows[0]]: rows for rows in _alike(each)}
 
     @cached_property
     def _runs(self) -> dict[tuple[Schedule, int], Integers]:
         """Rows of each schedule and number of microbatches."""
-        each = [(s.schedule, self.estimator.microbatches(s)) for s in self.strategies]
+        each = [(s.schedule, self.estimator.microbatches(s)) for s in self.plans]
         return {each[rows[0]]: rows for rows in _alike(each)}

@@ -1,6 +1,4 @@
-"""Plans of one shape as they fit into a memory, and bounds of their times for many architectures: linear forms that
-no iteration beats.
-"""
+"""Plans of one shape that fit into a memory, with lower bounds of their times as linear forms (many architectures)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from phaze.parallel.plan_batches.shape_options import ROUNDING
 
 
 class Longest(NamedTuple):
-    """What is longest on N devices, (N,) each: passes, whether as exchanges; what follows, whether as all of it."""
+    """Longest parts on N devices, (N,) each: passes, whether as exchanges; synchronisation, whether as all of it."""
 
     passes_s: Floats
     left_s: Floats
@@ -70,7 +68,7 @@ class PassForms:
 
 @dataclass(frozen=True)
 class Devices:
-    """N devices of strategies under choices: passes before and after the loss, and what does not depend on them.
+    """N devices of plans under choices: passes before and after the loss, and what does not depend on them.
 
     `rest` (N, 2): parameters stepped, and seconds; `own`, `other` (N, 2): of what follows the last microbatch on the
     device itself, but for what hides, and at least on the one that exchanges longest.
@@ -105,10 +103,10 @@ class Devices:
 
 
 @dataclass(frozen=True)
-class TellingDevices:
-    """Telling devices of strategies `row` (n,) under `choice` (n,): `mine`, of which of them each is.
+class BoundingDevices:
+    """Bounding devices of plans `row` (n,) under `choice` (n,): `mine`, of which of them each is.
 
-    `device`, `at` (N,): among all devices of strategies, and of places. `again`, `before` (N, K): groups that run again
+    `device`, `at` (N,): among all devices of plans, and of places. `again`, `before` (N, K): groups that run again
     there, and ahead of its first chunk.
     """
 
@@ -117,24 +115,27 @@ class TellingDevices:
     choice: Rows
     mine: Ragged
     at: Rows
-    again: Floats
+    recomputation: Floats
     before: Floats
 
     def forms(self, probes: Floats) -> Floats:
-        """What times of strategies are at least, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
+        """Lower bounds of times of plans, (P, n, 3 K + 2): the longest for each of some terms (3 K + 2, P)."""
         sheet, owner = self.sheet, self.mine.owner
         row, choice = self.row[owner], self.choice[owner]
         e = sheet.placed[1][row]
         rest = np.zeros((len(row), 2))
         rest[:, 1] = sheet.waits_s(row, choice, self.at) + sheet.options.layouts.framework.iteration_s
-        tie_s, stepped = (some[self.at, choice] for some in sheet.tails[2:4])
+        tie_s, stepped = (some[self.at, choice] for some in sheet.gradient_sync[2:4])
         own = np.stack([stepped * sheet.options.layouts.framework.optimizer_stretch, tie_s], axis=1)
         other = np.stack([some[e, choice] for some in sheet.last], axis=1)
         return Devices(self._sides(row, choice), rest, own, other).slowest(self.mine, probes)
 
     def _sides(self, row: Rows, choice: Rows) -> tuple[PassForms, PassForms]:
-        sheet, said = self.sheet, self.sheet.options.layouts.framework
-        (work, ahead), (reduce_s, gather_s, *_, pieces) = (some[self.at] for some in sheet.work), sheet.tails
+        sheet, framework = self.sheet, self.sheet.options.layouts.framework
+        (work, ahead), (reduce_s, gather_s, *_, pieces) = (
+            (some[self.at] for some in sheet.work),
+            sheet.gradient_sync,
+        )
         each, turned = sheet.each[row], sheet.turned[row]
         forward_s, backward_s = sheet.exchanging_s(row, choice, self.at)
         pieces = pieces[self.at]
@@ -152,19 +153,22 @@ class TellingDevices:
             )
 
         last_s = reduce_s[self.at, choice], gather_s[self.at, choice]
-        both = np.concatenate([self.again, work], axis=1), np.concatenate([self.before, ahead], axis=1)
+        both = (
+            np.concatenate([self.recomputation, work], axis=1),
+            np.concatenate([self.before, ahead], axis=1),
+        )
         return (
-            side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=said.hides_gathers),
-            side(*both, backward_s, turned, last_s[0], hides=said.hides_reduction),
+            side(work, ahead, forward_s, np.ones_like(each), last_s[1], hides=framework.hides_gathers),
+            side(*both, backward_s, turned, last_s[0], hides=framework.hides_reduction),
         )
 
 
 @dataclass(frozen=True)
 class PlanColumns:
-    """The strategies of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
+    """The plans of a shape that fit into a capacity, (n,), but for those that are nowhere better than another.
 
     `row`, `choice` (n,): of the sheet. `level` (S p, Z): the level of recompute of all devices that fits first, a
-    position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `Times`.
+    position among all levels. `forms` (P, n, 3 K + 2): what their times are at least, terms as of `GroupTimes`.
     """
 
     sheet: PlanTable
@@ -175,7 +179,7 @@ class PlanColumns:
 
     @classmethod
     def of(cls, sheet: PlanTable, capacity_bytes: float, probes: Floats) -> PlanColumns:
-        """As they fit into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
+        """Columns of a table as it fits into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
         level, able = _fitting(sheet, capacity_bytes)
         zero = sheet.zeros[1]
         there = sheet.choices[1][sheet.alike[1]] & able[:, zero]
@@ -183,18 +187,18 @@ class PlanColumns:
         return cls(sheet, row, choice, level, _forms(sheet, (row, choice, level), probes))
 
     def __len__(self) -> int:
-        """Strategies that fit."""
+        """Plans that fit."""
         return len(self.row)
 
     def bounds_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of each strategy, (n, A), for terms (3 K + 2, A)."""
+        """Lower bound of the seconds of an iteration of each plan, (n, A), for terms (3 K + 2, A)."""
         forms, first = self._distinct
         found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
         return found * (1 - ROUNDING)
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Rows]:
-        """Forms one strategy after the other, (N, 3 K + 2), each but once, and the first of every strategy, (n,)."""
+        """Forms one plan after the other, (N, 3 K + 2), each but once, and the first of every plan, (n,)."""
         forms = self.forms.transpose(1, 0, 2)
         new = np.ones(forms.shape[:2], dtype=np.bool_)
         new[:, 1:] = (forms[:, 1:] != forms[:, :-1]).any(axis=2)
@@ -208,15 +212,15 @@ class PlanColumns:
 
     @cached_property
     def best(self) -> PlanColumns:
-        """Those whose bounds may be the least of all: of the others every form is nowhere less than that of another."""
+        """Columns whose bounds may be the least of all: each other has every form nowhere less than that of another."""
         at = plan_outline.undominated_rows(self.forms)
         return replace(self, row=self.row[at], choice=self.choice[at], forms=self.forms[:, at])
 
-    def strategy(self, at: int) -> ParallelPlan:
+    def plan(self, at: int) -> ParallelPlan:
         """One of them, with the blocks that it recomputes."""
         sheet, row = self.sheet, int(self.row[at])
         zero, order = sheet.choices[0][int(self.choice[at])]
-        chosen = changed_plan(sheet.strategies[row], zero=zero, order=order)
+        chosen = changed_plan(sheet.plans[row], zero=zero, order=order)
         if not sheet.frugal:
             return chosen
         place = sheet.place(row)
@@ -226,11 +230,11 @@ class PlanColumns:
 
 
 def _fitting(sheet: PlanTable, capacity_bytes: float) -> tuple[Rows, Flags]:
-    """The first level of every device of strategies that fits, (S p, Z), and whether all have one, (S, Z)."""
+    """The first level of every device of plans that fits, (S p, Z), and whether all have one, (S, Z)."""
     levels, count = sheet.levels, len(sheet.level)
     if capacity_bytes == np.inf and sheet.frugal:
         zeros = len(sheet.zeros[0])
-        return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.strategies), zeros), dtype=np.bool_)
+        return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.plans), zeros), dtype=np.bool_)
     room = (capacity_bytes - sheet.fixed_bytes)[sheet.device]
     numbers = np.arange(count)
     if not sheet.frugal:  # all blocks, or none
@@ -255,7 +259,7 @@ def _all(flags: Flags, ragged: Ragged) -> Flags:
 
 
 def _beaten(sheet: PlanTable, there: Flags, level: Rows) -> Flags:
-    """Whether another choice of the same strategy exchanges, steps and recomputes nowhere more, (S, V).
+    """Whether another choice of the same plan exchanges, steps and recomputes nowhere more, (S, V).
 
     `there` (S, V): choices that fit. Of equal ones the first is left.
     """
@@ -270,27 +274,27 @@ def _beaten(sheet: PlanTable, there: Flags, level: Rows) -> Flags:
 
 
 def _forms(sheet: PlanTable, which: tuple[Rows, Rows, Rows], probes: Floats) -> Floats:
-    """What times of strategies are at least, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
+    """Lower bounds of times of plans, (P, n, 3 K + 2): the forms of their devices that end last in probes."""
     row, choice, level = which
     if not len(row):
         return np.zeros((probes.shape[1], 0, 3 * len(sheet.options.kinds[0]) + 2))
-    mine, device, at = plan_outline.telling_devices(sheet, row)
-    again, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
-    return TellingDevices(sheet, row, choice, mine, at, again, before).forms(probes)
+    mine, device, at = plan_outline.bounding_devices(sheet, row)
+    recomputation, before = _again(sheet, level, device, sheet.zeros[1][choice][mine.owner])
+    return BoundingDevices(sheet, row, choice, mine, at, recomputation, before).forms(probes)
 
 
 def _again(sheet: PlanTable, level: Rows, device: Rows, zero: Rows) -> tuple[Floats, Floats]:
-    """Groups that run again on some devices of strategies, and ahead of their first chunks, (n, K) each.
+    """Groups that run again on some devices of plans, and ahead of their first chunks, (n, K) each.
 
     `device` (n,): of all devices; `zero` (n,): what ranks divide there.
     """
-    devices, again = sheet.devices, sheet.joined("again_device")
-    kinds = np.flatnonzero(again.any(axis=0))
-    begun = sheet.joined("again_first")[:, kinds][sheet.level[level]]
+    devices, recomputation = sheet.devices, sheet.joined("recomputation_device")
+    kinds = np.flatnonzero(recomputation.any(axis=0))
+    begun = sheet.joined("recomputation_first")[:, kinds][sheet.level[level]]
     total = np.zeros((len(begun) + 1, *begun.shape[1:]))
     np.cumsum(begun, axis=0, out=total[1:])
     # Chunk c lies in the first slot of device c as far as chunks ahead of a device's first one go.
     start = devices.start[devices.owner[device]]
-    before = np.zeros((len(device), again.shape[1]))
+    before = np.zeros((len(device), recomputation.shape[1]))
     before[:, kinds] = total[start + sheet.joined("first")[sheet.device[device]], zero] - total[start, zero]
-    return again[sheet.level[level[device, zero]]], before
+    return recomputation[sheet.level[level[device, zero]]], before

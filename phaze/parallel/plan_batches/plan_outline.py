@@ -1,6 +1,4 @@
-"""What plans of one shape take at least, of time by the work of their devices alone and of memory, and which of them
-are worth telling apart.
-"""
+"""Lower bounds of time and memory of the plans of one shape, and which of the plans are worth looking at."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from phaze.parallel.plan_batches.shape_options import ROUNDING
 
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
 STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
-TIERS = (1.1, 1.3, 1.7)  # times the work of the strategy that takes least
+TIERS = (1.1, 1.3, 1.7)  # times the work of the plan that takes least
 
 
 @dataclass(frozen=True)
 class PlanOutline:
-    """What strategies take at least: the longest of some linear forms (P, n, 3 K + 2) of `Times.terms`.
+    """Lower bounds of times of plans: the longest of some linear forms (P, n, 3 K + 2) of `GroupTimes.terms`.
 
     Of those only that may take least.
     """
@@ -31,38 +29,38 @@ class PlanOutline:
 
     @classmethod
     def of(cls, forms: Floats) -> PlanOutline:
-        """Of strategies with some forms."""
+        """Outline of plans with some forms."""
         return cls(forms[:, undominated_rows(forms)])
 
     def __len__(self) -> int:
-        """Strategies that may take least."""
+        """Plans that may take least."""
         count: int = self.forms.shape[1]
         return count
 
     def least_s(self, terms: Floats) -> Floats:
-        """At most the seconds of an iteration of any strategy, (A,), for terms (3 K + 2, A)."""
+        """Lower bound of the seconds of an iteration of any plan, (A,), for terms (3 K + 2, A)."""
         found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
         return found * (1 - ROUNDING)
 
 
 @dataclass(frozen=True)
 class PlanTier:
-    """Strategies of a shape whose devices have about equally much to do."""
+    """Plans of a shape whose devices have about equally much to do."""
 
     sheet: PlanTable
     outline: PlanOutline
 
 
 def plan_tiers(sheet: PlanTable) -> tuple[PlanTier, ...]:
-    """All strategies, those first that promise most: the others have to be fitted only where none of these does."""
-    if not sheet.strategies:
+    """All plans, those first that promise most: the others have to be fitted only where none of these does."""
+    if not sheet.plans:
         return ()
     rows, outlines = _divided(sheet)
     return tuple(PlanTier(sheet.take(mine), outline) for mine, outline in zip(rows, outlines, strict=True))
 
 
 def least_flops(tiers: Sequence[PlanTier]) -> float:
-    """Model FLOPs for whose time at peak the strategy that takes least keeps the cluster; infinite without strategies.
+    """Model FLOPs for whose time at peak the plan that takes least keeps the cluster; infinite without plans.
 
     Those of its device that ends last, and of what lies ahead of it.
     """
@@ -71,20 +69,20 @@ def least_flops(tiers: Sequence[PlanTier]) -> float:
 
 
 def plan_lower_bounds_s(sheet: PlanTable, terms: Floats) -> Floats:
-    """At most the seconds of an iteration of every strategy, (S, A), from the work of its devices alone."""
+    """Lower bound of the seconds of an iteration of every plan, (S, A), from the work of its devices alone."""
     found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in _forms(sheet)])
     return found * (1 - ROUNDING)
 
 
 def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
-    """Rows of the strategies of each tier, and their outlines; shared by all shapes with these layers."""
+    """Rows of the plans of each tier, and their outlines; shared by all shapes with these layers."""
     options, probes = sheet.options, probe_terms(sheet)
-    key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.strategies]
+    key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.plans]
     key += [
         options.undivided.index,
         options.shape.grain,
         sheet.each.tobytes(),
-        options.again.tobytes(),
+        options.recomputation.tobytes(),
         probes.tobytes(),
     ]
 
@@ -99,19 +97,19 @@ def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
 
 
 def _forms(sheet: PlanTable) -> Floats:
-    """Forms of the devices of all strategies that end last in probes, (P, S, 3 K + 2)."""
-    mine, device, at = telling_devices(sheet, np.arange(len(sheet.strategies)))
-    (work, ahead), again = sheet.work, sheet.options.again
+    """Forms of the devices of all plans that end last in probes, (P, S, 3 K + 2)."""
+    mine, device, at = bounding_devices(sheet, np.arange(len(sheet.plans)))
+    (work, ahead), recomputation = sheet.work, sheet.options.recomputation
     each, turned = sheet.each[mine.owner, None], sheet.turned[mine.owner, None]
     back = each * work[at] + turned * ahead[at]
     last = np.zeros((len(device), 2))
     last[:, 1] = sheet.options.layouts.framework.iteration_s
-    forms = np.concatenate([each * work[at] + ahead[at], again * back, back, last], axis=1)
+    forms = np.concatenate([each * work[at] + ahead[at], recomputation * back, back, last], axis=1)
     return forms[mine.largest(product_of(forms, probe_terms(sheet))).T]
 
 
 def undominated_rows(forms: Floats) -> Rows:
-    """Those of strategies that may take least: of the others every form (P, n, f) is nowhere less than another's."""
+    """Those of plans that may take least: of the others every form (P, n, f) is nowhere less than another's."""
     every = np.concatenate(forms, axis=1)
     order = np.argsort(every.sum(axis=1), kind="stable")
     kept = []
@@ -121,16 +119,16 @@ def undominated_rows(forms: Floats) -> Rows:
     return np.array(kept, dtype=np.intp)
 
 
-def telling_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
-    """Telling devices of some strategies: of which of them each is, its number among all devices, and in its place."""
-    e, some = sheet.placed[1][row], sheet.telling
+def bounding_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
+    """Bounding devices of some plans: of which of them each is, its number among all devices, and in its place."""
+    e, some = sheet.placed[1][row], sheet.bounding
     mine = Ragged.of(np.diff(some.start, append=len(some.owner))[e])
-    within = sheet.joined("telling")[some.start[e][mine.owner] + mine.within]
+    within = sheet.joined("bounding")[some.start[e][mine.owner] + mine.within]
     return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
 
 
 def probe_terms(sheet: PlanTable) -> Floats:
-    """Terms, (3 K + 2, P), as of `Times`, of devices of some speeds."""
+    """Terms, (3 K + 2, P), as of `GroupTimes`, of devices of some speeds."""
     forward = _forward_flops(sheet)[:, None] / PROBES
     return np.concatenate([forward, forward, 2 * forward, STEPS[None], np.ones((1, len(STEPS)))])
 
@@ -148,16 +146,16 @@ def _forward_flops(sheet: PlanTable) -> Floats:
 
 
 def least_bytes(sheet: PlanTable) -> float:
-    """Bytes on the fullest device of the strategy that needs least, with the recompute that helps most."""
+    """Bytes on the fullest device of the plan that needs least, with the recompute that helps most."""
     levels = levels_of(sheet)
     start = np.searchsorted(sheet.levels.owner[levels], np.arange(len(sheet.device)))
     devices = np.minimum.reduceat(sheet.level_bytes[levels], start)[:, None] + sheet.fixed_bytes[sheet.device]
-    strategies = np.maximum.reduceat(devices, sheet.devices.start, axis=0)
-    return float(np.where(_allowed(sheet), strategies, np.inf).min())
+    plans = np.maximum.reduceat(devices, sheet.devices.start, axis=0)
+    return float(np.where(_allowed(sheet), plans, np.inf).min())
 
 
 def amounts_between(sheet: PlanTable, above: float, below: float) -> Floats:
-    """Numbers of bytes between two, each once, ascending: all that devices of strategies may need are among them."""
+    """Numbers of bytes between two, each once, ascending: all that devices of plans may need are among them."""
     levels = levels_of(sheet)
     fixed, own = sheet.fixed_bytes[sheet.device[sheet.levels.owner[levels]]], sheet.level_bytes[levels]
     each = (own + one for one in fixed.T)
@@ -176,6 +174,6 @@ def levels_of(sheet: PlanTable) -> Rows:
 
 
 def _allowed(sheet: PlanTable) -> Flags:
-    """What ranks may divide in every strategy, (S, Z)."""
+    """ZeRO stages that every plan allows, (S, Z)."""
     there, zero = sheet.choices[1][sheet.alike[1]], sheet.zeros[1]
     return np.stack([there[:, zero == z].any(axis=1) for z in range(len(sheet.zeros[0]))], axis=1)

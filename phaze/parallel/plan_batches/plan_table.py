@@ -1,6 +1,6 @@
-"""Strategies of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
+"""Plans of one shape side by side: what they exchange and hold, whatever the memory and the architecture.
 
-Arrays have one entry for every strategy, or for every device of every strategy in turn. Devices that hold the same
+Arrays have one entry for every plan, or for every device of every plan in turn. Devices that hold the same
 layers are looked at once.
 """
 
@@ -31,7 +31,7 @@ _AT_ONCE = 200_000  # multiplications
 
 @dataclass(frozen=True)
 class PlanTable:
-    """Strategies (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
+    """Plans (S,) of one shape on architectures whose links have one bandwidth, capacities aside.
 
     Each is to choose what ranks divide and which of them are neighbours (V). Of those with equally many stages and
     replicas (Q) exchanges are the same but for the layers of a device.
@@ -39,18 +39,18 @@ class PlanTable:
 
     options: ShapeOptions
     link_bytes_per_s: float
-    strategies: tuple[ParallelPlan, ...]
+    plans: tuple[ParallelPlan, ...]
     _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> PlanTable:
-        """All that the plan space allows for a shape, by depth."""
-        every = (s for depth in options.depths for s in options.strategies(depth))
+        """Table of all that the plan space allows for a shape, by depth."""
+        every = (s for depth in options.depths for s in options.plans(depth))
         return cls(options, link_bytes_per_s, tuple(every))
 
     def take(self, rows: Rows) -> PlanTable:
-        """Some of the strategies."""
-        some = tuple(self.strategies[row] for row in rows.tolist())
+        """Some of the plans."""
+        some = tuple(self.plans[row] for row in rows.tolist())
         return PlanTable(self.options, self.link_bytes_per_s, some)
 
     @cached_property
@@ -59,53 +59,53 @@ class PlanTable:
         s = self.options.shape
         return s.recompute is Recompute.FULL and s.recomputed == 0
 
-    # -- strategies, and what of them is alike ---------------------------------------------------------------
+    # -- plans, and what of them is alike ---------------------------------------------------------------
 
     @cached_property
     def alike(self) -> tuple[list[ParallelPlan], Rows]:
-        """The first strategy of every number of stages and replicas, (Q,), and which each has, (S,)."""
-        return _first_of(self.strategies, lambda s: (s.pipeline_parallel, s.data_parallel))
+        """The first plan of every number of stages and replicas, (Q,), and which each has, (S,)."""
+        return _first_of(self.plans, lambda s: (s.pipeline_parallel, s.data_parallel))
 
     @cached_property
     def _microbatches(self) -> Integers:
-        """Of one pipeline, (Q,)."""
+        """Microbatches of one pipeline, (Q,)."""
         return np.array([self.options.layouts.microbatches(s) for s in self.alike[0]])
 
     @cached_property
     def each(self) -> Floats:
         """Microbatches of every copy of the model, (S,)."""
-        copies = np.array([s.schedule.weight_copies for s in self.strategies])
+        copies = np.array([s.schedule.weight_copies for s in self.plans])
         found: Floats = (self._microbatches[self.alike[1]] // copies).astype(np.float64)
         return found
 
     @cached_property
     def turned(self) -> Floats:
         """1 where gradients of a device have to come through those before it, (S,); 0 where backward is split."""
-        each = (s.schedule for s in self.strategies)
+        each = (s.schedule for s in self.plans)
         return np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
 
     @cached_property
     def choices(self) -> tuple[list[tuple[Zero, RankOrder]], Flags]:
-        """What ranks may divide, and which may be neighbours, (V,), and where there is the choice, (Q, V)."""
+        """ZeRO stages with rank orders, (V,), and where there is the choice, (Q, V)."""
         each = [list(product(*self.options.space.choices(s))) for s in self.alike[0]]
         every = sorted({choice for some in each for choice in some}, key=max(each, key=len).index)
         return every, np.array([[choice in some for choice in every] for some in each])
 
     @cached_property
     def zeros(self) -> tuple[list[Zero], Rows]:
-        """What ranks may divide, (Z,), and which of it is part of every choice, (V,)."""
+        """ZeRO stages, (Z,), and which of them is part of every choice, (V,)."""
         each = [zero for zero, _ in self.choices[0]]
         every = list(dict.fromkeys(each))
         return every, np.array([every.index(zero) for zero in each])
 
     @cached_property
     def placed(self) -> tuple[list[ChunkPlaces], Rows, Flags, Rows]:
-        """Places (E,), that of each strategy, (S,); whether the first device has both ends of the model, (E,).
+        """Places (E,), that of each plan, (S,); whether the first device has both ends of the model, (E,).
 
         Last, which stages and replicas it goes with, (E,).
         """
         some, which = _first_of(
-            self.strategies,
+            self.plans,
             lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks, s.stages),
         )
         places, joined = [self._place(s) for s in some], np.array([s.joins_ends for s in some])
@@ -122,7 +122,7 @@ class PlanTable:
         return found
 
     def place(self, row: int) -> ChunkPlaces:
-        """Where the chunks of a strategy lie."""
+        """Places of the chunks of a plan."""
         places, which, *_ = self.placed
         return places[int(which[row])]
 
@@ -130,7 +130,7 @@ class PlanTable:
 
     @cached_property
     def devices(self) -> Ragged:
-        """Devices of every strategy."""
+        """Devices of every plan."""
         places, which, *_ = self.placed
         return Ragged.of(np.array([len(place) for place in places])[which])
 
@@ -141,7 +141,7 @@ class PlanTable:
 
     @cached_property
     def device(self) -> Rows:
-        """The device of its place that every device of every strategy is."""
+        """The device of its place that every device of every plan is."""
         starts = self._placed_devices.start[self.placed[1]]
         return starts[self.devices.owner] + self.devices.within
 
@@ -151,9 +151,9 @@ class PlanTable:
         return self._placed_devices.start
 
     @cached_property
-    def telling(self) -> Ragged:
+    def bounding(self) -> Ragged:
         """Devices of every place that bounds are made of."""
-        return Ragged.of(np.array([len(place.telling) for place in self.placed[0]]))
+        return Ragged.of(np.array([len(place.bounding) for place in self.placed[0]]))
 
     def joined(self, name: str) -> NDArray[Any]:
         """An array of all devices of all places, or of all their levels of recompute, one after the other."""
@@ -190,14 +190,14 @@ class PlanTable:
         return np.unique(self.options.kinds[1], return_index=True)[1]
 
     def _with_ends(self, *, joined: bool) -> ParallelPlan:
-        """A strategy whose first device has both ends of the model, or not."""
-        return next(s for s in self.strategies if s.joins_ends is joined)
+        """A plan whose first device has both ends of the model, or not."""
+        return next(s for s in self.plans if s.joins_ends is joined)
 
     # -- exchanges -------------------------------------------------------------------------------------------
 
     @cached_property
     def _choosing(self) -> list[ParallelPlan]:
-        """The first strategy of each number of stages and replicas under every choice, (Q V,)."""
+        """The first plan of each number of stages and replicas under every choice, (Q V,)."""
         return [changed_plan(s, zero=z, order=o) for s in self.alike[0] for z, o in self.choices[0]]
 
     @cached_property
@@ -205,8 +205,8 @@ class PlanTable:
         return self.options.layouts.exchanges(self.link_bytes_per_s, *self._choosing)
 
     @cached_property
-    def _tails(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """What follows the last microbatch on distinct devices, (X, V) each.
+    def _gradient_sync(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Exchanges and parameters stepped after the last microbatch on distinct devices, (X, V) each.
 
         Seconds that gradients, weights, and tied parameters take, and parameters that are stepped.
         """
@@ -222,7 +222,7 @@ class PlanTable:
             held[4, q[mine], place[mine]] = sizes.tied_parameters * ends[mine]
         shared, expert, kept, groups, tied = np.repeat(held, v, axis=1)
         counts = np.repeat(self._microbatches, v).tolist()
-        tail = GradientSyncWork.of(
+        work = GradientSyncWork.of(
             DeviceParameters(shared, expert, kept, groups, tied),
             self._exchanges,
             layouts.framework,
@@ -231,14 +231,14 @@ class PlanTable:
         )
         found = [
             some.reshape(-1, v, held.shape[2])[q, :, place]
-            for some in (tail.reduce_s, tail.gather_s, tail.tie_s, tail.stepped)
+            for some in (work.reduce_s, work.gather_s, work.tie_s, work.stepped)
         ]
         return found[0], found[1], found[2], found[3]
 
     @cached_property
-    def tails(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    def gradient_sync(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """The same on all devices of places, (D, V) each, and how many groups of layers these have, (D,)."""
-        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._tails, self._sorts
+        (reduce_s, gather_s, tie_s, stepped), (rows, *_, which) = self._gradient_sync, self._sorts
         pieces = np.maximum(rows.sum(axis=1), 1)
         return reduce_s[which], gather_s[which], tie_s[which], stepped[which], pieces[which]
 
@@ -246,24 +246,27 @@ class PlanTable:
     def window(self) -> Floats:
         """Passes of one microbatch that exchanges after the last one have to hide behind, (S,)."""
         counts = self._microbatches[self.alike[1]].tolist()
-        return np.array([overlap_window(s, m) for s, m in zip(self.strategies, counts, strict=True)])
+        return np.array([overlap_window(s, m) for s, m in zip(self.plans, counts, strict=True)])
 
     @cached_property
     def last(self) -> tuple[Floats, Floats]:
-        """What follows the last microbatch at least, (E, V) each: parameters stepped, and seconds of exchanges.
+        """Lower bound of the gradient synchronisation, (E, V) each: parameters stepped, and seconds of exchanges.
 
         Of the device of every place that exchanges longest.
         """
-        said, (reduce_s, gather_s, tie_s, stepped, pieces) = self.options.layouts.framework, self.tails
-        shown = reduce_s / (pieces[:, None] if said.hides_reduction else 1)
-        shown = shown + gather_s / (pieces[:, None] if said.hides_gathers else 1) + tie_s
+        framework, (reduce_s, gather_s, tie_s, stepped, pieces) = (
+            self.options.layouts.framework,
+            self.gradient_sync,
+        )
+        shown = reduce_s / (pieces[:, None] if framework.hides_reduction else 1)
+        shown = shown + gather_s / (pieces[:, None] if framework.hides_gathers else 1) + tie_s
         at = self._placed_devices.largest(shown)
         columns = np.arange(shown.shape[1])
-        return stepped[at, columns] * said.optimizer_stretch, shown[at, columns]
+        return stepped[at, columns] * framework.optimizer_stretch, shown[at, columns]
 
     @cached_property
     def _moved(self) -> Floats:
-        """What ZeRO exchanges in the passes of a group of every kind, (2, 4, Q, V, K): rows as of `Exchanged.moved`.
+        """Exchanges of ZeRO in passes of a group of each kind, s, (2, 4, Q, V, K); rows: `PipelineCommunication.moved`.
 
         First where ends are not joined, then where they are.
         """
@@ -286,13 +289,13 @@ class PlanTable:
 
         With these how many come on the way to a device, and last, which of them are sent in a place, (E, T).
         """
-        chain, said = self.options.chain, self.options.layouts.framework
+        chain, framework = self.options.chain, self.options.layouts.framework
         sent = np.array([layer.output_bytes for layer in chain.layers], dtype=np.float64)[list(chain.index)]
         each = [sent[place.boundaries] for place in self.placed[0]]
         sizes, which = np.unique(np.concatenate(each), return_inverse=True)
         parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
         one = np.eye(len(sizes))
-        forward_only = self.strategies[0].schedule.forward_only
+        forward_only = self.plans[0].schedule.forward_only
         every = [place.arriving if forward_only else place.received for place in self.placed[0]]
         both = every, [place.entered for place in self.placed[0]]
         counts = [
@@ -300,7 +303,7 @@ class PlanTable:
             for some in both
         ]
         there = np.stack([one[part].any(axis=0) for part in parts]).astype(np.float64)
-        seconds = self._exchanges.transfer_s(sizes, said.scatters_transfers)
+        seconds = self._exchanges.transfer_s(sizes, framework.scatters_transfers)
         return seconds.reshape(*self.choices[1].shape, len(sizes)), (counts[0], counts[1]), there
 
     @cached_property
@@ -309,29 +312,36 @@ class PlanTable:
 
         Of these, what may come before a device starts, and those on the way to it.
         """
-        said, (*_, alike), owner = self.options.layouts.framework, self.placed, self._placed_devices.owner
+        framework, (*_, alike), owner = (
+            self.options.layouts.framework,
+            self.placed,
+            self._placed_devices.owner,
+        )
         seconds, (received, entered), sent = self._transfers
         way = np.einsum("dt,dvt->dv", entered, seconds[alike][owner])
-        if said.hides_transfers:
+        if framework.hides_transfers:
             return np.zeros_like(way), np.zeros_like(way), way
         every = np.einsum("dt,dvt->dv", received, seconds[alike][owner])
         return every, (seconds[alike] * sent[:, None]).max(axis=2, initial=0.0)[owner], way
 
     def waits_s(self, row: Rows, choice: Rows, at: Rows) -> Floats:
-        """At least what transfers between stages add, (N,), on devices `at` of places, of strategies under choices."""
+        """Lower bound of what transfers between stages add, (N,), on devices `at` of places, of plans under choices."""
         every, less, way = (some[at, choice] for some in self._waits_s)
         found: Floats = np.maximum(self.each[row] * every - less, 0.0) + (1 + self.turned[row]) * way
         return found
 
     def exchanging_s(self, row: Rows, choice: Rows, at: Rows) -> tuple[Floats, Floats]:
-        """Exchanges of ZeRO beside passes on devices `at` of places, of strategies under choices: (2, 2, N) each side.
+        """Exchanges of ZeRO beside passes on devices `at` of places, of plans under choices: (2, 2, N) each side.
 
         First of passes forward, then of those after the loss: on the devices and ahead of them, seconds that nothing
         hides, and of all. Nothing hides those of what is no block, the gather of the block that a pass begins with, and
-        the reduction of that which backward ends with (see `prefetch`).
+        the reduction of that which backward ends with (see `weight_prefetch`).
         """
         work = self.work[0][at], self.work[1][at]
-        said, joined = self.options.layouts.framework, self.placed[2][self.placed[1][row]].astype(np.intp)
+        framework, joined = (
+            self.options.layouts.framework,
+            self.placed[2][self.placed[1][row]].astype(np.intp),
+        )
         found = np.zeros((2, 2, 2, len(row)))
         if self._moved.any():
             gather, none, again, reduce = self._moved[joined, :, self.alike[1][row], choice].transpose(
@@ -346,7 +356,7 @@ class PlanTable:
             begin, end = self.joined("begin")[at], self.joined("end")[at]
             found[0, 0, 0] += np.einsum("nk,nk->n", begin, gather)
             found[1, 0, 0] += np.einsum("nk,nk->n", end, again) + np.einsum("nk,nk->n", begin, reduce)
-            if not said.hides_gathers:
+            if not framework.hides_gathers:
                 found[:, :, 0] = found[:, :, 1]
         return found[0], found[1]
 
@@ -363,7 +373,7 @@ class PlanTable:
         first = np.searchsorted(q[order], np.arange(len(self.alike[0])))
         rest = np.concatenate([seconds, *(m for side in moved for m in side)], axis=2)
         found = np.asarray((rest[:, :, None] <= rest[:, None]).all(axis=3))
-        for some in self._tails:
+        for some in self._gradient_sync:
             mine = some[order]
             found = found & np.logical_and.reduceat(mine[:, :, None] <= mine[:, None], first, axis=0)
         return found
@@ -372,24 +382,24 @@ class PlanTable:
 
     @cached_property
     def _held(self) -> list[tuple[Floats, Integers]]:
-        """As of `Place.held` of every strategy."""
+        """Microbatches in flight of every plan, as of `ChunkPlaces.in_flight`."""
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         found = []
-        for s, e, q in zip(self.strategies, which.tolist(), self.alike[1].tolist(), strict=True):
+        for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
             all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
-            telling = m if all_tell else min(m, 4 * s.pipeline_parallel)
-            key = "held", id(place), s.schedule, telling
-            found.append(layouts.once(key, partial(place.held, s.schedule, m)))
+            sufficient = m if all_tell else min(m, 4 * s.pipeline_parallel)
+            key = "in_flight", id(place), s.schedule, sufficient
+            found.append(layouts.once(key, partial(place.in_flight, s.schedule, m)))
         return found
 
-    def _needs(self, *, joined: bool) -> GroupFootprint:
+    def _footprint(self, *, joined: bool) -> GroupFootprint:
         """Needs of the first group of every kind, (K,)."""
-        return self.options.layouts.needs(self._with_ends(joined=joined)).take(self._first_groups)
+        return self.options.layouts.memory_footprint(self._with_ends(joined=joined)).take(self._first_groups)
 
     @cached_property
     def fixed_bytes(self) -> Floats:
-        """What all devices of places need whatever is recomputed, (D, Z)."""
+        """Bytes that all devices of places need whatever is recomputed, (D, Z)."""
         rows, _, both, q, which = self._sorts
         layouts, zeros = self.options.layouts, self.zeros[0]
         body = self._body
@@ -397,7 +407,7 @@ class PlanTable:
         found = np.empty((len(rows), len(zeros)))
         for joined in np.unique(both).tolist():
             mine = both == joined
-            some = _device_footprint(rows[mine], self._needs(joined=joined), body)
+            some = _device_footprint(rows[mine], self._footprint(joined=joined), body)
             own, divided = np.arange(int(mine.sum()))[:, None], tuple(ranks[:, q[mine]])
             for z, zero in enumerate(zeros):
                 memory = layouts.memory_of(replace(self._with_ends(joined=joined), zero=zero), some)
@@ -406,27 +416,27 @@ class PlanTable:
 
     @cached_property
     def levels(self) -> Ragged:
-        """Levels of recompute of every device of every strategy."""
+        """Levels of recompute of every device of every plan."""
         return Ragged.of(self.joined("levels")[self.device])
 
     @cached_property
     def level(self) -> Rows:
-        """The level of its place that every level of every strategy is."""
+        """The level of its place that every level of every plan is."""
         starts = Ragged.of(self.joined("levels")).start[self.device]
         return starts[self.levels.owner] + self.levels.within
 
     @cached_property
     def level_bytes(self) -> Floats:
-        """What devices need besides on every level, all strategies one after the other, (L,)."""
-        said, (_, which, joined, _) = self.options.layouts.framework, self.placed
+        """Bytes that devices need besides on every level, all plans one after the other, (L,)."""
+        framework, (_, which, joined, _) = self.options.layouts.framework, self.placed
         rows = np.concatenate([some for some, _ in self._held])
         per_level = Ragged.of(np.concatenate([count for _, count in self._held]))
         owner = self.devices.owner[self.levels.owner]
         found = np.empty(len(owner))
-        again, device = self.joined("again_device"), self.work[0]
+        again, device = self.joined("recomputation_device"), self.work[0]
         at, both = self.device[self.levels.owner], joined[which][owner]
         for ends in np.unique(both).tolist():
-            n, mine = self._needs(joined=ends), both == ends
+            n, mine = self._footprint(joined=ends), both == ends
             kept = np.maximum.reduceat(
                 product_of(rows, np.concatenate([n.saved_bytes, n.spared_bytes])[:, None])[:, 0],
                 per_level.start,
@@ -434,9 +444,9 @@ class PlanTable:
             # Schedules share places: what depends on these alone is worked out once for each.
             working = _widest(device, n.working_bytes)[at[mine]]
             redoing = _widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
-            scores = said.score_copies * (device @ n.scores_bytes)[at[mine]]
+            scores = framework.score_copies * (device @ n.scores_bytes)[at[mine]]
             found[mine] = kept[mine] + np.maximum(working, redoing) + scores
-        return (1 + said.fragmentation) * found
+        return (1 + framework.fragmentation) * found
 
 
 def _layout(schedule: Schedule) -> str:
@@ -446,13 +456,13 @@ def _layout(schedule: Schedule) -> str:
 
 
 def _first_of(
-    strategies: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
+    plans: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
 ) -> tuple[list[ParallelPlan], Rows]:
-    """The first strategy with each key, and which of them each strategy goes with."""
+    """The first plan with each key, and which of them each plan goes with."""
     found: dict[Hashable, int] = {}
-    which = [found.setdefault(key(s), len(found)) for s in strategies]
+    which = [found.setdefault(key(s), len(found)) for s in plans]
     first = np.unique(which, return_index=True)[1].tolist()
-    return [strategies[at] for at in first], np.array(which)
+    return [plans[at] for at in first], np.array(which)
 
 
 def _ranks(which: Rows) -> Rows:
@@ -481,20 +491,20 @@ def _widest(groups: Floats, sizes: Floats) -> Floats:
     return found
 
 
-def _device_footprint(rows: Floats, needs: GroupFootprint, body: Floats) -> ChunkFootprint:
+def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> ChunkFootprint:
     """Needs of devices with so many groups of every kind, (X, K), each like one chunk; none recomputes."""
     return ChunkFootprint(
-        shared=rows @ needs.shared,
-        experts=rows @ needs.experts,
-        scaled_bytes=rows @ needs.scaled_bytes,
-        whole=rows @ needs.whole,
-        kept_bytes=rows @ needs.saved_bytes,
+        shared=rows @ footprint.shared,
+        experts=rows @ footprint.experts,
+        scaled_bytes=rows @ footprint.scaled_bytes,
+        replicated=rows @ footprint.replicated,
+        kept_bytes=rows @ footprint.saved_bytes,
         away_bytes=np.zeros(len(rows)),
-        working_bytes=_widest(rows, needs.working_bytes),
-        largest=_widest(rows, body * needs.parameters),
-        ends=rows @ ((1 - body) * needs.parameters),
-        scores_bytes=rows @ needs.scores_bytes,
-        widest_bytes=_widest(rows, needs.saved_bytes),
+        working_bytes=_widest(rows, footprint.working_bytes),
+        largest=_widest(rows, body * footprint.parameters),
+        ends=rows @ ((1 - body) * footprint.parameters),
+        scores_bytes=rows @ footprint.scores_bytes,
+        widest_bytes=_widest(rows, footprint.saved_bytes),
     )
 
 

@@ -54,7 +54,7 @@ class ShapeOptions:
     @property
     def _alone(self) -> ParallelPlan:
         """The shape on one device; layers that ranks divide each in a way of its own stay as they are."""
-        whole = self.shape.sharding.whole
+        whole = self.shape.sharding.replicated
         return self.shape if whole else changed_plan(self.shape, sharding=Sharding())
 
     @cached_property
@@ -83,12 +83,12 @@ class ShapeOptions:
         return first
 
     @cached_property
-    def again(self) -> NDArray[np.bool_]:
+    def recomputation(self) -> NDArray[np.bool_]:
         """Kinds of groups that run their forward pass again whatever fits, (K,)."""
-        again, (first, which) = recomputed_groups(self.division, self.shape), self.kinds
+        recomputation, (first, which) = recomputed_groups(self.division, self.shape), self.kinds
         found = np.zeros(len(first), dtype=np.bool_)
-        found[which[again]] = True
-        found[which[~again]] = False
+        found[which[recomputation]] = True
+        found[which[~recomputation]] = False
         return found
 
     @cached_property
@@ -100,14 +100,14 @@ class ShapeOptions:
         fewest = {p: min(map(self.layouts.microbatches, some)) for p, some in found.items()}
         return tuple(Depth(p, fewest[p], tuple(some)) for p, some in found.items())
 
-    def strategies(self, depth: Depth) -> tuple[ParallelPlan, ...]:
+    def plans(self, depth: Depth) -> tuple[ParallelPlan, ...]:
         """Every schedule and cut of the pipelines of a depth."""
-        key = "strategies", depth.stages
+        key = "plans", depth.stages
         if key not in self.kept:
             # Ranks that divide the samples between products change no pipeline.
             sharding, cuts = self.shape.sharding, len(self.blocks)
             alike = changed_plan(
-                self.shape, sharding=replace(sharding, sequence=False, folded=False, whole=frozenset())
+                self.shape, sharding=replace(sharding, sequence=False, folded=False, replicated=frozenset())
             )
             every = self.layouts.once((*key, alike, self.space, cuts), lambda: tuple(self._strategies(depth)))
             mine = not every or every[0].sharding == sharding
@@ -128,7 +128,7 @@ class ShapeOptions:
 
     @cached_property
     def size(self) -> int:
-        """Strategies of the shape, counted without making them: what else is chosen hangs on the pipeline alone."""
+        """Plans of the shape, counted without making them: what else is chosen hangs on the pipeline alone."""
         return sum(self._size(deep) for depth in self.depths for deep in depth.pipelines)
 
     def _size(self, deep: ParallelPlan) -> int:

@@ -1,4 +1,4 @@
-"""How pipelines with one chunk per device are cut: evenly, and with fewer blocks beside the embedding and the head.
+"""Cuts of pipelines with one chunk per device: even, and with fewer blocks beside the embedding and the head.
 
 Blocks are alike in most models, and then no stages have a shorter longest one than such: the first and the last stage
 give up blocks for what they have besides, the others share what is left. (Megatron-LM cuts them by
@@ -61,7 +61,7 @@ def block_flops(chain: LayerChain, division: Division) -> Floats:
 
 
 def _blocks_worth(flops: Floats, grain: Grain) -> int:
-    """How many blocks, or layers, the head is worth, rounded up, at least 1."""
+    """Worth of the head in blocks, or layers, rounded up, at least 1."""
     usual = float(np.median(flops) if grain is Grain.BLOCK else flops[:-1].mean())
     worth = int(np.ceil((flops[-1] - usual) / usual - 1e-9)) if usual > 0 else 1
     worth = min(max(worth, 1), MOST if grain is Grain.BLOCK else 2 * MOST)

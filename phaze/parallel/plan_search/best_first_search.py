@@ -20,7 +20,7 @@ from phaze.scheduling.passes import NEVER_S
 
 
 def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> frozenset[frozenset[Offload]]:
-    """Those without another one that leaves a part of theirs and steps no slower: its transfers never take longer.
+    """Offloads without another one that leaves a part of theirs and steps no slower: its transfers never take longer.
 
     Raises InputError where the architecture does not tell what they need of a host.
     """
@@ -32,15 +32,15 @@ def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> fro
 
 @dataclass(frozen=True)
 class EvaluatedPlan:
-    """A strategy and what it comes to."""
+    """A plan and what it comes to."""
 
-    strategy: ParallelPlan
+    plan: ParallelPlan
     iteration: Iteration
 
 
 @dataclass
 class PlanBreakdown:
-    """What became of the strategies of a space: each is counted once."""
+    """Plans of a space by their fate, each counted once: out of memory, pruned, evaluated."""
 
     out_of_memory: int = 0
     pruned: int = 0
@@ -48,15 +48,15 @@ class PlanBreakdown:
 
     @property
     def total(self) -> int:
-        """Strategies of the space."""
+        """Plans of the space."""
         return self.out_of_memory + self.pruned + self.evaluated
 
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """The fastest strategies that fit, best first, and the account of all.
+    """The fastest plans that fit, best first, and the account of all.
 
-    `least_memory_bytes`: what the leanest strategy that was looked at needs on a device; `least_host_bytes`: the same
+    `least_memory_bytes`: what the leanest plan that was looked at needs on a device; `least_host_bytes`: the same
     in the memory of a host, of those that only that is too small for.
     """
 
@@ -67,7 +67,7 @@ class PlanAnswer:
 
 
 def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, top: int = 1) -> PlanAnswer:
-    """The `top` fastest strategies whose every device fits into the capacity: exact over the space."""
+    """The `top` fastest plans whose every device fits into the capacity: exact over the space."""
     return _Search(estimator, space, capacity_bytes, top).answer()
 
 
@@ -75,10 +75,10 @@ _AT_ONCE = 128
 """Pipelines whose bounds are made those of iterations together."""
 
 _Waiting = tuple[float, int, OpenPlan]
-"""Bound, place, and strategies that share it."""
+"""Bound, place, and plans that share it."""
 
 _Entry = tuple[float, int, int, OpenPlan | ParallelPlan]
-"""Bound, two numbers that break ties, and strategies that share it, or one that fits in memory."""
+"""Bound, two numbers that break ties, and plans that share it, or one that fits in memory."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class _Search:
     known: dict[Hashable, float] = field(default_factory=dict)
 
     def answer(self) -> PlanAnswer:
-        """Look at all strategies in the order of their bounds, which grow tighter where they are low."""
+        """Look at all plans in the order of their bounds, which grow tighter where they are low."""
         opened = enumerate(screened_plans(self.estimator, self.space))
         waiting = sorted(((some.bound_s, place, some) for place, some in opened), key=lambda entry: entry[:2])
         queue: list[_Entry] = []
@@ -115,28 +115,28 @@ class _Search:
         return PlanAnswer(tuple(self.found), self.account, self.least_bytes, self.least_host_bytes)
 
     def _count(self, left: Sequence[OpenPlan | ParallelPlan]) -> int:
-        """Strategies of what is left; as many for all that share a pipeline."""
+        """Plans of what is left; as many for all that share a pipeline."""
         opened = [some.pipeline for some in left if isinstance(some, OpenPlan)]
         pipelines = {id(one): one for one in opened}
         numbers = {key: self._number(one) for key, one in pipelines.items()}
         return sum(numbers[id(one)] for one in opened) + len(left) - len(opened)
 
-    def _number(self, strategy: ParallelPlan) -> int:
-        """Of variants."""
-        return prod(map(len, (*self.space.choices(strategy), tuple(self.space.offloaded(strategy)))))
+    def _number(self, plan: ParallelPlan) -> int:
+        """Number of variants."""
+        return prod(map(len, (*self.space.choices(plan), tuple(self.space.offloaded(plan)))))
 
     def _look(self, queue: list[_Entry]) -> None:
-        """At the first of the queue: its variants, or the strategy itself."""
+        """At the first of the queue: its variants, or the plan itself."""
         _, place, _, some = heapq.heappop(queue)
         if isinstance(some, ParallelPlan):
             self._evaluate(some)
             return
-        for number, (bound, strategy) in enumerate(self._refined(some.strategy)):
-            heapq.heappush(queue, (bound, place, number, strategy))
+        for number, (bound, plan) in enumerate(self._refined(some.plan)):
+            heapq.heappush(queue, (bound, place, number, plan))
 
     @property
     def _worst(self) -> float:
-        """What a strategy has to beat, in s."""
+        """Seconds that a plan has to beat."""
         return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
 
     def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
@@ -149,7 +149,7 @@ class _Search:
             )
             for *_, s in waiting
         ]
-        new = {key: s.strategy for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
+        new = {key: s.plan for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
         if new:
             variants = [
                 tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
@@ -162,28 +162,28 @@ class _Search:
     def _leanest(self) -> frozenset[frozenset[Offload]]:
         return leanest(self.estimator, self.space.offloads)
 
-    def _refined(self, strategy: ParallelPlan) -> Iterator[tuple[float, ParallelPlan]]:
-        """Those of its variants that fit in memory, as they fit, and their bounds."""
-        e, (zeros, orders) = self.estimator, self.space.choices(strategy)
+    def _refined(self, plan: ParallelPlan) -> Iterator[tuple[float, ParallelPlan]]:
+        """Variants that fit in memory, as they fit, and their bounds."""
+        e, (zeros, orders) = self.estimator, self.space.choices(plan)
         fitting: list[ParallelPlan] = []
-        offloaded = self.space.offloaded(strategy)
+        offloaded = self.space.offloaded(plan)
         tried = (fits(e.layouts, s, zeros, self.capacity_bytes, e.host_capacity_bytes(s)) for s in offloaded)
         for fit in (fit for some in tried for fit in some):
             self.least_bytes = min(self.least_bytes, fit.least_bytes)
             self.least_host_bytes = min(self.least_host_bytes, fit.least_host_bytes)
-            if fit.strategy is None:
+            if fit.plan is None:
                 self.account.out_of_memory += len(orders)
             else:
-                fitting += [replace(fit.strategy, order=order) for order in orders]
+                fitting += [replace(fit.plan, order=order) for order in orders]
         if fitting:
             bounds = IterationBatch(e, tuple(fitting)).bounds_s()
             yield from zip(bounds.tolist(), fitting, strict=True)
 
-    def _evaluate(self, strategy: ParallelPlan) -> None:
-        iteration = self.estimator.iteration(strategy)
+    def _evaluate(self, plan: ParallelPlan) -> None:
+        iteration = self.estimator.iteration(plan)
         if iteration.iteration_s >= NEVER_S:  # over links that the chip does not have
             self.account.pruned += 1
             return
         self.account.evaluated += 1
-        found = [*self.found, EvaluatedPlan(strategy, iteration)]
+        found = [*self.found, EvaluatedPlan(plan, iteration)]
         self.found = sorted(found, key=lambda e: e.iteration.iteration_s)[: self.top]

@@ -1,6 +1,6 @@
-"""The fastest strategy of each of many architectures of one memory capacity and one link bandwidth, exact.
+"""The fastest plan of each of many architectures of one memory capacity and one link bandwidth, exact.
 
-Strategies of one shape of layers are looked at for all architectures side by side, those first that promise most to
+Plans of one shape of layers are looked at for all architectures side by side, those first that promise most to
 most of them: bounds of all that fit into the memory, then pipelines simulated. It is the model of `Estimator`: what
 differs is the axis of architectures.
 """
@@ -29,17 +29,17 @@ _AT_ONCE = 2048  # architectures that are bounded together
 
 @dataclass
 class FastestTally:
-    """Work of a search: strategies whose pipelines were simulated, once for every architecture."""
+    """Work of a search: plans whose pipelines were simulated, once for every architecture."""
 
     simulated: int = 0
 
 
 @dataclass(frozen=True)
 class FastestPlans:
-    """All strategies of one shape on architectures of one capacity and link bandwidth; what they share is kept.
+    """All plans of one shape on architectures of one capacity and link bandwidth; what they share is kept.
 
     `probes` tells terms (3 K + 2, P), as of `GroupTimes`, of some architectures, the same for all capacities: bounds of
-    what fits are made of what is longest there. `found`: strategies that were simulated.
+    what fits are made of what is longest there. `found`: plans that were simulated.
     """
 
     options: ShapeOptions
@@ -53,9 +53,9 @@ class FastestPlans:
     # -- the search ------------------------------------------------------------------------------------------
 
     def best(self, times: GroupTimes, give_up_s: Floats) -> tuple[Floats, Integers]:
-        """Least seconds of an iteration (A,), and the strategy that takes them by its place in `found`.
+        """Least seconds of an iteration (A,), and the plan that takes them by its place in `found`.
 
-        Infinite, with -1, where nothing fits or `give_up_s` (A,) is not beaten. Of strategies that take equally long
+        Infinite, with -1, where nothing fits or `give_up_s` (A,) is not beaten. Of plans that take equally long
         the first one.
         """
         best, choice = give_up_s.copy(), np.full(len(times), -1, dtype=np.int64)
@@ -66,7 +66,7 @@ class FastestPlans:
         return np.where(choice != -1, best, inf), choice
 
     def bound_s(self, times: GroupTimes, give_up_s: Floats) -> Floats:
-        """At most the least seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
+        """Lower bound of the seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 
         Where even the work alone does not get below `give_up_s` (A,), bounds of that.
         """
@@ -80,22 +80,22 @@ class FastestPlans:
         return found
 
     def value(self, times: GroupTimes, choice: Integers) -> Floats:
-        """Seconds of an iteration of a given strategy on each architecture, (A,); infinite where there is none."""
+        """Seconds of an iteration of a given plan on each architecture, (A,); infinite where there is none."""
         seconds = np.full(len(times), inf)
         for number in np.unique(choice[choice >= 0]).tolist():
             rows = np.flatnonzero(choice == number)
             seconds[rows] = self.found[number].iteration_s(times.take(rows))
         return seconds
 
-    # -- strategies ------------------------------------------------------------------------------------------
+    # -- plans ------------------------------------------------------------------------------------------
 
     @property
     def tiers(self) -> tuple[PlanTier, ...]:
-        """All strategies, those first that promise most."""
+        """All plans, those first that promise most."""
         return self._for_all("tiers", lambda: plan_tiers(PlanTable.of(self.options, self.link_bytes_per_s)))
 
     def columns(self, tier: int) -> PlanColumns:
-        """Those of a tier that fit."""
+        """Columns of a tier that fit."""
         key = "columns", tier
         if key not in self._kept:
             self._kept[key] = PlanColumns.of(self.tiers[tier].sheet, self.capacity_bytes, self.probes())
@@ -103,7 +103,7 @@ class FastestPlans:
         return found
 
     def _for_all(self, name: str, work_out: Callable[[], T]) -> T:
-        """What is kept for all capacities."""
+        """Value that is worked out once for all capacities."""
         key, kept = (name, self.link_bytes_per_s), self.options.kept
         if key not in kept:
             kept[key] = work_out()
@@ -113,14 +113,14 @@ class FastestPlans:
     # -- steps -----------------------------------------------------------------------------------------------
 
     def _improve(self, tier: int, times: GroupTimes, at: Rows, best: Floats, choice: Integers) -> None:
-        """The strategies of a tier on the architectures at some rows; what is better takes its place."""
+        """The plans of a tier on the architectures at some rows; what is better takes its place."""
         queue = _Queue(self.columns(tier).bounds_s(times.terms[:, at]), best[at])
         while (wanted := queue.wanted(best[at])) is not None:
             column, rows = wanted
             self._try(self._fitted(tier, column), times, at[rows], best, choice)
 
     def _try(self, one: FittedPlan, times: GroupTimes, at: Rows, best: Floats, choice: Integers) -> None:
-        """One strategy on the architectures at some rows; where it is better than the best it takes its place."""
+        """One plan on the architectures at some rows; where it is better than the best it takes its place."""
         self.tally.simulated += len(at)
         seconds = one.iteration_s(times.take(at))
         better = (seconds < best[at]) & (seconds < NEVER_S)
@@ -130,26 +130,26 @@ class FastestPlans:
             best[at[better]], choice[at[better]] = seconds[better], self._place(one)
 
     def _place(self, one: FittedPlan) -> int:
-        """The place of a strategy among those that are found."""
+        """The place of a plan among those that are found."""
         known: dict[ParallelPlan, int] = self._kept.setdefault("places", {})
-        if one.strategy not in known:
-            known[one.strategy] = len(self.found)
+        if one.plan not in known:
+            known[one.plan] = len(self.found)
             self.found.append(one)
-        return known[one.strategy]
+        return known[one.plan]
 
     def _fitted(self, tier: int, at: int) -> FittedPlan:
-        """A strategy that fits, by its column, to be simulated."""
+        """A plan that fits, by its column, to be simulated."""
         key = "fitted", tier, at
         if key not in self._kept:
-            strategy = self.columns(tier).strategy(at)
-            pipeline = CutPipeline.of(self.options, strategy, self.link_bytes_per_s)
-            self._kept[key] = FittedPlan(pipeline, strategy)
+            plan = self.columns(tier).plan(at)
+            pipeline = CutPipeline.of(self.options, plan, self.link_bytes_per_s)
+            self._kept[key] = FittedPlan(pipeline, plan)
         found: FittedPlan = self._kept[key]
         return found
 
 
 def _least_s(known: PlanOutline | PlanColumns, times: GroupTimes) -> Floats:
-    """The least bound of all strategies that are known, (A,); infinite where there are none."""
+    """The least bound of all plans that are known, (A,); infinite where there are none."""
     found = np.full(len(times), inf)
     for start in range(0, len(times) if len(known) else 0, _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -158,14 +158,14 @@ def _least_s(known: PlanOutline | PlanColumns, times: GroupTimes) -> Floats:
 
 
 class _Queue:
-    """Strategies that fit by their columns, with bounds for every architecture, (n, A)."""
+    """Plans that fit by their columns, with bounds for every architecture, (n, A)."""
 
     def __init__(self, bounds_s: Floats, best: Floats) -> None:
         self._column = np.flatnonzero((bounds_s < best).any(axis=1))
         self._bounds_s = bounds_s[self._column]
 
     def wanted(self, best: Floats) -> tuple[int, Rows] | None:
-        """What most architectures that may find something better look at next; all to which it matters.
+        """Tier that most architectures which may find something better look at next, with all to which it matters.
 
         These are done with it.
         """

@@ -1,4 +1,4 @@
-"""One strategy on pipelines whose devices are some of a few architectures: what each choice of them takes."""
+"""One plan on pipelines whose devices are some of a few architectures: what each choice of them takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 256  # limits on what a device has to do that are tried
 
 @dataclass(frozen=True)
 class Architectures:
-    """What devices may be of, (K,) each; `capacity_bytes`: what plans may fill of the memory."""
+    """Architectures of devices, (K,) each; `capacity_bytes`: memory that plans may fill."""
 
     times: GroupTimes
     capacity_bytes: Floats
@@ -31,12 +31,12 @@ class Architectures:
     power_w: Floats
 
     def __len__(self) -> int:
-        """How many."""
+        """Number of architectures."""
         return len(self.power_w)
 
     @cached_property
     def alike(self) -> list[tuple[float, float, Rows]]:
-        """Those of one memory and one link: capacity, bandwidth, and which they are."""
+        """Architectures of one memory and one link: capacity, bandwidth, and which they are."""
         both = np.stack([self.capacity_bytes, self.link_bytes_per_s])
         kinds, which = np.unique(both, axis=1, return_inverse=True)
         found = enumerate(kinds.T.tolist())
@@ -44,26 +44,26 @@ class Architectures:
 
 
 def mixed_pipelines(
-    options: ShapeOptions, strategy: ParallelPlan, architectures: Architectures
+    options: ShapeOptions, plan: ParallelPlan, architectures: Architectures
 ) -> Iterator[MixedPipeline]:
-    """A strategy with every choice of what ranks divide and which are neighbours; `strategy` as before it is fitted."""
-    zeros, orders = options.space.choices(strategy)
-    room = PlanFootprint.of(options.layouts, strategy, zeros)
+    """A plan with every choice of what ranks divide and which are neighbours; `plan` as before it is fitted."""
+    zeros, orders = options.space.choices(plan)
+    room = PlanFootprint.of(options.layouts, plan, zeros)
     for z, zero in enumerate(zeros):
         for order in orders:
-            one = changed_plan(strategy, zero=zero, order=order)
+            one = changed_plan(plan, zero=zero, order=order)
             yield MixedPipeline(options, one, architectures, room, z)
 
 
 @dataclass(frozen=True)
 class MixedPipeline:
-    """A strategy whose devices are to be of some architectures (K,); those with the same layers (DualPipe) are alike.
+    """A plan whose devices are to be of some architectures (K,); those with the same layers (DualPipe) are alike.
 
     A place stands for the devices that have to be alike. `zero`: which of what the `room` knows ranks divide.
     """
 
     options: ShapeOptions
-    strategy: ParallelPlan
+    plan: ParallelPlan
     architectures: Architectures
     room: PlanFootprint
     zero: int
@@ -73,8 +73,8 @@ class MixedPipeline:
     @cached_property
     def place(self) -> Rows:
         """The place of every device, (p,)."""
-        device = np.arange(self.strategy.pipeline_parallel)
-        return np.minimum(device, device[::-1]) if self.strategy.schedule.weight_copies > 1 else device
+        device = np.arange(self.plan.pipeline_parallel)
+        return np.minimum(device, device[::-1]) if self.plan.schedule.weight_copies > 1 else device
 
     @cached_property
     def first(self) -> Rows:
@@ -125,7 +125,7 @@ class MixedPipeline:
 
     def iteration_s(self, choices: Rows) -> Floats:
         """Seconds of an iteration, (N,), of choices of architectures for places (N, places)."""
-        s, rows, (chunks, tail_s, tie_s) = self.strategy, self.devices(choices), self._each
+        s, rows, (chunks, sync_s, tie_s) = self.plan, self.devices(choices), self._each
         of, at = rows[:, device_of(s.schedule, s.pipeline_parallel, s.chunks)[0]], np.arange(s.parts)
         ways = chunks.transfer_s
         mixed = Chunks(
@@ -137,14 +137,14 @@ class MixedPipeline:
         )
         busy_s = pipelines_s(s.schedule, self._microbatches, s.pipeline_parallel, mixed)
         device = np.arange(s.pipeline_parallel)
-        last_s, tied_s = tail_s[rows, device], tie_s[rows, device]
+        last_s, tied_s = sync_s[rows, device], tie_s[rows, device]
         last_s[:, [0, -1]] += tied_s[:, [0, -1]].max(axis=1, keepdims=True)
         found: Floats = busy_s + last_s.max(axis=1) + self.options.layouts.framework.iteration_s
         return found
 
     @cached_property
     def _microbatches(self) -> int:
-        return self.options.layouts.microbatches(self.strategy)
+        return self.options.layouts.microbatches(self.plan)
 
     @cached_property
     def _levels(self) -> list[tuple[Integers, Flags]]:
@@ -156,45 +156,45 @@ class MixedPipeline:
     @cached_property
     def _fits(self) -> Flags:
         """Whether a device can be of an architecture, (K, p)."""
-        found = np.empty((len(self.architectures), self.strategy.pipeline_parallel), dtype=np.bool_)
+        found = np.empty((len(self.architectures), self.plan.pipeline_parallel), dtype=np.bool_)
         for (*_, at), (_, fits) in zip(self.architectures.alike, self._levels, strict=True):
             found[at] = fits
         return found
 
     @cached_property
     def _each(self) -> tuple[Chunks, Floats, Floats]:
-        """Chunks (K, C), and tails of devices without and of what both ends sum, (K, p) each, all devices alike."""
-        chips, s = self.architectures, self.strategy
+        """Chunks (K, C); gradient synchronisation without and of sums of both ends, (K, p) each, all devices alike."""
+        chips, s = self.architectures, self.plan
         passes, ways = np.empty((3, len(chips), s.parts)), np.empty((len(chips), s.parts - 1))
-        tail_s, tie_s = np.empty((2, len(chips), s.pipeline_parallel))
+        sync_s, tie_s = np.empty((2, len(chips), s.pipeline_parallel))
         for (_, link, at), (levels, _) in zip(chips.alike, self._levels, strict=True):
             fitted, times = self._on(levels, link), chips.times.take(at)
             chunks = fitted.chunks(times)
             passes[:, at] = chunks.forward_s, chunks.input_gradient_s, chunks.weight_gradient_s
-            ways[at], tie_s[at] = chunks.transfer_s, fitted.tail.tie_s
-            tail_s[at] = fitted.tails(times, chunks).total_s - fitted.tail.tie_s
+            ways[at], tie_s[at] = chunks.transfer_s, fitted.gradient_sync_work.tie_s
+            sync_s[at] = fitted.gradient_sync(times, chunks).total_s - fitted.gradient_sync_work.tie_s
         forward_s, input_s, weight_s = passes
         blocking = not self.options.layouts.framework.hides_transfers
-        return Chunks(forward_s, input_s, weight_s, ways, blocking), tail_s, tie_s
+        return Chunks(forward_s, input_s, weight_s, ways, blocking), sync_s, tie_s
 
     @cached_property
     def _busy_s(self) -> Floats:
         """Seconds of all passes of a device and of what follows, (K, p)."""
-        s, (chunks, tail_s, tie_s) = self.strategy, self._each
+        s, (chunks, sync_s, tie_s) = self.plan, self._each
         own = self.room.own
         runs = self._microbatches / s.schedule.weight_copies
-        found: Floats = runs * (chunks.forward_s + chunks.backward_s)[:, own].sum(axis=2) + tail_s + tie_s
+        found: Floats = runs * (chunks.forward_s + chunks.backward_s)[:, own].sum(axis=2) + sync_s + tie_s
         return found
 
     def _on(self, levels: Integers, link: float) -> FittedPlan:
-        """The strategy where devices recompute so many blocks, (p,)."""
-        strategy = self.room.at(self.strategy, levels)
-        return FittedPlan(CutPipeline.of(self.options, strategy, link), strategy)
+        """The plan where devices recompute so many blocks, (p,)."""
+        plan = self.room.at(self.plan, levels)
+        return FittedPlan(CutPipeline.of(self.options, plan, link), plan)
 
     def fitted(self, rows: Rows) -> ParallelPlan:
-        """The strategy as it fits where devices are of these architectures, (p,)."""
+        """The plan as it fits where devices are of these architectures, (p,)."""
         levels = np.empty(len(rows), dtype=np.int64)
         for (*_, at), (some, _) in zip(self.architectures.alike, self._levels, strict=True):
             mine = np.isin(rows, at)
             levels[mine] = some[mine]
-        return self.room.at(self.strategy, levels)
+        return self.room.at(self.plan, levels)

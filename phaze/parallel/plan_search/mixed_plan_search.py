@@ -1,6 +1,4 @@
-"""The best plan of a shape on pipelines whose devices choose among some architectures: cuts and architectures chosen
-together, each plan exactly.
-"""
+"""The best plan of a shape on pipelines of mixed architectures: cuts and architectures chosen together, exactly."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ class Cutting:
         some = [(d, s) for d, s in deep if s.chunks == 1 < s.pipeline_parallel < len(self.options.blocks)]
         if not self.options.space.balances or len(self.architectures) < 2:
             return []
-        problems = [self._line(strategy) for _, strategy in some]
+        problems = [self._line(plan) for _, plan in some]
         bounds = line_bounds(problems, goal).tolist()
         return [Line(d, s, *rest) for (d, s), *rest in zip(some, problems, bounds, strict=True)]
 
@@ -60,25 +58,25 @@ class Cutting:
 
     # -- without memory --------------------------------------------------------------------------------------
 
-    def _line(self, strategy: ParallelPlan) -> MixedLine:
+    def _line(self, plan: ParallelPlan) -> MixedLine:
         layouts, chips = self.options.layouts, self.architectures
-        ranks = max(ranks_of(strategy)) if any(self._zeros(strategy)) else 1
+        ranks = max(ranks_of(plan)) if any(self._zeros(plan)) else 1
         return MixedLine(
             chain=self._chain,
-            stages=strategy.pipeline_parallel,
-            slots=float(layouts.microbatches(strategy)),
+            stages=plan.pipeline_parallel,
+            slots=float(layouts.microbatches(plan)),
             rate_s=chips.times.optimizer_s * layouts.framework.optimizer_stretch / ranks,
             latency_s=layouts.framework.iteration_s,
         )
 
-    def _zeros(self, strategy: ParallelPlan) -> tuple[Zero, ...]:
-        return self.options.space.choices(strategy)[0]
+    def _zeros(self, plan: ParallelPlan) -> tuple[Zero, ...]:
+        return self.options.space.choices(plan)[0]
 
     @cached_property
     def _chain(self) -> MixedChain:
         """Blocks with what comes before the first and after the last, whatever fits."""
         first, chips, count = self.options.blocks, self.architectures, len(self.options.blocks)
-        inner = self._runs_s(self.options.again)
+        inner = self._runs_s(self.options.recomputation)
         sizes = self.options.layouts.sizes(self.options.shape)
         parameters = np.add.reduceat(sizes.parameters[0], [g for g, _ in self.options.division.groups])
         return MixedChain(
@@ -90,20 +88,20 @@ class Cutting:
             power_w=chips.power_w,
         )
 
-    def _runs_s(self, again: Flags) -> Floats:
+    def _runs_s(self, recomputation: Flags) -> Floats:
         """Seconds of one microbatch in runs of blocks i..j, of which some kinds run again, (K, L, L)."""
         rows, (_, kinds) = self.architectures.times.rows, self.options.kinds
-        seconds = (rows[:, 0] + rows[:, 2] + again * rows[:, 1])[:, kinds]
+        seconds = (rows[:, 0] + rows[:, 2] + recomputation * rows[:, 1])[:, kinds]
         return np.stack([interval_sums(one) for one in np.add.reduceat(seconds, self.options.blocks, axis=1)])
 
     # -- within memory ---------------------------------------------------------------------------------------
 
-    def _fitting(self, strategy: ParallelPlan) -> MixedLine:
+    def _fitting(self, plan: ParallelPlan) -> MixedLine:
         """The same with every architecture twice, as it is and with all blocks recomputed, where that is free."""
-        line, chain, modes = self._line(strategy), self._chain, self._modes
+        line, chain, modes = self._line(plan), self._chain, self._modes
         capacities, group = np.unique(self.architectures.capacity_bytes, return_inverse=True)
-        loads = [self._runs_s(again) for again in modes]
-        deepest = [self._deepest(strategy, again, capacities) for again in modes]
+        loads = [self._runs_s(recomputation) for recomputation in modes]
+        deepest = [self._deepest(plan, recomputation, capacities) for recomputation in modes]
         inner, every = np.concatenate(loads), np.concatenate(deepest)
         groups = np.concatenate([group.ravel() + k * len(capacities) for k in range(len(modes))])
         last = np.where(every[groups][:, :, -1] >= 1, inner[:, :, -1], np.inf)
@@ -116,31 +114,33 @@ class Cutting:
         """Kinds of groups that run again: as the shape has it, and all blocks where as few as need be do."""
         shape, (first, which) = self.options.shape, self.options.kinds
         if shape.recompute is not Recompute.FULL or shape.recomputed is None:
-            return [self.options.again]
+            return [self.options.recomputation]
         every = np.zeros(len(first), dtype=np.bool_)
         every[which[np.array(self.options.division.body)]] = True
-        return [self.options.again, every]
+        return [self.options.recomputation, every]
 
-    def _deepest(self, strategy: ParallelPlan, again: Flags, capacities: Floats) -> Integers:
+    def _deepest(self, plan: ParallelPlan, recomputation: Flags, capacities: Floats) -> Integers:
         """The largest index from the end at which runs of blocks i..j fit into each memory, (G, L, L).
 
         Under 1F1B, which holds as many microbatches as there are stages to the end; ranks divide what they may.
         """
         layouts, count = self.options.layouts, len(self.options.blocks)
-        memory = layouts.memory_of(replace(strategy, zero=max(self._zeros(strategy))), self._needs(again))
+        memory = layouts.memory_of(replace(plan, zero=max(self._zeros(plan))), self._footprint(recomputation))
         own = np.arange(count * count)[:, None]
         kept, working = memory.activations_bytes(own, np.ones((count * count, 1, 1)))
         room = capacities[:, None] - (memory.fixed_bytes(own) + working)
         most = np.divide(room, kept, out=np.full_like(room, np.inf), where=kept > 0)
-        held = np.where(room < 0, 0.0, np.where(most >= layouts.microbatches(strategy), count, most))
+        held = np.where(room < 0, 0.0, np.where(most >= layouts.microbatches(plan), count, most))
         return np.minimum(held, count).astype(np.int64).reshape(len(capacities), count, count)
 
-    def _needs(self, again: Flags) -> ChunkFootprint:
-        """What runs of blocks i..j keep, (L L,)."""
+    def _footprint(self, recomputation: Flags) -> ChunkFootprint:
+        """Memory footprint of runs of blocks i..j, (L L,)."""
         layouts, (_, which) = self.options.layouts, self.options.kinds
         apart = replace(self.options.shape, pipeline_parallel=len(self.options.blocks), stages=())
         division = layouts.division(apart)
-        each = ChunkFootprint.of(layouts.needs(apart), division, again[which] & np.array(division.body))
+        each = ChunkFootprint.of(
+            layouts.memory_footprint(apart), division, recomputation[which] & np.array(division.body)
+        )
         largest = {"working_bytes", "largest", "widest_bytes"}
         runs = {f.name: getattr(each, f.name) for f in fields(ChunkFootprint)}
         return ChunkFootprint(
@@ -161,12 +161,12 @@ def interval_maxima(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MixedFound:
-    """A strategy as it fits, and the architecture of every device of a pipeline, (p,).
+    """A plan as it fits, and the architecture of every device of a pipeline, (p,).
 
     `value`: seconds of an iteration, or joules of a device where power counts.
     """
 
-    strategy: ParallelPlan
+    plan: ParallelPlan
     rows: tuple[int, ...]
     iteration_s: float
     value: float
@@ -174,15 +174,15 @@ class MixedFound:
 
 @dataclass
 class MixedTally:
-    """Strategies of the space with every cut that was made for them, and those that bounds did not rule out."""
+    """Plans of the space with every cut that was made for them, and those that bounds did not rule out."""
 
-    strategies: int = 0
+    plans: int = 0
     looked_at: int = 0
 
 
 @dataclass(frozen=True)
 class MixedSearch:
-    """Strategies of one shape, tier by tier (as of `Across`), on devices of some architectures (K,).
+    """Plans of one shape, tier by tier (as of `FastestPlans`), on devices of some architectures (K,).
 
     `most_s`: iterations that take longer are of no use. `over`: whether time is up.
     """
@@ -198,7 +198,7 @@ class MixedSearch:
     def best(self, first: ParallelPlan | None = None, below: float = inf) -> MixedFound | None:
         """The best of all whose value is less than `below`; None where there is none, or time was up before.
 
-        `first`: a strategy to begin with, whatever it recomputes.
+        `first`: a plan to begin with, whatever it recomputes.
         """
         best: MixedFound | None = None
         if first is not None and (own := self._better(self._whole(first), None, below)):
@@ -209,15 +209,15 @@ class MixedSearch:
             if bound >= (below if best is None else best.value):
                 break
             if isinstance(some, Line):
-                for strategy in self._cut(some):
-                    heapq.heappush(queue, (bound, self.tally.strategies, strategy))
-                    self.tally.strategies += 1
+                for plan in self._cut(some):
+                    heapq.heappush(queue, (bound, self.tally.plans, plan))
+                    self.tally.plans += 1
             else:
                 best = self._better(some, best, below)
         return None if best is None else self._improved(best)
 
-    def least(self) -> float:
-        """What no mixed pipeline of the shape is better than, for next to nothing."""
+    def lower_bound(self) -> float:
+        """Lower bound of every mixed pipeline of the shape, for next to nothing."""
         least = (float(tier.outline.least_s(self._terms)[0]) for tier in self.tiers)
         seconds = min(least, default=inf)
         if seconds > self.most_s:
@@ -227,32 +227,32 @@ class MixedSearch:
         share = self.options.least_share * (1 - ROUNDING)
         return max(seconds * float(self.architectures.power_w.min()), share * self._joules)
 
-    def _whole(self, strategy: ParallelPlan) -> ParallelPlan:
-        """A strategy as the shape has it before anything is fitted."""
+    def _whole(self, plan: ParallelPlan) -> ParallelPlan:
+        """A plan as the shape has it before anything is fitted."""
         shape = self.options.shape
-        return replace(strategy, recompute=shape.recompute, recomputed=shape.recomputed)
+        return replace(plan, recompute=shape.recompute, recomputed=shape.recomputed)
 
     # -- in order of bounds ----------------------------------------------------------------------------------
 
     def _queue(self) -> list[tuple[float, int, ParallelPlan | Line]]:
-        """Every strategy of the shape by its bound, and every pipeline whose cuts are open."""
+        """Every plan of the shape by its bound, and every pipeline whose cuts are open."""
         found: list[tuple[float, int, ParallelPlan | Line]] = []
         for tier in self.tiers:
-            for bound, strategy in zip(self._bounds(tier.sheet).tolist(), tier.sheet.strategies, strict=True):
-                found.append((bound, self.tally.strategies, strategy))
-                self.tally.strategies += 1
+            for bound, plan in zip(self._bounds(tier.sheet).tolist(), tier.sheet.plans, strict=True):
+                found.append((bound, self.tally.plans, plan))
+                self.tally.plans += 1
         for place, line in enumerate(self.cutting.lines(self.goal)):
             found.append((line.bound, -1 - place, line))
         heapq.heapify(found)
         return found
 
     def _bounds(self, sheet: PlanTable) -> Floats:
-        """What no mixed pipeline of each strategy is better than, (S,)."""
+        """Lower bound of the mixed pipelines of each plan, (S,)."""
         seconds: Floats = plan_lower_bounds_s(sheet, self._terms)[:, 0]
         seconds = np.where(seconds <= self.most_s, seconds, inf)
         if self.goal is Goal.TIME:
             return seconds
-        stages = np.array([s.pipeline_parallel / s.schedule.weight_copies for s in sheet.strategies])
+        stages = np.array([s.pipeline_parallel / s.schedule.weight_copies for s in sheet.plans])
         shared = sheet.each / stages * self._joules * (1 - ROUNDING)
         found: Floats = np.maximum(seconds * self.architectures.power_w.min(), shared)
         return found
@@ -265,9 +265,13 @@ class MixedSearch:
 
     @cached_property
     def _joules(self) -> float:
-        """Of all passes of a microbatch, at the least: however devices differ, somebody does each, at its power."""
+        """Lower bound of the joules of all passes of a microbatch: somebody does each of them, at its power."""
         chips, (_, kinds) = self.architectures, self.options.kinds
-        rows = chips.times.rows[:, 0] + chips.times.rows[:, 2] + self.options.again * chips.times.rows[:, 1]
+        rows = (
+            chips.times.rows[:, 0]
+            + chips.times.rows[:, 2]
+            + self.options.recomputation * chips.times.rows[:, 1]
+        )
         return float((rows * chips.power_w[:, None]).min(axis=0)[kinds].sum())
 
     @cached_property
@@ -276,20 +280,20 @@ class MixedSearch:
         return Cutting(self.options, self.architectures)
 
     def _cut(self, line: Line) -> Iterator[ParallelPlan]:
-        """The strategies of a pipeline with the cut that suits these architectures, where the space has another."""
+        """The plans of a pipeline with the cut that suits these architectures, where the space has another."""
         stages = self.cutting.stages(line, self.goal, self.most_s)
-        if not stages or stages in {s.stages for s in self.options.strategies(line.depth)}:
+        if not stages or stages in {s.stages for s in self.options.plans(line.depth)}:
             return
         count = self.options.layouts.microbatches(line.pipeline)
         for one in self.options.space.schedules_of(line.pipeline, count):
             yield changed_plan(one, stages=stages)
 
-    # -- one strategy ----------------------------------------------------------------------------------------
+    # -- one plan ----------------------------------------------------------------------------------------
 
-    def _better(self, strategy: ParallelPlan, best: MixedFound | None, below: float) -> MixedFound | None:
-        """The best of what ranks may divide and which are neighbours under a strategy, or what was known."""
+    def _better(self, plan: ParallelPlan, best: MixedFound | None, below: float) -> MixedFound | None:
+        """The best of what ranks may divide and which are neighbours under a plan, or what was known."""
         self.tally.looked_at += 1
-        for one in mixed_pipelines(self.options, strategy, self.architectures):
+        for one in mixed_pipelines(self.options, plan, self.architectures):
             choices = one.choices(self.goal)
             found = self._chosen(one, choices, below if best is None else best.value)
             best = found or best
@@ -311,11 +315,11 @@ class MixedSearch:
 
     def _improved(self, best: MixedFound) -> MixedFound:
         """The same with other architectures, one device after the other, until none is better."""
-        strategy = self._whole(best.strategy)
+        plan = self._whole(best.plan)
         (one,) = (
             one
-            for one in mixed_pipelines(self.options, strategy, self.architectures)
-            if (one.strategy.zero, one.strategy.order) == (strategy.zero, strategy.order)
+            for one in mixed_pipelines(self.options, plan, self.architectures)
+            if (one.plan.zero, one.plan.order) == (plan.zero, plan.order)
         )
         while not self.over():
             found = self._chosen(one, one.neighbours(best.rows), best.value * (1 - ROUNDING))

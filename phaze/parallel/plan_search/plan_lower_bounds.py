@@ -1,6 +1,4 @@
-"""Lower bounds on the iterations of plans, for many at once: pipelines from the passes of their chunks, and what
-follows them at least.
-"""
+"""Lower bounds on the iterations of many plans: their pipelines, and the gradient synchronisation after them."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses, ZeroEx
 
 
 def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatches: ArrayLike) -> Floats:
-    """At most what pipelines take (n,) whose chunks have such passes (n, C), or longer, of so many microbatches (n,).
+    """Lower bound of pipelines (n,) whose chunks have such passes (n, C), or longer, of so many microbatches (n,).
 
     A device does the work of its chunks for every microbatch that comes to its copies of them. Before the first, one
     comes through the chunks ahead; after the last backward pass, gradients go back through them. Where a schedule puts
@@ -37,14 +35,14 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
     device = each * work[..., own].sum(axis=-1)
     if not schedule.splits_backward:
         return np.asarray((device + _least_ahead(work, own)).max(axis=-1))
-    forward, again, backward = passes.device_s
-    back = _least_ahead(np.maximum(again + backward - passes.weight_s, 0.0), own)
+    forward, recomputation, backward = passes.device_s
+    back = _least_ahead(np.maximum(recomputation + backward - passes.weight_s, 0.0), own)
     late = np.maximum(back - each * passes.weight_s[..., own].sum(axis=-1), 0.0)
     return np.asarray((_least_ahead(forward, own) + device + late).max(axis=-1))
 
 
 def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
-    """Of all chunks ahead of a device's first one, (n, p)."""
+    """Least seconds of all chunks ahead of a device's first one, (n, p)."""
     ahead: Floats = (np.cumsum(seconds, axis=-1) - seconds)[..., own].min(axis=-1)
     return ahead
 
@@ -53,28 +51,28 @@ _LONG_S = 1e30  # computation that any exchange hides behind
 
 
 def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) -> list[float]:
-    """At most what the fastest strategy takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
+    """Lower bound of what the fastest plan takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
 
-    Of each of several pipelines, whose strategies differ in ZeRO and order. Passes may be longer than they are known
+    Of each of several pipelines, whose plans differ in ZeRO and order. Passes may be longer than they are known
     to be: the least of what follows them is where they hide most of it, or nothing.
     """
-    e, said = estimator, estimator.framework
-    strategies = [s for some in pipelines for s in some]
+    e, framework = estimator, estimator.framework
+    plans = [s for some in pipelines for s in some]
     which = np.repeat(np.arange(len(pipelines)), [len(some) for some in pipelines])
     counts, tied, sizes = _distinct(e, [some[0] for some in pipelines])
     every, experts, whole = np.einsum("nkg,ing->ink", counts, sizes)[:, which]
     held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
-    exchanges, none = e.exchanges(*strategies), np.zeros(every.shape)
-    total_s = e.tails(exchanges, held, none, none).total_s
-    if said.hides_reduction or said.hides_gathers:
+    exchanges, none = e.exchanges(*plans), np.zeros(every.shape)
+    total_s = e.gradient_syncs(exchanges, held, none, none).total_s
+    if framework.hides_reduction or framework.hides_gathers:
         long_s = none + _LONG_S
-        total_s = np.minimum(total_s, e.tails(exchanges, held, long_s, long_s).total_s)
-    found = total_s.max(axis=1) + said.iteration_s
-    if not said.hides_gathers and said.launches_add_up:
-        moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, said)
-        sides = zip(*(zero_traffic(s, said, e.rates.wire_bytes) for s in strategies), strict=True)
+        total_s = np.minimum(total_s, e.gradient_syncs(exchanges, held, long_s, long_s).total_s)
+    found = total_s.max(axis=1) + framework.iteration_s
+    if not framework.hides_gathers and framework.launches_add_up:
+        moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, framework)
+        sides = zip(*(zero_traffic(s, framework, e.rates.wire_bytes) for s in plans), strict=True)
         groups_s = np.sum([moving.groups_s(side) for side in sides], axis=(0, 1))
-        each = [e.microbatches(s) // s.schedule.weight_copies for s in strategies]
+        each = [e.microbatches(s) // s.schedule.weight_copies for s in plans]
         found += each * np.einsum("vkg,vg->vk", counts[which], groups_s).min(axis=1)
     first = np.searchsorted(which, np.arange(len(pipelines)))
     least: list[float] = np.minimum.reduceat(found, first).tolist()
@@ -84,7 +82,7 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
 def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[Floats, Floats, Floats]:
     """Groups of each kind on distinct devices, (N, K, G), and parameters that these share with another stage, (N, K).
 
-    Last, `LayerFigures.parameters` of the kinds, (3, N, G). Pipelines of fewer kinds than others have some devices
+    Last, `LayerSizes.parameters` of the kinds, (3, N, G). Pipelines of fewer kinds than others have some devices
     twice, or groups without parameters.
     """
     each = [_devices(estimator, s) for s in pipelines]
@@ -96,21 +94,21 @@ def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[
     return found[..., 1:], found[..., 0], sizes
 
 
-def _devices(estimator: Estimator, strategy: ParallelPlan) -> tuple[Floats, Floats]:
+def _devices(estimator: Estimator, plan: ParallelPlan) -> tuple[Floats, Floats]:
     """The same of one pipeline, tied parameters in front of the groups."""
-    s, figures = strategy, estimator.figures(strategy)
-    sizes, which = figures.sizes(s.grain)
+    s, costs = plan, estimator.layer_costs(plan)
+    sizes, which = costs.sizes(s.grain)
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
     tied = np.zeros((len(devices), 1))
-    tied[[0, -1]] = figures.tied_parameters
+    tied[[0, -1]] = costs.tied_parameters
     rows = np.concatenate([tied, devices], axis=1).tolist()
     return np.array([*dict.fromkeys(map(tuple, rows))]), sizes
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """Strategies but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
+    """Plans but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
 
     bound_s: float
     pipeline: ParallelPlan
@@ -118,13 +116,13 @@ class OpenPlan:
     stages: tuple[int, ...] = ()
 
     @property
-    def strategy(self) -> ParallelPlan:
+    def plan(self) -> ParallelPlan:
         """The first of them."""
         return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
 
 
 def screened_plans(estimator: Estimator, space: PlanSpace) -> Iterator[OpenPlan]:
-    """All strategies of a space, with bounds that recompute nothing that need not be."""
+    """All plans of a space, with bounds that recompute nothing that need not be."""
     shapes = list(space.shapes(estimator.workload, estimator.cluster))
     estimator.foresee(shapes)
     alike: dict[tuple[object, ...], list[ParallelPlan]] = {}
@@ -161,13 +159,13 @@ class _Alike:
     def _bounded(
         self, pipelines: Sequence[tuple[int, ParallelPlan]], cuts: Sequence[tuple[int, ...]]
     ) -> Iterator[OpenPlan]:
-        """Those of equally many stages and chunks, cut in each way."""
+        """Plans of equally many stages and chunks, cut in each way."""
         e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
         stages, at = deeps[0].pipeline_parallel, np.array(places)
         microbatches = np.array([e.microbatches(deep) for deep in deeps])
-        told = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
-        schedules = dict.fromkeys(one for some in told.values() for one in some)
-        rows = {one: np.flatnonzero([one in told[m] for m in microbatches.tolist()]) for one in schedules}
+        runs = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
+        schedules = dict.fromkeys(one for some in runs.values() for one in some)
+        rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
         for cut in cuts:
             division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
             passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))
@@ -177,7 +175,7 @@ class _Alike:
                     yield OpenPlan(bound, deeps[row], schedule, cut)
 
     def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
-        """Of the shapes at some places, cut before some groups, (n, C)."""
+        """Pass times of the shapes at some places, cut before some groups, (n, C)."""
         groups = GroupPasses(self._groups.rows[places])
         return groups.chunks(first_groups, self._again[places], self.estimator.framework)
 

@@ -32,12 +32,12 @@ class PlanError(Exception):
 
 def check_plan(
     estimator: Estimator,
-    strategy: ParallelPlan,
+    plan: ParallelPlan,
     iteration: Iteration,
     kinds: Sequence[KindTime] = (),
     capacity_bytes: float | Sequence[float] = inf,
 ) -> None:
-    """Verify a strategy and all figures of its iteration; `kinds`: its computation by kind of operator, where told.
+    """Verify a plan and all figures of its iteration; `kinds`: its computation by kind of operator, where stated.
 
     Degrees go together with the cluster and the model; chunks cover the model once, in order; every pass of the
     timeline has its time and comes after what it needs; the iteration is the timeline and what follows it; parts of
@@ -46,7 +46,7 @@ def check_plan(
     as long as the simulation itself where there are very many microbatches: none is left out.
     Raises PlanError that says what is wrong.
     """
-    check = _Check(estimator, strategy, iteration, capacity_bytes)
+    check = _Check(estimator, plan, iteration, capacity_bytes)
     check.degrees()
     check.layers()
     check.chunks()
@@ -62,13 +62,13 @@ class _Check:
     """The rules, one method each."""
 
     estimator: Estimator
-    strategy: ParallelPlan
+    plan: ParallelPlan
     iteration: Iteration
     capacity_bytes: float | Sequence[float]
 
     @cached_property
-    def again(self) -> Recount | MixedRecount:
-        """All of it counted again."""
+    def recount(self) -> Recount | MixedRecount:
+        """Recount of the whole plan."""
         e = self.estimator
         if not isinstance(e, MixedEstimator):
             return self._on(e)
@@ -76,19 +76,21 @@ class _Check:
         return MixedRecount([known[row] for row in e.rows])
 
     def _on(self, e: Estimator) -> Recount:
-        """All of it counted again on devices of one architecture."""
-        s, link = self.strategy, float(e.table["link_bandwidth_bytes_per_s"][0])
+        """Recount on devices of one architecture."""
+        s, link = self.plan, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
-        return Recount(s, e.figures(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict))
+        return Recount(
+            s, e.layer_costs(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict)
+        )
 
     @cached_property
     def ran(self) -> Timeline:
         """When every pass runs, as reports show it."""
-        return self.estimator.timeline(self.strategy)
+        return self.estimator.timeline(self.plan)
 
     def degrees(self) -> None:
         """Devices, samples and groups go together."""
-        s, cluster, count = self.strategy, self.estimator.cluster, self.iteration.microbatches
+        s, cluster, count = self.plan, self.estimator.cluster, self.iteration.microbatches
         devices = s.sharding.tensor * s.sharding.context * s.pipeline_parallel * s.data_parallel
         _require(devices <= cluster.devices, f"{devices} devices of {cluster.devices}")
         samples = s.microbatch * s.data_parallel
@@ -102,7 +104,7 @@ class _Check:
 
     def layers(self) -> None:
         """They are those of the degrees, and their arithmetic is that of the model."""
-        s, chain, samples = self.strategy, self.again.figures.chain, self.estimator.cluster.global_batch
+        s, chain, samples = self.plan, self.recount.layer_costs.chain, self.estimator.cluster.global_batch
         same = (chain.microbatch, chain.sharding) == (s.microbatch, s.sharding)
         _require(same, f"layers of {chain.sharding} for a plan of {s.sharding}")
         flops = sum(chain.layers[i].model_flops for i in chain.index)
@@ -110,10 +112,11 @@ class _Check:
 
     def chunks(self) -> None:
         """Groups are single blocks or layers; they and the chunks cover the chain once, in order, as `stages` says."""
-        s, division = self.strategy, self.again.division
-        _covers(division.groups, len(self.again.figures.chain.index), "groups of layers")
+        s, division = self.plan, self.recount.division
+        _covers(division.groups, len(self.recount.layer_costs.chain.index), "groups of layers")
         names = [
-            name if s.grain is Grain.LAYER else name.split(".")[0] for name in self.again.figures.chain.names
+            name if s.grain is Grain.LAYER else name.split(".")[0]
+            for name in self.recount.layer_costs.chain.names
         ]
         whole = [names[a] == names[b] and names[b : b + 2] != [names[b]] * 2 for a, b in division.groups]
         _require(all(whole), f"groups {list(division.groups)} are not one {s.grain} each")
@@ -125,17 +128,17 @@ class _Check:
         _require(not s.stages or sizes == list(s.stages), f"blocks {sizes}, not {list(s.stages)}")
         even = s.stages or max(sizes) - min(sizes) <= 1
         _require(bool(even), f"blocks {sizes} are not as even as can be")
-        held = Counter(chunk for own in self.again.devices for chunk in own)
+        held = Counter(chunk for own in self.recount.devices for chunk in own)
         copies = s.schedule.weight_copies
         _require(held == dict.fromkeys(range(parts), copies), f"devices hold chunks {dict(held)}")
 
     def timeline(self) -> None:
         """Every pass takes its time and comes after what it needs, on its device."""
-        s, passes = self.strategy, self.again.passes
+        s, passes = self.plan, self.recount.passes
         forward = np.array([f.pass_s for f, _, _ in passes])
         turned = np.array([a.pass_s + b.pass_s for _, a, b in passes])
         weight = np.minimum([b.weight_s for _, _, b in passes], turned)
-        transfers = np.array(self.again.transfers_s)
+        transfers = np.array(self.recount.transfers_s)
         blocking = not self.estimator.framework.hides_transfers
         chunks = Chunks(forward, turned - weight, weight, transfers, blocking)
         try:
@@ -145,8 +148,10 @@ class _Check:
 
     def seconds(self) -> None:
         """The iteration is the pipeline, the longest of what follows it on a device, and the host's own time."""
-        tail = max(self.again.tail(device).total_s for device in range(self.strategy.pipeline_parallel))
-        whole = self.ran.makespan_s + tail + self.estimator.framework.iteration_s
+        sync = max(
+            self.recount.gradient_sync(device).total_s for device in range(self.plan.pipeline_parallel)
+        )
+        whole = self.ran.makespan_s + sync + self.estimator.framework.iteration_s
         self._equal("iteration", self.iteration.iteration_s, whole)
 
     def parts(self) -> None:
@@ -155,7 +160,7 @@ class _Check:
         for name in _TIMES:
             _require(getattr(time, name) >= -TOLERANCE * whole, f"{name} is negative: {getattr(time, name)}")
         self._equal("sum of the parts", sum(getattr(time, n) for n in _TIMES if n != "hidden_s"), whole)
-        work = [sum(map(self._work_s, own)) for own in self.again.devices]
+        work = [sum(map(self._work_s, own)) for own in self.recount.devices]
         busiest = [d for d, s in enumerate(work) if s >= max(work) * (1 - TOLERANCE)]
         wrong = [self._differing(self._parts(device)) for device in busiest]
         _require(not all(wrong), f"{wrong[0]}, counted again")
@@ -172,11 +177,11 @@ class _Check:
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""
-        told, p = self.iteration.memory, self.strategy.pipeline_parallel
-        _require(len(told) == p, f"memory of {len(told)} devices")
+        stated, p = self.iteration.memory, self.plan.pipeline_parallel
+        _require(len(stated) == p, f"memory of {len(stated)} devices")
         rooms = np.broadcast_to(self.capacity_bytes, p).tolist()
-        for device, (memory, order, capacity) in enumerate(zip(told, self.ran.orders, rooms, strict=True)):
-            expected = self.again.memory(device, order)
+        for device, (memory, order, capacity) in enumerate(zip(stated, self.ran.orders, rooms, strict=True)):
+            expected = self.recount.memory(device, order)
             slack = TOLERANCE * (sum(expected.values()) + 1.0)
             for name in _BYTES:
                 found = getattr(memory, name)
@@ -184,18 +189,18 @@ class _Check:
                 _require(same, f"{name} of device {device}: {found}, counted again {expected[name]}")
             fits = memory.total_bytes <= capacity * (1 + TOLERANCE)
             _require(fits, f"device {device} needs {memory.total_bytes} bytes of {capacity}")
-        room = self.estimator.host_capacity_bytes(self.strategy)
+        room = self.estimator.host_capacity_bytes(self.plan)
         _require(self.iteration.host_bytes <= room * (1 + TOLERANCE), f"hosts of {room} bytes are too small")
 
     def _work_s(self, chunk: int) -> float:
-        return float(sum(side.pass_s for side in self.again.passes[chunk]))
+        return float(sum(side.pass_s for side in self.recount.passes[chunk]))
 
     def _parts(self, device: int) -> dict[str, float]:
         """Parts of time on a device, but for the bubble, which is the rest."""
-        e, again, own = self.estimator, self.again, self.again.devices[device]
-        runs = self.iteration.microbatches / self.strategy.schedule.weight_copies
-        tail, passes = again.tail(device), [side for c in own for side in again.passes[c]]
-        first_last = [side for c in own for side in again.passes[c][::2]]
+        e, recount, own = self.estimator, self.recount, self.recount.devices[device]
+        runs = self.iteration.microbatches / self.plan.schedule.weight_copies
+        sync, passes = recount.gradient_sync(device), [side for c in own for side in recount.passes[c]]
+        first_last = [side for c in own for side in recount.passes[c][::2]]
 
         def spent(name: str, sides: Sequence[object] = first_last) -> float:
             return float(runs * sum(getattr(side, name) for side in sides))
@@ -205,40 +210,40 @@ class _Check:
         return {
             "product_s": spent("kernels_s") - vector,
             "vector_s": vector,
-            "recompute_s": runs * sum(again.passes[c][1].device_s for c in own),
+            "recompute_s": runs * sum(recount.passes[c][1].device_s for c in own),
             "tensor_s": exposed[Parallel.TENSOR],
             "context_s": exposed[Parallel.CONTEXT],
             "expert_s": exposed[Parallel.EXPERT],
             "transfer_s": 0.0 if e.framework.hides_transfers else runs * self._received_s(device),
-            "gather_s": spent("gathered_s") + tail.gather_s,
-            "reduction_s": spent("reduced_s") + tail.reduction_s,
+            "gather_s": spent("gathered_s") + sync.gather_s,
+            "reduction_s": spent("reduced_s") + sync.reduction_s,
             "offload_s": spent("moved_s"),
-            "optimizer_s": tail.optimizer_s,
+            "optimizer_s": sync.optimizer_s,
             "host_s": spent("waited_s", passes) + e.framework.iteration_s,
-            "hidden_s": spent("hidden_s", passes) + tail.hidden_s,
+            "hidden_s": spent("hidden_s", passes) + sync.hidden_s,
         }
 
     def _received_s(self, device: int) -> float:
         """Receipts of a microbatch by the chunks of a device, from those of others: forward, and any gradient."""
-        again, found = self.again, 0.0
-        turns = not self.strategy.schedule.forward_only
-        apart = self.strategy.schedule.weight_copies > 1
-        for chunk in again.devices[device]:
+        recount, found = self.recount, 0.0
+        turns = not self.plan.schedule.forward_only
+        apart = self.plan.schedule.weight_copies > 1
+        for chunk in recount.devices[device]:
             for other, way in ((chunk - 1, chunk - 1), (chunk + 1, chunk))[: 1 + turns]:
-                inside = other in again.devices[device] and not apart
-                if 0 <= other < len(again.chunks) and not inside:
-                    found += again.transfers_s[way]
+                inside = other in recount.devices[device] and not apart
+                if 0 <= other < len(recount.chunks) and not inside:
+                    found += recount.transfers_s[way]
         return found
 
     def _differing(self, expected: dict[str, float]) -> str:
-        """What of the parts of time is told otherwise; empty if nothing is."""
+        """Differences between the stated parts of time and the counted ones, in words; None if there are none."""
         slack = TOLERANCE * self.iteration.iteration_s
-        told = {name: getattr(self.iteration.time, name) for name in expected}
-        wrong = [n for n, seconds in expected.items() if not abs(told[n] - seconds) <= slack]
-        return ", ".join(f"{n} is {told[n]} and {expected[n]}" for n in wrong)
+        stated = {name: getattr(self.iteration.time, name) for name in expected}
+        wrong = [n for n, seconds in expected.items() if not abs(stated[n] - seconds) <= slack]
+        return ", ".join(f"{n} is {stated[n]} and {expected[n]}" for n in wrong)
 
-    def _equal(self, what: str, told: float, found: float) -> None:
-        _require(isclose(told, found, rel_tol=TOLERANCE), f"{what}: {told}, counted again {found}")
+    def _equal(self, what: str, stated: float, found: float) -> None:
+        _require(isclose(stated, found, rel_tol=TOLERANCE), f"{what}: {stated}, counted again {found}")
 
 
 _TIMES = [f.name for f in fields(TimeBreakdown)]

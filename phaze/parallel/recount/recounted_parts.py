@@ -1,4 +1,4 @@
-"""What a plan is counted again in: passes, blocks, parameters, and how groups of layers and exchanges take turns."""
+"""Parts of a recount: passes, blocks, parameters, and how groups of layers and exchanges take turns."""
 
 from __future__ import annotations
 
@@ -32,29 +32,27 @@ class RecountedPass:
 
     @property
     def device_s(self) -> float:
-        """With exchanges of weights and gradients, and transfers with the host."""
+        """Seconds with exchanges of weights and gradients, and transfers with the host."""
         return self.layers_s + self.gathered_s + self.reduced_s + self.moved_s
 
     @property
     def pass_s(self) -> float:
-        """What the pipeline sees."""
+        """Seconds of the pass that the pipeline sees."""
         return self.device_s + self.waited_s
 
-    def add(self, figures: LayerPassCosts, layer: int, framework: Framework, dispatch_s: float) -> None:
+    def add(self, costs: LayerPassCosts, layer: int, framework: Framework, dispatch_s: float) -> None:
         """One layer more."""
-        hidden = float(figures.hidden_s[layer])
-        self.kernels_s += (
-            float(figures.kernels_s[layer]) * framework.stretch + framework.interference * hidden
-        )
-        self.vector_s += float(figures.vector_s[layer]) * framework.stretch
-        self.weight_s += float(figures.weight_s[layer]) * framework.stretch
+        hidden = float(costs.hidden_s[layer])
+        self.kernels_s += float(costs.kernels_s[layer]) * framework.stretch + framework.interference * hidden
+        self.vector_s += float(costs.vector_s[layer]) * framework.stretch
+        self.weight_s += float(costs.weight_s[layer]) * framework.stretch
         self.hidden_s += hidden
-        self.launched_s += float(figures.launches[layer]) * dispatch_s
-        for parallel, seconds in figures.exposed_s.items():
+        self.launched_s += float(costs.launches[layer]) * dispatch_s
+        for parallel, seconds in costs.exposed_s.items():
             self.exposed_s[parallel] += float(seconds[layer])
 
     def join(self, other: RecountedPass) -> None:
-        """What another pass takes, without exchanges between ranks and with hosts."""
+        """Sum with another pass, without exchanges between ranks and with hosts."""
         self.kernels_s += other.kernels_s
         self.vector_s += other.vector_s
         self.weight_s += other.weight_s
@@ -70,25 +68,27 @@ class RecountedGroup:
 
     layers: tuple[int, ...]
     repeats: bool
-    again: bool
+    recomputation: bool
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of a group of layers or a device: those that replicas have, those of experts, those that tensor ranks keep."""
+    """Parameters of a group of layers or a device: those of replicas, of experts, and those that tensor ranks keep."""
 
     shared: float = 0.0
     experts: float = 0.0
-    whole: float = 0.0
+    replicated: float = 0.0
 
     def __add__(self, other: Parameters) -> Parameters:
-        """Of both."""
-        return Parameters(self.shared + other.shared, self.experts + other.experts, self.whole + other.whole)
+        """Sum of both."""
+        return Parameters(
+            self.shared + other.shared, self.experts + other.experts, self.replicated + other.replicated
+        )
 
     @property
     def total(self) -> float:
         """All."""
-        return self.shared + self.experts + self.whole
+        return self.shared + self.experts + self.replicated
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class RecountedSync:
 
     @property
     def total_s(self) -> float:
-        """What an iteration is longer by."""
+        """Seconds by which an iteration is longer."""
         return self.reduction_s + self.optimizer_s + self.gather_s
 
 

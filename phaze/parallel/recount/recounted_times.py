@@ -1,6 +1,4 @@
-"""A plan counted again in plain loops: seconds of every chunk and what follows a pipeline, also on devices of
-different architectures.
-"""
+"""Recount of the times of a plan in plain loops: chunks and synchronisation, also where architectures differ."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ _HOST = ("host_bandwidth_bytes_per_s", "host_memory_bandwidth_bytes_per_s")
 
 @dataclass(frozen=True)
 class Recount(RecountedMemory):
-    """One strategy on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
+    """One plan on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check."""
 
     _counted: dict[RecountedGroup, tuple[RecountedPass, RecountedPass, RecountedPass]] = field(
         default_factory=dict
@@ -50,7 +48,7 @@ class Recount(RecountedMemory):
         return [alike[tuple(blocks)] for blocks in self.chunks]
 
     def _passes(self, blocks: Sequence[RecountedGroup]) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
-        sides = forward, again, backward = RecountedPass(), RecountedPass(), RecountedPass()
+        sides = forward, recomputation, backward = RecountedPass(), RecountedPass(), RecountedPass()
         ahead_s, behind_s = [], []
         for block in blocks:
             each = one, two, three = self._alone(block)
@@ -60,23 +58,23 @@ class Recount(RecountedMemory):
             behind_s.append(two.layers_s + three.layers_s)
         self._exchange(forward, blocks, ahead_s, turned=False)
         self._exchange(backward, blocks, behind_s, turned=True)
-        if self.strategy.offload:
+        if self.plan.offload:
             self._move(forward, blocks, ahead_s, turned=False)
             self._move(backward, blocks, behind_s, turned=True)
-        return forward, again, backward
+        return forward, recomputation, backward
 
     def _alone(self, block: RecountedGroup) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
         """Forward, forward again and backward of one group of layers; of equal ones only once."""
         if block in self._counted:
             return self._counted[block]
-        said, figures = self.framework, self.figures
+        framework, costs = self.framework, self.layer_costs
         one, two, three = RecountedPass(), RecountedPass(), RecountedPass()
         for place, layer in enumerate(block.layers):
             ends = place == len(block.layers) - 1
-            one.add(figures.forward, layer, said, said.dispatch_s)
-            if block.again:
-                two.add(figures.ending if ends else figures.again, layer, said, said.dispatch_s)
-            three.add(figures.backward, layer, said, said.dispatch_backward_s)
+            one.add(costs.forward, layer, framework, framework.dispatch_s)
+            if block.recomputation:
+                two.add(costs.ending if ends else costs.recomputation, layer, framework, framework.dispatch_s)
+            three.add(costs.backward, layer, framework, framework.dispatch_backward_s)
         self._counted[block] = one, two, three
         return one, two, three
 
@@ -89,15 +87,15 @@ class Recount(RecountedMemory):
         turned: bool,
     ) -> None:
         """Exchanges of ZeRO in a pass: what they add, and what computation hides of them."""
-        s, said = self.strategy, self.framework
+        s, framework = self.plan, self.framework
         gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
-        reduces = turned and s.zero >= Zero.GRADIENTS and said.reduces_every_microbatch
+        reduces = turned and s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
         alike = dict.fromkeys(block.layers for block in blocks)
         gathered = {one: self._gathering_s(one) if gathers else 0.0 for one in alike}
         reduced = {one: self._reducing_s(one) if reduces else 0.0 for one in alike}
         gather = [gathered[block.layers] for block in blocks]
         reduce = [reduced[block.layers] for block in blocks]
-        if not said.hides_gathers:
+        if not framework.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
         none = [0.0] * len(blocks)
@@ -109,10 +107,10 @@ class Recount(RecountedMemory):
 
     def _gathering_s(self, layers: tuple[int, ...]) -> float:
         """Weights of a group, in as many exchanges as the framework makes of it."""
-        said, held = self.framework, self.parameters(layers)
-        ranks = self.ranks * (self.strategy.sharding.tensor if held.whole > 0 else 1)
-        copied = said.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
-        return said.gathers * (self.gather_s(self.wire_bytes[0] / said.gathers, held) + copied)
+        framework, held = self.framework, self.parameters(layers)
+        ranks = self.ranks * (self.plan.sharding.tensor if held.replicated > 0 else 1)
+        copied = framework.gather_rank_s * ranks if held.total > 0 and self.wire_bytes[0] > 0 else 0.0
+        return framework.gathers * (self.gather_s(self.wire_bytes[0] / framework.gathers, held) + copied)
 
     def _reducing_s(self, layers: tuple[int, ...]) -> float:
         return self.reduce_s(self.wire_bytes[1], self.parameters(layers))
@@ -126,7 +124,7 @@ class Recount(RecountedMemory):
         *,
         turned: bool,
     ) -> tuple[float, float]:
-        """What exchanges beside computation add to a pass, with and without what they slow it down by."""
+        """Seconds that exchanges beside computation add to a pass, with and without what they slow it down by."""
         alone = sum(compute_s)
         beside = min(sum(gather_s) + sum(reduce_s), alone)
         slower = 1 + self.framework.interference * (beside / alone if alone > 0 else 0.0)
@@ -159,7 +157,7 @@ class Recount(RecountedMemory):
 
     def _moved_bytes(self, block: RecountedGroup) -> tuple[float, float, float]:
         """Weights, activations and gradients of a group that cross the link to the host in a pass."""
-        s, held, (weight, gradient) = self.strategy, self.parameters(block.layers), self.wire_bytes
+        s, held, (weight, gradient) = self.plan, self.parameters(block.layers), self.wire_bytes
         divided = self.divided(held)
         return (
             weight * (divided if s.zero >= Zero.WEIGHTS else held.total) * (Offload.WEIGHTS in s.offload),
@@ -170,28 +168,28 @@ class Recount(RecountedMemory):
         )
 
     def _wait(self, three: tuple[RecountedPass, RecountedPass, RecountedPass], chunks: int) -> None:
-        """What launches of a microbatch's passes make the device wait."""
-        said = self.framework
+        """Waits of the device for launches of a microbatch's passes."""
+        framework = self.framework
         launched = [side.launched_s for side in three]
-        launched[0] += said.microbatch_s / chunks
+        launched[0] += framework.microbatch_s / chunks
         busy = [side.device_s for side in three]
         missing = max(sum(launched) - sum(busy), 0.0)
         for side, launch, device in zip(three, launched, busy, strict=True):
-            if said.blocking:
+            if framework.blocking:
                 side.waited_s = launch
-            elif said.waits:
+            elif framework.waits:
                 side.waited_s = max(launch - device, 0.0)
             else:
                 side.waited_s = missing * device / sum(busy) if sum(busy) > 0 else 0.0
 
     # -- what follows
 
-    def tail(self, device: int) -> RecountedSync:
-        """What follows the last microbatch of a device."""
-        s, said, own = self.strategy, self.framework, self.devices[device]
+    def gradient_sync(self, device: int) -> RecountedSync:
+        """Gradient synchronisation after the last microbatch of a device."""
+        s, framework, own = self.plan, self.framework, self.devices[device]
         held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
         weight, gradient = self.wire_bytes
-        late = s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch
+        late = s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch
         apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole
         reduce, gather = (
             self.reduce_s(gradient, held) * late,
@@ -200,12 +198,12 @@ class Recount(RecountedMemory):
         pieces = sum(len(self.chunks[c]) for c in own)
         behind = self._window * sum(self.passes[c][1].pass_s + self.passes[c][2].pass_s for c in own)
         ahead = self._window * sum(self.passes[c][0].pass_s for c in own)
-        reduced = self._late_s(behind, reduce, pieces) if said.hides_reduction else reduce
-        gathered = self._late_s(ahead, gather, pieces) if said.hides_gathers else gather
+        reduced = self._late_s(behind, reduce, pieces) if framework.hides_reduction else reduce
+        gathered = self._late_s(ahead, gather, pieces) if framework.hides_gathers else gather
         mine = self.divided(held) if s.zero else held.total
         return RecountedSync(
             reduced + self.tied_s(device),
-            mine * self._step_s * said.optimizer_stretch,
+            mine * self._step_s * framework.optimizer_stretch,
             gathered,
             max(reduce - reduced, 0.0) + max(gather - gathered, 0.0),
         )
@@ -213,30 +211,30 @@ class Recount(RecountedMemory):
     @property
     def _window(self) -> float:
         """Passes of a microbatch that exchanges at the ends of an iteration have beside them."""
-        s = self.strategy
+        s = self.plan
         if s.schedule is not Schedule.INTERLEAVED:
             return 1.0
         return (1 + (s.chunks - 1) * min(s.pipeline_parallel, self.microbatches)) / s.chunks
 
     def _late_s(self, beside_s: float, exchange_s: float, pieces: int) -> float:
-        """What an exchange of equal pieces adds to computation beside it."""
+        """Exposed communication: seconds that an exchange of equal pieces adds to the computation beside it."""
         count = max(pieces, 1)
         exposed = max(exchange_s / count, exchange_s - beside_s * (count - 1) / count)
         return exposed + self.framework.interference * min(exchange_s - min(exposed, exchange_s), beside_s)
 
     def tied_s(self, device: int) -> float:
         """Sum of gradients of a table that the first and the last device both have, each its own."""
-        s, gradient = self.strategy, self.wire_bytes[1]
+        s, gradient = self.plan, self.wire_bytes[1]
         if s.joins_ends or device not in (0, s.pipeline_parallel - 1):
             return 0.0
-        tied = sum(elements for _, elements in self.layers[self.figures.chain.index[0]].tied)
+        tied = sum(elements for _, elements in self.layers[self.layer_costs.chain.index[0]].tied)
         apart = s.pipeline_stride * (s.pipeline_parallel - 1)
         return self.exchange_s(Collective.ALL_REDUCE, gradient * tied, 2, apart)
 
     @cached_property
     def _step_s(self) -> float:
-        """Of the optimizer, on the device or its host, per parameter; new weights go to where they are needed."""
-        s, numerics = self.strategy, self.numerics
+        """Seconds of the optimizer per parameter, on the device or its host; new weights go where they are needed."""
+        s, numerics = self.plan, self.numerics
         step = float(optimizer_s_per_parameter(self.table, numerics)[0])
         if Offload.OPTIMIZER in s.offload:
             step = numerics.optimizer_traffic_bytes / float(self.table[_HOST[1]][0])
@@ -247,14 +245,14 @@ class Recount(RecountedMemory):
 
 @dataclass(frozen=True)
 class MixedRecount:
-    """One strategy on a pipeline; `each` has it counted as if all devices were as one of them, in their order."""
+    """One plan on a pipeline; `each` has it counted as if all devices were as one of them, in their order."""
 
     each: Sequence[Recount]
 
     @property
-    def figures(self) -> LayerCosts:
+    def layer_costs(self) -> LayerCosts:
         """The layers, on the first device."""
-        return self.each[0].figures
+        return self.each[0].layer_costs
 
     @property
     def division(self) -> Division:
@@ -281,16 +279,16 @@ class MixedRecount:
 
     @cached_property
     def transfers_s(self) -> list[float]:
-        """From each chunk to the next: both devices take part, the slower one says how long."""
+        """Seconds of a transfer from each chunk to the next: both devices take part, the slower one says how long."""
         found = []
         for way in range(len(self.chunks) - 1):
             ends = (self.each[self._device(chunk)] for chunk in (way, way + 1))
             found.append(max(end.transfers_s[way] for end in ends))
         return found
 
-    def tail(self, device: int) -> RecountedSync:
-        """What follows the last microbatch of a device; a sum of both ends ends for both at once."""
-        found, ends = self.each[device].tail(device), (self.each[0], self.each[-1])
+    def gradient_sync(self, device: int) -> RecountedSync:
+        """Gradient synchronisation after the last microbatch of a device; a sum of both ends ends for both at once."""
+        found, ends = self.each[device].gradient_sync(device), (self.each[0], self.each[-1])
         if device not in (0, len(self.each) - 1):
             return found
         late_s = max(one.tied_s(device) for one in ends) - self.each[device].tied_s(device)

@@ -112,7 +112,7 @@ class _Check:
             raise TimelineError(f"{self._ran(at)} takes {took[at]} s, not {expected[at]}")
 
     def _pairs(self, pairs: Integers, sizes: Integers) -> None:
-        """What runs as one is a forward pass and the whole backward pass of the chunk opposite."""
+        """Pairs that run as one: a forward pass and the whole backward pass of the chunk opposite."""
         second = np.minimum(pairs + 1, len(self.kind) - 1)
         fits = (sizes[self.group[pairs]] == 2) & (self.kind[pairs] == ActionKind.FORWARD)
         fits &= (self.kind[second] == ActionKind.BACKWARD) & (
@@ -167,7 +167,7 @@ class _Check:
 
     @property
     def _sends(self) -> Floats:
-        """How long every action's result is under way, (A,)."""
+        """Seconds that every action's result is under way, (A,)."""
         c = self.chunk
         back = np.where(self.kind == ActionKind.WEIGHT_GRADIENT, 0.0, self._way(c - 1))
         return np.where(self.kind == ActionKind.FORWARD, self._way(c), back)

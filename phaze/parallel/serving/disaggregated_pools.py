@@ -29,7 +29,7 @@ Offered = tuple[Replica, Offers]
 
 
 def prefill_offers(space: ServingSpace) -> list[Offered]:
-    """What every replica shape offers a prefill pool."""
+    """Offers of every replica shape to a prefill pool."""
     return [
         (
             r,
@@ -42,7 +42,7 @@ def prefill_offers(space: ServingSpace) -> list[Offered]:
 
 
 def decode_offers(space: ServingSpace) -> list[Offered]:
-    """What every replica shape offers a decode pool."""
+    """Offers of every replica shape to a decode pool."""
     found = []
     for r in space.replicas:
         cycle, most = space.decoding(r), space.devices // r.devices

@@ -1,6 +1,4 @@
-"""Costs of a model's layers on one device at some tensor-parallel width, on a grid of batches and contexts, and
-between its points along straight lines.
-"""
+"""Costs of a model's layers on one device, on a grid of batches and contexts and along straight lines between."""
 
 from __future__ import annotations
 
@@ -88,7 +86,7 @@ def _kept(pass_: Pass, edges: set[tuple[int, int]], keep: Callable[[Work], bool]
 
 @dataclass(frozen=True, slots=True)
 class ChainCosts:
-    """What the layers of a chain cost one device, (L,) each: seconds, joules of what happens, kernels launched."""
+    """Costs of the layers of a chain on one device, (L,) each: seconds, joules of events, kernels launched."""
 
     seconds: Floats
     joules: Floats
@@ -97,7 +95,7 @@ class ChainCosts:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One architecture on its network, at some rung of the cost model; `table` has one row."""
+    """One architecture on its network, at some fidelity of the cost model; `table` has one row."""
 
     model: CostModel
     table: ArchitectureTable
@@ -235,7 +233,7 @@ class LayerGrid:
 
     @cached_property
     def boundary_bytes(self) -> Floats:
-        """What each layer hands on for every token, whole, (L,)."""
+        """Bytes that each layer hands on for every token, whole, (L,)."""
         return _positions(self.base, "output_bytes")
 
     @cached_property

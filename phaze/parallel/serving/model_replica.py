@@ -1,6 +1,4 @@
-"""One replica: t x p devices that hold the model once, what a pass takes on each of its stages, and what fits in its
-memory.
-"""
+"""One replica: t x p devices that hold the model once, times of a pass on each of its stages, and its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _REFERENCE = 64  # sequences whose decode pass the stages share evenly
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What of prompts goes through in one pass: `prompts` of them, `tokens` each, after `before` earlier ones.
+    """Prompt chunk of one pass: `prompts` of them, `tokens` each, after `before` earlier ones.
 
     `last`: whether the pass ends them, so that logits are wanted.
     """
@@ -136,7 +134,7 @@ class Replica:
     def _exchange_s(self, tokens: Floats) -> Floats:
         """Seconds that each stage spends on tensors from the stage before and to the one after, (..., p).
 
-        As in training (`Basis.transfer_s`): devices send 1/t each and the group gathers; charged at both ends.
+        As in training (`Communication.transfer_s`): devices send 1/t each and the group gathers; charged at both ends.
         """
         cuts = self.grid.boundary_bytes[np.array(self.starts[1:], dtype=np.intp) - 1]
         payload, width = tokens[..., None] * cuts, self.grid.width
@@ -192,7 +190,7 @@ class Memory:
 
     @property
     def total_bytes(self) -> Floats:
-        """All of it."""
+        """Sum of all parts."""
         return self.weight_bytes + self.cache_bytes + self.working_bytes
 
     def take(self, at: NDArray[np.intp]) -> Memory:
@@ -223,7 +221,7 @@ def replica_memory(replica: Replica, decoding: ArrayLike, filling: ArrayLike, to
 
 
 def _whole_outputs(replica: Replica, sequences: Floats) -> Floats:
-    """How many outputs from first token to last there must be room for with some sequences decoding."""
+    """Outputs from first token to last that there must be room for with some sequences decoding."""
     if replica.grid.served.kv_cache is KvCache.CONTIGUOUS:
         return sequences
     half_grown = sequences / 2 + DEVIATIONS * np.sqrt(sequences / 12)

@@ -1,6 +1,4 @@
-"""What one kind of replica can offer at every batch, and whole plans from such offers: how many of each, and what
-limits them.
-"""
+"""Offers of one kind of replica at every batch, and whole plans from such offers: how many, and their limits."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class Offers:
         return found
 
     def delayed(self, seconds: float, targets: Targets) -> Offers:
-        """The same where every output token takes longer on average."""
+        """Offers where every output token takes longer on average."""
         tpot = self.tpot_s + seconds
         return replace(self, tpot_s=tpot, broken={**self.broken, Binding.TPOT: tpot > targets.tpot_s})
 
@@ -221,7 +219,7 @@ def best_offer(offers: Offers, rate_per_s: float | None) -> int | None:
 
 
 def binding_limit(offers: Offers, at: int) -> Binding:
-    """What the next offer breaks; where it breaks nothing it serves no more, and where there is none, its end."""
+    """Limit that the next offer breaks; where it breaks nothing it serves no more, and where there is none, its end."""
     if at + 1 == len(offers.replicas):
         return offers.end
     return next((limit for limit, broken in offers.broken.items() if broken[at + 1]), Binding.NOTHING)

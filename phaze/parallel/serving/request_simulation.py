@@ -1,6 +1,4 @@
-"""Requests one by one through the engines of a replica: the check of the steady state, and the latencies that users
-see of a plan.
-"""
+"""Simulation of requests through the engines of a replica: a check of the steady state, and the users' latencies."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ Seconds = Callable[[int, int, int | None], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Engine:
-    """What one replica does: prompts in `chunks` (none: they come prefilled), beside decode (`mixed`) or alone.
+    """Engine of one replica: prompts in `chunks` (none: they come prefilled), beside decode (`mixed`) or alone.
 
     `places`: sequences of one engine at once, those with half a prompt included. `one_queue`: whichever engine is
     free takes the next request, as where nothing decodes; otherwise each has the requests that it was dealt.
@@ -49,7 +47,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What happened to requests, (N,) seconds each: when they were let in, had their first token, and their last.
+    """Request times, (N,) seconds each: when they were let in, had their first token, and their last.
 
     `busy_places`: sequences that decoded in a pass with decode, on average over such passes.
     """
@@ -105,7 +103,7 @@ def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) ->
 
 
 def _seconds(engine: Engine) -> Seconds:
-    """What a pass takes on every stage: decoding sequences, mean context in whole tokens, number of the chunk."""
+    """Seconds of a pass on every stage: decoding sequences, mean context in whole tokens, number of the chunk."""
 
     @cache
     def seconds(count: int, context: int, piece: int | None) -> tuple[float, ...]:
@@ -222,7 +220,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, seconds: NDArray[np.float64]) -> Percentiles:
-        """Those of some requests."""
+        """Percentiles of some requests."""
         return cls(float(seconds.mean()), *np.percentile(seconds, (50, 90, 99)).tolist())
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Policy(StrEnum):
-    """What an iteration of the engine may hold."""
+    """Batching policy: the passes that an iteration of the engine may hold."""
 
     PREFILL_FIRST = "prefill first"  # a prompt on its own as soon as there is room, decode waits (Orca, vLLM)
     CHUNKED = "chunked prefill"  # a chunk of a prompt beside the decoding sequences (Sarathi-Serve)
@@ -15,7 +15,7 @@ class Policy(StrEnum):
 
 
 class Binding(StrEnum):
-    """What keeps a plan from serving more."""
+    """Binding limit, which keeps a plan from serving more."""
 
     MEMORY = "cache memory"  # no room for the cache of one sequence more
     TTFT = "time to first token"
@@ -27,7 +27,7 @@ class Binding(StrEnum):
 
 
 class Role(StrEnum):
-    """What the devices of a pool do."""
+    """Role of the devices of a pool."""
 
     BOTH = "prefill and decode"
     PREFILL = "prefill"
@@ -65,7 +65,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """How a model is served on a cluster.
+    """Serving plan of a model on a cluster.
 
     `chunk_tokens`: prompt tokens of one pass (the whole prompt unless chunked). `ttft_s`: time to first token on
     average: with an arrival rate from arrival on, otherwise from the moment there is room for the request;

@@ -1,4 +1,4 @@
-"""What is asked of a serving cluster: traffic, latency targets, and what its software does."""
+"""Requests to a serving cluster: traffic, latency targets, and the options of its software."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """What the serving software does, and what the search may choose.
+    """Options of the serving software, and the choices of the search.
 
     `chunk`: prompt tokens that an iteration takes beside the decoding sequences (None: the best of all, whole
     prompts on their own among them). `disaggregate`: prefill and decode on pools of their own (None: the better).

@@ -1,6 +1,4 @@
-"""The best serving plan: every replica shape, batch, chunk and split into pools of an enumerated space; its figures,
-or why nothing serves.
-"""
+"""The best serving plan over all replica shapes, batches, chunks and pools of a space, or why nothing serves."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ class ServingSpace:
 
     @cached_property
     def links(self) -> Network:
-        """The network; on the calibrated rung with the constants of the chip's family."""
+        """The network; under the calibrated fidelity with the constants of the chip's family."""
         if self.options.rung is not Fidelity.CALIBRATED:
             return self.network
         return with_laws(self.network, str(self.architecture.value("family")))
 
     @cached_property
     def limits(self) -> Limits:
-        """What a plan must keep."""
+        """Limits that a plan must keep."""
         capacity = float(hbm_capacity_bytes(self.chip.table)[0])
         return Limits(capacity * self.options.memory_share, self.targets)
 

@@ -1,6 +1,4 @@
-"""The steady state of replicas that decode many sequences, with prompts among the passes or apart, from slot to slot
-of their pipelines.
-"""
+"""The steady state of replicas that decode many sequences, with prompts among the passes or apart, slot by slot."""
 
 from __future__ import annotations
 
@@ -115,11 +113,11 @@ class Cycle:
 
     @cached_property
     def service_s(self) -> Floats:
-        """How long a prompt keeps its engine from the next one, (B,)."""
+        """Seconds for which a prompt keeps its engine from the next one, (B,)."""
         return len(self.chunks) * self.slots.round_s(1) if self.chunks else np.zeros(len(self.batch))
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
-        """What a request of a Poisson stream waits before its prefill begins, (B,); infinite where prompts pile up.
+        """Mean wait of a request of a Poisson stream before its prefill, s, (B,); infinite where prompts pile up.
 
         An M/G/1 queue whose server, when no prompt waits, is away for a decode pass (Doshi, "Queueing systems
         with vacations", 1986): rate S^2 / 2 (1 - rate S), and half a pass where sequences decode.
@@ -142,14 +140,14 @@ class Cycle:
 
     @cached_property
     def longest_gap_s(self) -> Floats:
-        """Between two tokens of a sequence at most, (B,): a decode pass after a prompt, or the longest mixed pass."""
+        """Longest gap between two tokens of a sequence, (B,): a decode pass after a prompt, or a mixed pass."""
         longest = self.replica.stages * self.costs[..., 0].max(axis=(1, 2))
         found: Floats = longest if self.mixed or not self.chunks else longest + self.slots.round_s(0)
         return found
 
     @cached_property
     def joules(self) -> Floats:
-        """Of all that happens for one request, all devices of a replica together, (B,)."""
+        """Joules of all that happens for one request, all devices of a replica together, (B,)."""
         each = self.costs[..., 1].sum(axis=-1) * self.replica.grid.width
         found: Floats = (np.maximum(self.counts, 0.0) * each).sum(axis=1) / self.batch
         return found
@@ -205,7 +203,7 @@ class Prefill:
         return found
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
-        """What a request of a Poisson stream waits where prompts go one by one: an M/D/1 queue (DistServe, eq. 1)."""
+        """Mean wait of a request of a Poisson stream, prompts one by one, s: an M/D/1 queue (DistServe, eq. 1)."""
         service = self.costs[0, :, 0].max(axis=-1)
         load = np.minimum(requests_per_s * service, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,7 +211,7 @@ class Prefill:
 
     @property
     def joules(self) -> Floats:
-        """Of all that happens for one prompt, (B,)."""
+        """Joules of all that happens for one prompt, (B,)."""
         found: Floats = self.costs[..., 1].sum(axis=-1) * self.replica.grid.width / np.array(self.prompts)
         return found
 

@@ -1,6 +1,4 @@
-"""Communication of a plan: what data-parallel ranks, neighbouring stages and experts exchange, and what of it
-computation hides.
-"""
+"""Communication of a plan among data-parallel ranks, stages and experts, and the part that computation hides."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ from phaze.workload.work import Collective, Link, Pass
 
 @dataclass(frozen=True)
 class Communication:
-    """The exchanges of strategies (V,) between devices of one kind on a network; `known` ones are not costed again.
+    """The exchanges of plans (V,) between devices of one kind on a network; `known` ones are not costed again.
 
     Payloads are in bytes, (V, X) or what broadcasts to it; seconds are (V, X).
     """
 
     network: Network
     link_bytes_per_s: float
-    strategies: tuple[ParallelPlan, ...]
+    plans: tuple[ParallelPlan, ...]
     known: dict[Hashable, Any] = field(default_factory=dict)
     _columns: dict[str, Integers] = field(default_factory=dict)
 
@@ -50,7 +48,7 @@ class Communication:
         return reduced + self._over(Collective.ALL_REDUCE, rest, others, stride * ranks)
 
     def reduce_experts_s(self, gradient_bytes: float | Floats) -> Floats:
-        """The same of experts, whose replicas are fewer and further apart."""
+        """Reduction of the gradients of experts, whose replicas are fewer and further apart."""
         ranks, stride = self.expert_replicas, self._column("expert_stride")
         whole, divided = np.where(self.divides, 1, ranks), np.where(self.divides, ranks, 1)
         reduced = self._over(Collective.ALL_REDUCE, gradient_bytes, whole, stride)
@@ -66,15 +64,15 @@ class Communication:
         stages, stride = self._column("pipeline_parallel"), self._column("pipeline_stride")
         return self._over(Collective.ALL_REDUCE, gradient_bytes, np.minimum(stages, 2), stride * (stages - 1))
 
-    def reduce_whole_s(self, gradient_bytes: float | Floats) -> Floats:
-        """The same of layers that tensor ranks keep whole: among these first, then each its share with its replicas."""
+    def reduce_replicated_s(self, gradient_bytes: float | Floats) -> Floats:
+        """Reduction for layers that tensor ranks keep whole: among these first, then each its share with replicas."""
         width, next_ = self._width, np.ones_like(self._width)
         whole, divided = np.where(self.divides, 1, width), np.where(self.divides, width, 1)
         reduced = self._over(Collective.ALL_REDUCE, gradient_bytes, whole, next_)
         reduced += self._over(Collective.REDUCE_SCATTER, gradient_bytes, divided, next_)
         return reduced + self.reduce_s(np.asarray(gradient_bytes) / width)
 
-    def gather_whole_s(self, weight_bytes: float | Floats) -> Floats:
+    def gather_replicated_s(self, weight_bytes: float | Floats) -> Floats:
         """All-gather of their weights: each tensor rank its share from its replicas, then among these."""
         shares = self.gather_s(np.asarray(weight_bytes) / self._width)
         among = self._over(Collective.ALL_GATHER, weight_bytes, self._width, np.ones_like(self._width))
@@ -83,7 +81,7 @@ class Communication:
     def transfer_s(self, tensor_bytes: float | Floats, scatters: bool) -> Floats:
         """One tensor from a stage to the next, one way; `tensor_bytes` of the whole tensor of a tensor group."""
         width = self._width
-        sequence = np.array([[s.sharding.sequence] for s in self.strategies])
+        sequence = np.array([[s.sharding.sequence] for s in self.plans])
         sent = np.asarray(tensor_bytes) / np.where(sequence | scatters, width, 1)
         way = self._column("pipeline_parallel"), self._column("pipeline_stride")
         inside = np.where(sequence | (not scatters), 1, width)
@@ -93,12 +91,12 @@ class Communication:
     @cached_property
     def divides(self) -> NDArray[np.bool_]:
         """Whether ranks divide anything, (V, 1)."""
-        return np.array([[s.zero is not Zero.NONE] for s in self.strategies])
+        return np.array([[s.zero is not Zero.NONE] for s in self.plans])
 
     @cached_property
     def sharded(self) -> Integers:
         """Ranks that ZeRO divides over, (V, 1)."""
-        return np.array([[s.shard_group or s.replicas] for s in self.strategies])
+        return np.array([[s.shard_group or s.replicas] for s in self.plans])
 
     @cached_property
     def expert_replicas(self) -> Integers:
@@ -112,16 +110,16 @@ class Communication:
 
     @cached_property
     def _width(self) -> Integers:
-        return np.array([[s.sharding.tensor] for s in self.strategies])
+        return np.array([[s.sharding.tensor] for s in self.plans])
 
     @cached_property
     def _stride(self) -> Integers:
         return self._column("replica_stride")
 
     def _column(self, name: str) -> Integers:
-        """A property of every strategy, (V, 1)."""
+        """A property of every plan, (V, 1)."""
         if name not in self._columns:
-            self._columns[name] = np.array([[getattr(s, name)] for s in self.strategies])
+            self._columns[name] = np.array([[getattr(s, name)] for s in self.plans])
         return self._columns[name]
 
     def _over(self, kind: Collective, payload: float | Floats, size: Integers, stride: Integers) -> Floats:
@@ -170,7 +168,11 @@ def _undominated(rows: Floats) -> Floats:
 
 
 def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interference: float) -> Floats:
-    """What an exchange of so many equal pieces adds to computation beside it; the last piece hides behind nothing."""
+    """Exposed communication: seconds that an exchange of n equal pieces adds to the computation beside it.
+
+    exposed = max(exchange / n, exchange - compute (1 - 1/n)) + interference x min(hidden, compute): the last piece
+    hides behind nothing (docs/reference/formulas/pipeline.md, docs/decisions/0025-fsdp.md).
+    """
     count = np.maximum(pieces, 1)
     last = exchange_s / count
     exposed = np.maximum(last, exchange_s - compute_s * (1 - 1 / count))

@@ -1,4 +1,4 @@
-"""What follows the last microbatch: gradients are reduced, the optimizer steps, weights come back."""
+"""Gradient synchronisation after the last microbatch: gradients are reduced, the optimizer steps, weights come back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GradientSyncs:
 
     @property
     def longest_s(self) -> float:
-        """What the only pipeline is longer by: that of its device with most to do."""
+        """Seconds by which the only pipeline is longer: those of its device with most to do."""
         return float(self.total_s.max())
 
     def of_device(self, device: int) -> GradientSync:
@@ -44,7 +44,7 @@ class GradientSyncs:
 
 @dataclass(frozen=True, slots=True)
 class GradientSync:
-    """The same of one device."""
+    """Exposed seconds of one device."""
 
     reduction_s: float
     optimizer_s: float
@@ -61,7 +61,7 @@ class GradientSync:
 class GradientSyncRates:
     """Bytes on the wire per weight and gradient, and seconds of an optimizer step per parameter.
 
-    Of strategies whose steps differ, `optimizer_s` is (V, 1).
+    Of plans whose steps differ, `optimizer_s` is (V, 1).
     """
 
     gathered_bytes: float
@@ -70,13 +70,13 @@ class GradientSyncRates:
 
     @property
     def wire_bytes(self) -> tuple[float, float]:
-        """Of one weight and one gradient."""
+        """Bytes on the wire of one weight and one gradient."""
         return self.gathered_bytes, self.reduced_bytes
 
 
 @dataclass(frozen=True)
 class DeviceParameters:
-    """What every device of pipelines holds, (p,) or (V, p) each: parameters by who has the same, and groups of layers.
+    """Parameters of every device of pipelines, (p,) or (V, p) each, by who has the same, and groups of layers.
 
     `shared`: replicas; `experts`: those of experts; `whole`: tensor ranks as well. `tied`: parameters that
     the first and the last device both have.
@@ -84,24 +84,24 @@ class DeviceParameters:
 
     shared: Floats
     experts: Floats
-    whole: Floats
+    replicated: Floats
     pieces: Floats
     tied: Floats
 
     @classmethod
-    def of(cls, figures: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
-        """Of devices with some chunks of a division each, (p, slots)."""
-        every, experts, whole = np.add.reduceat(figures.parameters, division.first_layers, axis=1)
+    def of(cls, sizes: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
+        """Parameters of devices with some chunks of a division each, (p, slots)."""
+        every, experts, whole = np.add.reduceat(sizes.parameters, division.first_layers, axis=1)
         pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
         tied = np.zeros(len(own))
-        tied[[0, -1]] = figures.tied_parameters
+        tied[[0, -1]] = sizes.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
         shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
         return cls(shared, expert, kept, groups, tied)
 
     @property
     def distinct(self) -> tuple[DeviceParameters, NDArray[np.intp]]:
-        """What distinct devices (k,) of one pipeline hold, and which of them each one is, (p,)."""
+        """Parameters of distinct devices (k,) of one pipeline, and which of them each one is, (p,)."""
         rows = np.array([getattr(self, f.name) for f in fields(self)])
         found, which = np.unique(rows, axis=1, return_inverse=True)
         return DeviceParameters(*found), which.ravel()
@@ -109,7 +109,7 @@ class DeviceParameters:
 
 @dataclass(frozen=True)
 class GradientSyncWork:
-    """What follows the last microbatch on every device of pipelines, (V, p) each, before anything hides it.
+    """Gradient synchronisation on every device of pipelines, (V, p) each, before anything hides it.
 
     Seconds of exchanges, and parameters that a device steps. `window` (V, 1): passes of one microbatch that all but the
     last exchanges have to hide behind, `pieces` how many exchanges there are.
@@ -131,51 +131,53 @@ class GradientSyncWork:
         wire_bytes: tuple[float, float],
         microbatches: Sequence[int],
     ) -> GradientSyncWork:
-        """Of strategies (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
-        e, said, each = exchanges, framework, exchanges.strategies
-        late = [[s.zero < Zero.GRADIENTS or not said.reduces_every_microbatch] for s in each]
+        """Work of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
+        e, each = exchanges, exchanges.plans
+        late = [[s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch] for s in each]
         apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
         gathered, reduced = wire_bytes[0] * np.array(apart), wire_bytes[1] * np.array(late)
         reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
-        reduce_s += e.reduce_whole_s(held.whole * reduced)
+        reduce_s += e.reduce_replicated_s(held.replicated * reduced)
         gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
-        gather_s += e.gather_whole_s(held.whole * gathered)
+        gather_s += e.gather_replicated_s(held.replicated * gathered)
         ranks = [np.where(e.divides, some, 1) for some in e.ranks]
         return cls(
             reduce_s,
             gather_s,
             e.tie_s(held.tied * wire_bytes[1]),
-            divided_parameters(ranks, held.shared, held.experts, held.whole),
+            divided_parameters(ranks, held.shared, held.experts, held.replicated),
             np.broadcast_to(held.pieces, reduce_s.shape),
             np.array([[overlap_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
         )
 
     def on(self, which: NDArray[np.intp]) -> GradientSyncWork:
-        """Of devices that are each one of these, (V, p)."""
+        """Work of devices that are each one of these, (V, p)."""
         devices = {f.name: getattr(self, f.name)[:, which] for f in fields(self) if f.name != "window"}
         return replace(self, **devices)
 
     def take(self, rows: slice) -> GradientSyncWork:
-        """Of some of the strategies."""
+        """Work of some of the plans."""
         return GradientSyncWork(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def beside(
         self, forward_s: Floats, turned_s: Floats, framework: Framework, optimizer_s: float | Floats
     ) -> GradientSyncs:
-        """What is exposed beside passes of one microbatch before and after the loss, (V, p) each.
+        """Exposed gradient synchronisation beside passes of one microbatch before and after the loss, (V, p) each.
 
+        iteration = pipeline + max over devices of (reduction + tied + optimizer + gather) + the framework's own time;
+        what hides of reductions and gathers is as of `overlapped_s` (docs/reference/formulas/pipeline.md).
         `optimizer_s`: seconds of a step per parameter.
         """
-        said, lost = framework, (self.pieces, framework.interference)
+        lost = (self.pieces, framework.interference)
         reduction, gather = self.reduce_s, self.gather_s
-        if said.hides_reduction:
+        if framework.hides_reduction:
             reduction = overlapped_s(self.window * turned_s, reduction, *lost)
-        if said.hides_gathers:
+        if framework.hides_gathers:
             gather = overlapped_s(self.window * forward_s, gather, *lost)
         hidden_s = np.maximum(self.reduce_s - reduction, 0.0) + np.maximum(self.gather_s - gather, 0.0)
         return GradientSyncs(
             reduction_s=reduction + self.tie_s,
-            optimizer_s=self.stepped * optimizer_s * said.optimizer_stretch,
+            optimizer_s=self.stepped * optimizer_s * framework.optimizer_stretch,
             gather_s=gather,
             hidden_s=hidden_s,
         )
@@ -190,7 +192,7 @@ def gradient_sync(
     rates: GradientSyncRates,
     microbatches: Sequence[int],
 ) -> GradientSyncs:
-    """The tails of strategies (V,), of every device; `microbatches` (V,).
+    """The gradient synchronisation of plans (V,), of every device; `microbatches` (V,).
 
     `forward_s`, `turned_s` (V, p): passes of one microbatch, before and after the loss.
     """
@@ -198,13 +200,13 @@ def gradient_sync(
     return work.beside(forward_s, turned_s, framework, rates.optimizer_s)
 
 
-def overlap_window(strategy: ParallelPlan, microbatches: int) -> float:
+def overlap_window(plan: ParallelPlan, microbatches: int) -> float:
     """Passes of one microbatch that all gradients but the last ones, or all weights but the first, have to hide behind.
 
     An interleaved pipeline ends (and begins) chunk by chunk, as many microbatches of each as there are stages; other
     schedules with the last (first) microbatch.
     """
-    s = strategy
+    s = plan
     if s.schedule is not Schedule.INTERLEAVED:
         return 1.0
     return (1 + (s.chunks - 1) * min(s.pipeline_parallel, microbatches)) / s.chunks

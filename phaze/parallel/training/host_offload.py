@@ -1,4 +1,4 @@
-"""What a device keeps in the memory of its host, and what moving it over their link adds to an iteration.
+"""Offloading to the memory of the host: bytes there, and seconds that moving them over the link adds to an iteration.
 
 Weights come in for every pass, one group of layers ahead, and activations leave behind forward and come back ahead of
 backward (ZeRO-Infinity, arXiv 2104.07857, section 5.2.2); gradients leave behind backward, and the host steps the
@@ -36,14 +36,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What one device has of its host: the link per direction, and its share of the memory and its bandwidth."""
+    """Share of its host that one device has: the link per direction, memory, and memory bandwidth."""
 
     link_bytes_per_s: float
     memory_bytes_per_s: float
     memory_bytes: float
 
     @classmethod
-    def of(cls, table: ArchitectureTable, strategy: ParallelPlan) -> Host:
+    def of(cls, table: ArchitectureTable, plan: ParallelPlan) -> Host:
         """The host of the one architecture of a table. Raises InputError where it does not say what is needed."""
         fields = (
             "host_bandwidth_bytes_per_s",
@@ -51,7 +51,7 @@ class Host:
             "host_memory_capacity_bytes",
         )
         found = {field: float(table[field][0]) for field in fields}
-        steps = Offload.OPTIMIZER in strategy.offload
+        steps = Offload.OPTIMIZER in plan.offload
         for field in fields if steps else (fields[0], fields[2]):
             if np.isnan(found[field]):
                 raise InputError(f"offload needs the architecture's {field}")
@@ -65,12 +65,12 @@ class Host:
                 f"{self.memory_bytes / _GIB:.4g} GiB of its host"
             )
 
-    def step_s(self, rates: GradientSyncRates, strategy: ParallelPlan, numerics: Numerics) -> float:
-        """What a step takes per parameter where states or weights are the host's."""
+    def step_s(self, rates: GradientSyncRates, plan: ParallelPlan, numerics: Numerics) -> float:
+        """Seconds of an optimizer step per parameter where states or weights are the host's."""
         link_s, step_s = 1 / self.link_bytes_per_s, float(rates.optimizer_s)
-        if Offload.OPTIMIZER in strategy.offload:
+        if Offload.OPTIMIZER in plan.offload:
             step_s = numerics.optimizer_traffic_bytes / self.memory_bytes_per_s
-        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & strategy.offload) == 1:  # on different sides
+        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & plan.offload) == 1:  # on different sides
             step_s += rates.gathered_bytes * link_s
         return step_s
 
@@ -90,21 +90,21 @@ class OffloadTraffic:
     def of(
         cls,
         host: Host,
-        needs: GroupFootprint,
+        footprint: GroupFootprint,
         division: Division,
-        strategy: ParallelPlan,
+        plan: ParallelPlan,
         wire_bytes: tuple[float, float],
         *,
         hides: bool,
     ) -> OffloadTraffic:
-        """What a strategy leaves to the host; `wire_bytes`: of one weight and one gradient.
+        """Traffic of a plan with the host; `wire_bytes`: of one weight and one gradient.
 
         `hides`: whether computation goes on meanwhile.
         """
-        s = strategy
-        divided = divided_parameters(ranks_of(s), needs.shared, needs.experts, needs.whole)
-        whole, (weight, gradient) = needs.parameters, wire_bytes
-        kept = np.where(recomputed_groups(division, s), needs.spared_bytes, needs.saved_bytes)
+        s = plan
+        divided = divided_parameters(ranks_of(s), footprint.shared, footprint.experts, footprint.replicated)
+        whole, (weight, gradient) = footprint.parameters, wire_bytes
+        kept = np.where(recomputed_groups(division, s), footprint.spared_bytes, footprint.saved_bytes)
 
         def moved(what: Offload, each_bytes: Floats) -> Floats:
             return each_bytes if what in s.offload else np.zeros(len(whole))

@@ -1,4 +1,4 @@
-"""What an iteration under a strategy comes to: seconds by cause, bytes by what they hold."""
+"""An iteration under a plan: seconds by cause, bytes by what they hold."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from phaze.workload.workload import Numerics
 
 @dataclass(frozen=True)
 class Drivers:
-    """What of a plan its energy depends on, for (A,) architectures; one value serves all.
+    """Figures of a plan that its energy depends on, for (A,) architectures; one value serves all.
 
     `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
     `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,). `gathers`: how often weights that
@@ -84,7 +84,7 @@ class ChainEnergy:
     def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:
         """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""
         chain = self.timed.chain
-        whole = chain.whole_parameters
+        whole = chain.replicated_parameters
         own = wire_bytes(collective, (chain.parameters - whole) * each_bytes, replicas)
         return own + wire_bytes(collective, whole * each_bytes, replicas * chain.tensor_parallel)
 

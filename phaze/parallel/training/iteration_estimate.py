@@ -1,6 +1,4 @@
-"""From a plan to the time and memory of an iteration on one architecture of a cluster, and where the time goes, by
-cause and by kind of operator.
-"""
+"""Time and memory of an iteration of a plan on one architecture, and the parts of its time by cause and operator."""
 
 from __future__ import annotations
 
@@ -63,48 +61,48 @@ _ROUNDING = 1e-9  # of an iteration
 def breakdown(
     found: StageTimes,
     own: Sequence[int],
-    strategy: ParallelPlan,
+    plan: ParallelPlan,
     microbatches: int,
-    tail: GradientSync,
+    sync: GradientSync,
     iteration_s: float,
     framework: Framework,
 ) -> TimeBreakdown:
-    """Parts of an iteration on a device with its `own` chunks and `tail`, of so many microbatches of a pipeline.
+    """Parts of an iteration on a device with its `own` chunks and `sync`, of so many microbatches of a pipeline.
 
-    What no part explains is bubble: waiting for other devices, in the pipeline or for a longer tail than the own. That
-    is never negative, since a device does its passes and receipts one after the other.
+    bubble = iteration - sum of all other parts: waiting for other devices, in the pipeline or for a longer
+    synchronisation than its own. It is never negative, since a device does its passes and receipts one by one.
     """
-    sides = (found.forward, found.again, found.backward)
-    runs = runs_of_a_chunk(strategy, microbatches)
+    sides = (found.forward, found.recomputation, found.backward)
+    runs = runs_of_a_chunk(plan, microbatches)
 
     def spent(*values: Floats) -> float:
         return float(sum(runs * value[own].sum() for value in values))
 
-    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, strategy)
+    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, plan)
     vector = spent(found.forward.vector_s, found.backward.vector_s)
     exposed = {p: spent(found.forward.exposed_s[p], found.backward.exposed_s[p]) for p in Parallel}
     parts = TimeBreakdown(
         product_s=spent(found.forward.kernels_s, found.backward.kernels_s) - vector,
         vector_s=vector,
-        recompute_s=spent(found.again.device_s),
+        recompute_s=spent(found.recomputation.device_s),
         tensor_s=exposed[Parallel.TENSOR],
         context_s=exposed[Parallel.CONTEXT],
         expert_s=exposed[Parallel.EXPERT],
         transfer_s=received,
-        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + tail.gather_s,
-        reduction_s=spent(found.backward.reduced_s) + tail.reduction_s,
+        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + sync.gather_s,
+        reduction_s=spent(found.backward.reduced_s) + sync.reduction_s,
         offload_s=spent(found.forward.moved_s, found.backward.moved_s),
         bubble_s=0.0,
-        optimizer_s=tail.optimizer_s,
+        optimizer_s=sync.optimizer_s,
         host_s=spent(*(side.host_s for side in sides)) + framework.iteration_s,
-        hidden_s=spent(*(side.hidden_s for side in sides)) + tail.hidden_s,
+        hidden_s=spent(*(side.hidden_s for side in sides)) + sync.hidden_s,
     )
     return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
 
 
-def runs_of_a_chunk(strategy: ParallelPlan, microbatches: int) -> int:
+def runs_of_a_chunk(plan: ParallelPlan, microbatches: int) -> int:
     """Microbatches that come to a chunk on a device: where a pipeline holds the model twice, half of them each."""
-    return microbatches // strategy.schedule.weight_copies
+    return microbatches // plan.schedule.weight_copies
 
 
 def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
@@ -113,7 +111,7 @@ def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
     return max(range(len(placed)), key=lambda device: float(work_s[placed[device]].sum()))
 
 
-def _received_s(found: StageTimes, own: Sequence[int], strategy: ParallelPlan) -> float:
+def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> float:
     """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
 
     Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
@@ -121,14 +119,14 @@ def _received_s(found: StageTimes, own: Sequence[int], strategy: ParallelPlan) -
     another nothing.)
     """
     ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
-    each = (0,) if strategy.schedule.forward_only else (0, 1)
+    each = (0,) if plan.schedule.forward_only else (0, 1)
     ways = [chunk + side for chunk in own for side in each]
-    inside = {w for w in ways if ways.count(w) > 1} if strategy.schedule.weight_copies == 1 else set()
+    inside = {w for w in ways if ways.count(w) > 1} if plan.schedule.weight_copies == 1 else set()
     return float(sum(ends[way] for way in ways if way not in inside))
 
 
 def _rest_s(whole_s: float, parts_s: float) -> float:
-    """What is left of a whole; none but for rounding is none."""
+    """Rest of a whole, in s; none but for rounding is none."""
     rest_s = whole_s - parts_s
     return 0.0 if abs(rest_s) <= _ROUNDING * whole_s else rest_s
 
@@ -138,11 +136,11 @@ STATES = 1e5  # of one search for a schedule on cores, which starts from those o
 
 @dataclass(frozen=True)
 class Estimator:
-    """Strategies of one workload on one architecture (`table` of one row) of a cluster, under a framework.
+    """Plans of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
-    What strategies share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
-    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `effort` is
-    over nothing is told any more: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
+    What plans share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
+    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `limits` is
+    over there are no more answers: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
     """
 
     workload: Workload
@@ -151,7 +149,7 @@ class Estimator:
     framework: Framework
     rung: Fidelity = Fidelity.ANALYTIC
     own: OwnConstants = field(default_factory=lambda: NO_OWN)
-    effort: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
+    limits: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
     laid_out: PlanLayouts | None = None
     among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
@@ -185,9 +183,9 @@ class Estimator:
 
     @cached_property
     def layouts(self) -> PlanLayouts:
-        """What does not depend on the architecture."""
-        told = self.framework.running(self.workload)
-        return self.laid_out or PlanLayouts(self.workload, self.cluster, told)
+        """Layers, chunks, bytes and exchanges, whatever the architecture."""
+        framework = self.framework.running(self.workload)
+        return self.laid_out or PlanLayouts(self.workload, self.cluster, framework)
 
     @cached_property
     def rates(self) -> GradientSyncRates:
@@ -195,136 +193,136 @@ class Estimator:
         step_s = optimizer_s_per_parameter(self.table, self.workload.numerics)
         return GradientSyncRates(*self.layouts.wire_bytes, float(step_s[0]))
 
-    def figures(self, strategy: ParallelPlan) -> LayerCosts:
-        """What the layers take: the same for all strategies that agree in microbatch and sharding."""
-        found = self._once(strategy)
-        return self._joined(found) if strategy.joins_ends else found
+    def layer_costs(self, plan: ParallelPlan) -> LayerCosts:
+        """Costs of the layers: the same for all plans that agree in microbatch and sharding."""
+        found = self._once(plan)
+        return self._joined(found) if plan.joins_ends else found
 
-    def _once(self, strategy: ParallelPlan) -> LayerCosts:
-        """The same where tied parameters count at both ends."""
+    def _once(self, plan: ParallelPlan) -> LayerCosts:
+        """Costs of the layers where tied parameters count at both ends."""
         self._look_at_the_clock()
-        selective = strategy.recompute is Recompute.SELECTIVE
-        spared = strategy.kept | strategy.offloaded
-        key = (strategy.microbatch, strategy.sharding, selective, spared)
+        selective = plan.recompute is Recompute.SELECTIVE
+        spared = plan.kept | plan.offloaded
+        key = (plan.microbatch, plan.sharding, selective, spared)
         if key not in self._kept:
-            self._kept[key] = self._figures(strategy)
+            self._kept[key] = self._layer_costs(plan)
         found: LayerCosts = self._kept[key]
         return found
 
-    def _joined(self, figures: LayerCosts) -> LayerCosts:
+    def _joined(self, costs: LayerCosts) -> LayerCosts:
         """Figures of a chain whose tied parameters count once."""
-        key = "joined", id(figures)
+        key = "joined", id(costs)
         if key not in self._kept:
-            chain = self.layouts.joined(figures.chain)
-            self._kept[key] = figures if chain is figures.chain else replace(figures, chain=chain)
+            chain = self.layouts.joined(costs.chain)
+            self._kept[key] = costs if chain is costs.chain else replace(costs, chain=chain)
         found: LayerCosts = self._kept[key]
         return found
 
-    def _figures(self, strategy: ParallelPlan) -> LayerCosts:
+    def _layer_costs(self, plan: ParallelPlan) -> LayerCosts:
         if self.among is not None:
             many, row = self.among
-            return many._once(strategy).alone(row)
-        chain, sharding = self.chain(strategy), strategy.sharding
-        if sharding.whole:
+            return many._once(plan).alone(row)
+        chain, sharding = self.chain(plan), plan.sharding
+        if sharding.replicated:
             ends = (sharding.divided, sharding.undivided)
-            divided, undivided = (self.figures(replace(strategy, sharding=one)) for one in ends)
+            divided, undivided = (self.layer_costs(replace(plan, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
-        spared = strategy.kept | strategy.offloaded
-        found = layer_costs(chain, self.costs, self.loaded, self.effort, spared)
+        spared = plan.kept | plan.offloaded
+        found = layer_costs(chain, self.costs, self.loaded, self.limits, spared)
         return found.alone() if len(self.table) == 1 else found
 
     def _look_at_the_clock(self) -> None:
-        if self.effort.left_s() <= 0:
+        if self.limits.left_s() <= 0:
             raise OutOfTimeError(LEFT_OUT)
 
-    def passes(self, strategy: ParallelPlan) -> Floats:
-        """What groups of layers take in their passes, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
-        figures = self.figures(strategy)
-        key = "passes", id(figures), strategy.grain
+    def passes(self, plan: ParallelPlan) -> Floats:
+        """Pass times of groups of layers, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
+        costs = self.layer_costs(plan)
+        key = "passes", id(costs), plan.grain
         if key not in self._kept:
-            self._kept[key] = group_passes(figures, self.division(strategy), self.framework)
+            self._kept[key] = group_passes(costs, self.division(plan), self.framework)
         found: Floats = self._kept[key]
         return found
 
-    def foresee(self, strategies: Sequence[ParallelPlan]) -> None:
-        """Cost the operators of some strategies together, which is faster than of one after the other.
+    def foresee(self, plans: Sequence[ParallelPlan]) -> None:
+        """Cost the operators of some plans together, which is faster than of one after the other.
 
         The least and most microbatches come first: their chains tell those between. Of one among many, for all of them.
         """
         if self.among is not None:
-            self.among[0].foresee(strategies)
+            self.among[0].foresee(plans)
             return
-        sizes = {s.microbatch for s in strategies}
+        sizes = {s.microbatch for s in plans}
         ends = (min(sizes), max(sizes)) if sizes else ()
-        ordered = sorted(strategies, key=lambda s: s.microbatch not in ends)
-        cost_ahead([self.chain(strategy) for strategy in ordered], self.costs)
+        ordered = sorted(plans, key=lambda s: s.microbatch not in ends)
+        cost_ahead([self.chain(plan) for plan in ordered], self.costs)
 
-    def chain(self, strategy: ParallelPlan) -> LayerChain:
+    def chain(self, plan: ParallelPlan) -> LayerChain:
         """The layers of the model as a device runs them."""
-        return self.layouts.chain(strategy)
+        return self.layouts.chain(plan)
 
-    def division(self, strategy: ParallelPlan) -> Division:
+    def division(self, plan: ParallelPlan) -> Division:
         """The chunks of the model. Raises InputError where it has too few blocks."""
         self._look_at_the_clock()
-        return self.layouts.division(strategy)
+        return self.layouts.division(plan)
 
-    def microbatches(self, strategy: ParallelPlan) -> int:
+    def microbatches(self, plan: ParallelPlan) -> int:
         """Microbatches that each pipeline runs."""
-        return self.layouts.microbatches(strategy)
+        return self.layouts.microbatches(plan)
 
-    def placed(self, strategy: ParallelPlan) -> list[list[int]]:
+    def placed(self, plan: ParallelPlan) -> list[list[int]]:
         """The chunks of every device of a pipeline."""
-        s = strategy
+        s = plan
         found: list[list[int]] = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tolist()
         return found
 
-    def loads(self, strategy: ParallelPlan) -> StageTimes:
-        """Seconds of one microbatch in every chunk; those of the strategy that was asked for last are kept."""
-        last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("loads")
-        if last is None or last[0] != strategy:
-            figures, division = self.figures(strategy), self.division(strategy)
-            rest = (self.exchanges(strategy), self.framework, self.rates.wire_bytes, self.traffic(strategy))
-            last = self._kept["loads"] = strategy, stage_times(figures, division, *rest)
+    def stage_times(self, plan: ParallelPlan) -> StageTimes:
+        """Seconds of one microbatch in every chunk; those of the plan that was asked for last are kept."""
+        last: tuple[ParallelPlan, StageTimes] | None = self._kept.get("stage_times")
+        if last is None or last[0] != plan:
+            costs, division = self.layer_costs(plan), self.division(plan)
+            rest = (self.exchanges(plan), self.framework, self.rates.wire_bytes, self.traffic(plan))
+            last = self._kept["stage_times"] = plan, stage_times(costs, division, *rest)
         return last[1]
 
-    def traffic(self, strategy: ParallelPlan) -> OffloadTraffic | None:
-        """With the host, where the strategy leaves something to it."""
-        if not strategy.offload:
+    def traffic(self, plan: ParallelPlan) -> OffloadTraffic | None:
+        """Traffic with the host, where the plan leaves something to it."""
+        if not plan.offload:
             return None
-        host, wire = Host.of(self.table, strategy), self.rates.wire_bytes
-        needs, division = self.needs(strategy), self.division(strategy)
-        return OffloadTraffic.of(host, needs, division, strategy, wire, hides=self.framework.hides_offload)
+        host, wire = Host.of(self.table, plan), self.rates.wire_bytes
+        footprint, division = self.memory_footprint(plan), self.division(plan)
+        return OffloadTraffic.of(host, footprint, division, plan, wire, hides=self.framework.hides_offload)
 
-    def needs(self, strategy: ParallelPlan) -> GroupFootprint:
-        """What every group of layers holds on a device."""
-        return self.layouts.needs(strategy)
+    def memory_footprint(self, plan: ParallelPlan) -> GroupFootprint:
+        """Memory footprint of every group of layers on a device."""
+        return self.layouts.memory_footprint(plan)
 
-    def memory(self, strategy: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
+    def memory(self, plan: ParallelPlan) -> tuple[MemoryBreakdown, ...]:
         """Bytes on every device of a pipeline."""
-        s, division = strategy, self.division(strategy)
-        needs = ChunkFootprint.of(self.needs(s), division, recomputed_groups(division, s))
-        memory = self.memory_of(s, needs)
+        s, division = plan, self.division(plan)
+        footprint = ChunkFootprint.of(self.memory_footprint(s), division, recomputed_groups(division, s))
+        memory = self.memory_of(s, footprint)
         pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
         return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), in_flight_peak(*pipeline))
 
-    def memory_of(self, strategy: ParallelPlan, needs: ChunkFootprint) -> PlanMemory:
-        """Memory of a strategy whose chunks need so much."""
-        return self.layouts.memory_of(strategy, needs)
+    def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
+        """Memory of a plan whose chunks need so much."""
+        return self.layouts.memory_of(plan, footprint)
 
-    def iteration(self, strategy: ParallelPlan) -> Iteration:
+    def iteration(self, plan: ParallelPlan) -> Iteration:
         """Time and memory of an iteration. Raises InputError where the cluster or the model do not allow it."""
-        s, microbatches = strategy, self.microbatches(strategy)
+        s, microbatches = plan, self.microbatches(plan)
         check_admissible(s, self.cluster, microbatches)
         check_mode(s, self.workload.mode)
-        chain, found = self.figures(s).chain, self.loads(s)
+        chain, found = self.layer_costs(s).chain, self.stage_times(s)
         busy_s = pipeline_s(s.schedule, microbatches, s.pipeline_parallel, self._chunks(found))
-        placed, tails = self.placed(s), self.tails_of(s)
-        iteration_s = busy_s + tails.longest_s + self.framework.iteration_s
+        placed, syncs = self.placed(s), self.gradient_sync(s)
+        iteration_s = busy_s + syncs.longest_s + self.framework.iteration_s
         device = busiest(found, placed)
-        own, tail = placed[device], tails.of_device(device)
+        own, sync = placed[device], syncs.of_device(device)
         iteration = Iteration(
             iteration_s=iteration_s,
-            time=breakdown(found, own, s, microbatches, tail, iteration_s, self.framework),
+            time=breakdown(found, own, s, microbatches, sync, iteration_s, self.framework),
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
@@ -333,51 +331,51 @@ class Estimator:
             Host.of(self.table, s).check(iteration)
         return iteration
 
-    def host_capacity_bytes(self, strategy: ParallelPlan) -> float:
-        """What a device may leave to its host. Raises InputError where the architecture does not say."""
-        return Host.of(self.table, strategy).memory_bytes if strategy.offload else inf
+    def host_capacity_bytes(self, plan: ParallelPlan) -> float:
+        """Bytes that a device may leave to its host. Raises InputError where the architecture does not say."""
+        return Host.of(self.table, plan).memory_bytes if plan.offload else inf
 
-    def held(self, strategy: ParallelPlan) -> DeviceParameters:
+    def device_parameters(self, plan: ParallelPlan) -> DeviceParameters:
         """Parameters and groups of layers of every device of a pipeline."""
-        return self.layouts.held(strategy)
+        return self.layouts.device_parameters(plan)
 
-    def tails_of(self, strategy: ParallelPlan) -> GradientSyncs:
-        """What follows the last microbatch on every device of its pipeline, (1, p)."""
-        found, placed = self.loads(strategy), np.array(self.placed(strategy))
+    def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
+        """Gradient synchronisation after the last microbatch on every device of its pipeline, (1, p)."""
+        found, placed = self.stage_times(plan), np.array(self.placed(plan))
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        return self.tails(self.exchanges(strategy), self.held(strategy), *passes)
+        return self.gradient_syncs(self.exchanges(plan), self.device_parameters(plan), *passes)
 
-    def tails(
+    def gradient_syncs(
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
     ) -> GradientSyncs:
-        """What follows the last microbatch on devices whose passes of one take so long, (p,) or (V, p) each."""
-        each, rates = exchanges.strategies, self.rates
+        """Gradient synchronisation on devices whose passes of one microbatch take so long, (p,) or (V, p) each."""
+        each, rates = exchanges.plans, self.rates
         if any(s.offload for s in each):
             rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
         counts = [self.microbatches(s) for s in each]
         return gradient_sync(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
 
-    def chunks(self, strategy: ParallelPlan) -> Chunks:
-        """What its pipeline runs."""
-        return self._chunks(self.loads(strategy))
+    def chunks(self, plan: ParallelPlan) -> Chunks:
+        """Chunk times of its pipeline."""
+        return self._chunks(self.stage_times(plan))
 
-    def timeline(self, strategy: ParallelPlan) -> Timeline:
+    def timeline(self, plan: ParallelPlan) -> Timeline:
         """When every pass of one pipeline runs; what follows the last one is not in it."""
-        s = strategy
+        s = plan
         return simulate(s.schedule, self.microbatches(s), s.pipeline_parallel, self.chunks(s))
 
-    def energy_j(self, strategy: ParallelPlan, iteration: Iteration) -> float:
+    def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
-        s, chain = strategy, self.figures(strategy).chain
+        s, chain = plan, self.layer_costs(plan).chain
         division, index = self.division(s), np.array(chain.index)
-        again = index[np.repeat(recomputed_groups(division, s), division.sizes)]
+        recomputation = index[np.repeat(recomputed_groups(division, s), division.sizes)]
         (many, row), key = self.among or (self, 0), ("energy", id(chain))
         if key not in many._kept:
             timed = TimedChain(chain, many.model, many.table)
             many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
         energy: ChainEnergy = many._kept[key]
         spent = Drivers(
-            np.bincount(again, minlength=len(chain.layers))[None].astype(np.float64),
+            np.bincount(recomputation, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
             np.array([float(boundary_bytes(chain, division).sum())]),
             np.array([iteration.iteration_s]),
@@ -385,15 +383,15 @@ class Estimator:
         )
         return float(energy.energy_j(np.array([row]), spent)[0])
 
-    def step_s(self, strategy: ParallelPlan) -> float:
+    def step_s(self, plan: ParallelPlan) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""
-        if not strategy.offload:
+        if not plan.offload:
             return float(self.rates.optimizer_s)
-        return Host.of(self.table, strategy).step_s(self.rates, strategy, self.workload.numerics)
+        return Host.of(self.table, plan).step_s(self.rates, plan, self.workload.numerics)
 
-    def exchanges(self, *strategies: ParallelPlan) -> Communication:
-        """Between their devices."""
-        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *strategies)
+    def exchanges(self, *plans: ParallelPlan) -> Communication:
+        """Communication between their devices."""
+        return self.layouts.exchanges(float(self.table["link_bandwidth_bytes_per_s"][0]), *plans)
 
     def _chunks(self, found: StageTimes) -> Chunks:
         weight = np.minimum(found.backward.weight_s, found.turned_s)
@@ -423,11 +421,11 @@ class KindTime:
     stall_s: float
 
 
-def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]:
-    """By kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
+def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
+    """Seconds by kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
     spent: Counter[str] = Counter()
     stalled: Counter[str] = Counter()
-    for pass_, seconds, experts in _passes(costs, strategy):
+    for pass_, seconds, experts in _passes(costs, plan):
         shares, waits = _shares(costs, pass_, experts=experts)
         for work, share, wait in zip(pass_.works, shares.tolist(), waits.tolist(), strict=True):
             spent[work.kind] += share * seconds
@@ -436,21 +434,25 @@ def kind_times(costs: Estimator, strategy: ParallelPlan) -> tuple[KindTime, ...]
     return tuple(KindTime(kind, spent[kind], stalled[kind]) for kind in longest)
 
 
-def _passes(costs: Estimator, strategy: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
+def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
     """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
-    figures, division, loads = costs.figures(strategy), costs.division(strategy), costs.loads(strategy)
-    placed, runs = costs.placed(strategy), runs_of_a_chunk(strategy, costs.microbatches(strategy))
+    layers, division, loads = (
+        costs.layer_costs(plan),
+        costs.division(plan),
+        costs.stage_times(plan),
+    )
+    placed, runs = costs.placed(plan), runs_of_a_chunk(plan, costs.microbatches(plan))
     own = placed[busiest(loads, placed)]
-    mine = np.concatenate([np.array(figures.chain.index)[division.layers(chunk)] for chunk in own])
-    times = np.bincount(mine, minlength=len(figures.chain.layers))
+    mine = np.concatenate([np.array(layers.chain.index)[division.layers(chunk)] for chunk in own])
+    times = np.bincount(mine, minlength=len(layers.chain.layers))
     for side, load, backward in (
-        (figures.forward, loads.forward, False),
-        (figures.backward, loads.backward, True),
+        (layers.forward, loads.forward, False),
+        (layers.backward, loads.backward, True),
     ):
         alone = times * side.kernels_s
         # What software adds to the device's time lengthens all kernels alike.
         lasting = runs * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
-        for layer, seconds in zip(figures.chain.layers, (lasting * alone).tolist(), strict=True):
+        for layer, seconds in zip(layers.chain.layers, (lasting * alone).tolist(), strict=True):
             pass_ = layer.backward if backward else layer.forward
             if pass_ is not None and seconds > 0:
                 yield pass_, seconds, layer.expert_parameters > 0

@@ -1,4 +1,4 @@
-"""What every unique layer of a chain takes on some architectures, in the parts that strategies put together."""
+"""Costs of every unique layer of a chain on some architectures, in the parts that plans put together."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LayerPassCosts:
         )
 
     def alone(self, row: int = 0) -> LayerPassCosts:
-        """Those of one of many architectures."""
+        """Costs of one of many architectures."""
         return LayerPassCosts(
             kernels_s=self.kernels_s[row],
             vector_s=self.vector_s[row],
@@ -86,14 +86,14 @@ class LayerSizes:
         """Parameters of every position; those of experts, and of whole layers, among them, (3, L)."""
         each = [
             [layer.parameters, layer.expert_parameters, whole * layer.parameters]
-            for layer, whole in zip(self.chain.layers, self.chain.whole, strict=True)
+            for layer, whole in zip(self.chain.layers, self.chain.replicated, strict=True)
         ]
         found: Floats = np.array(each, dtype=np.float64)[list(self.chain.index)].T
         return found
 
     @cached_property
     def tied_parameters(self) -> int:
-        """Those that the first and the last of the layers that read them count each for itself."""
+        """Parameters that the first and the last of the layers that read them count each for itself."""
         return self.chain.tied_parameters
 
     def sizes(self, grain: Grain) -> tuple[Floats, NDArray[np.intp]]:
@@ -124,23 +124,23 @@ class LayerCosts(LayerSizes):
 
     forward: LayerPassCosts
     backward: LayerPassCosts
-    again: LayerPassCosts
+    recomputation: LayerPassCosts
     ending: LayerPassCosts
 
     def mixed(self, undivided: LayerCosts, chain: LayerChain) -> LayerCosts:
-        """Those of a chain of these layers and, where they stay whole, undivided ones."""
-        taken = np.array(chain.whole)
+        """Costs of a chain of these layers and, where they stay whole, undivided ones."""
+        taken = np.array(chain.replicated)
         return LayerCosts(
             chain,
             forward=self.forward.mixed(undivided.forward, taken),
             backward=self.backward.mixed(undivided.backward, taken),
-            again=self.again.mixed(undivided.again, taken),
+            recomputation=self.recomputation.mixed(undivided.recomputation, taken),
             ending=self.ending.mixed(undivided.ending, taken),
         )
 
     def alone(self, row: int = 0) -> LayerCosts:
-        """Those of one of many architectures."""
-        sides = (self.forward, self.backward, self.again, self.ending)
+        """Costs of one of many architectures."""
+        sides = (self.forward, self.backward, self.recomputation, self.ending)
         return LayerCosts(self.chain, *(side.alone(row) for side in sides))
 
 
@@ -154,7 +154,7 @@ def layer_costs(
     chain: LayerChain,
     costs: OperatorCosts,
     table: ArchitectureTable,
-    effort: SolveLimits,
+    limits: SolveLimits,
     kept: Set[str] = frozenset(),
 ) -> LayerCosts:
     """Cost a chain on the architectures of a table; `kept`: names of operators that full recompute spares.
@@ -170,7 +170,7 @@ def layer_costs(
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
     serial = model.factors.simt_of >= 0
-    times = None if serial.all() else _link_free_times(chain, model, table, effort, np.flatnonzero(~serial))
+    times = None if serial.all() else _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
     chips = hbm_bandwidth_bytes_per_s(table), serial
     return layer_costs_of(chain, forward, backward, times, chips, costs.framework, kept)
 
@@ -203,7 +203,7 @@ def layer_costs_of(
     )
     both = list(zip(forward, backward, strict=True))
     share = ahead_s / np.maximum(alone[0], np.finfo(np.float64).tiny)
-    again, ending = (
+    recomputation, ending = (
         [recomputed_operators(f, b, framework, kept, ends=ends) for f, b in both] for ends in (False, True)
     )
     return LayerCosts(
@@ -212,17 +212,17 @@ def layer_costs_of(
         _pass_costs(backward, behind_s, framework),
         *(
             _pass_costs(some, share * np.stack([o.total_s for o in some], axis=1), framework)
-            for some in (again, ending)
+            for some in (recomputation, ending)
         ),
     )
 
 
 def _link_free_times(
-    chain: LayerChain, model: CostModel, table: ArchitectureTable, effort: SolveLimits, rows: Rows
+    chain: LayerChain, model: CostModel, table: ArchitectureTable, limits: SolveLimits, rows: Rows
 ) -> LayerTimes:
     """Times of layers whose collectives take none, (A, U): of the architectures at some rows, 0 of the others."""
     ideal, costs = without_links(model, table)
-    found = TimedChain(chain, costs, ideal).exact(rows, effort)[1]
+    found = TimedChain(chain, costs, ideal).exact(rows, limits)[1]
     forward, backward = np.zeros((2, len(table), len(chain.layers)))
     forward[rows], backward[rows] = found.forward_s, found.backward_s
     return LayerTimes(forward, backward)

@@ -1,6 +1,4 @@
-"""The memory footprint of a plan: what groups of layers and chunks keep, and the bytes that a device of each stage
-needs.
-"""
+"""Memory footprint of a plan: bytes of groups of layers and of chunks, and those of a device of each stage."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class GroupFootprint:
-    """What every group of layers holds on a device, (G,) each.
+    """Memory footprint of every group of layers on a device, (G,) each.
 
     `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
     them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward (in inference its key-value
@@ -38,7 +36,7 @@ class GroupFootprint:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
-    whole: Floats
+    replicated: Floats
     saved_bytes: Floats
     spared_bytes: Floats
     away_bytes: Floats
@@ -55,11 +53,11 @@ class GroupFootprint:
     ) -> GroupFootprint:
         """Needs of the groups of a division; with sequence parallelism a device keeps its own part of an input.
 
-        `kept`, `offloaded`: as of a strategy.
+        `kept`, `offloaded`: as of a plan.
         """
         groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
-        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.whole
+        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.replicated
         whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         inputs = np.array([layers[0].input_bytes / divided for layers in groups])
@@ -68,7 +66,7 @@ class GroupFootprint:
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
-            whole=whole,
+            replicated=whole,
             saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
@@ -77,13 +75,13 @@ class GroupFootprint:
         )
 
     def take(self, groups: NDArray[np.intp]) -> GroupFootprint:
-        """Those of some groups."""
+        """Footprint of some groups."""
         return GroupFootprint(*(getattr(self, f.name)[groups] for f in fields(self)))
 
     @property
     def parameters(self) -> Floats:
-        """All of them, (G,)."""
-        return self.shared + self.experts + self.whole
+        """Parameters of all sorts, (G,)."""
+        return self.shared + self.experts + self.replicated
 
 
 def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
@@ -98,7 +96,7 @@ def _sums(groups: Sequence[Sequence[Layer]], field: str) -> Floats:
 
 @dataclass(frozen=True)
 class ChunkFootprint:
-    """The same of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
+    """Memory footprint of every chunk, (C,) each, whatever the schedule and whatever ranks divide.
 
     `kept_bytes`: of a microbatch, for backward; `away_bytes`: what its host keeps instead. `working_bytes` has what a
     group keeps where it recomputes. `largest`: parameters of the largest group that repeats, `ends` those of all that
@@ -109,7 +107,7 @@ class ChunkFootprint:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
-    whole: Floats
+    replicated: Floats
     kept_bytes: Floats
     away_bytes: Floats
     working_bytes: Floats
@@ -119,18 +117,22 @@ class ChunkFootprint:
     widest_bytes: Floats
 
     @classmethod
-    def of(cls, groups: GroupFootprint, division: Division, again: NDArray[np.bool_]) -> ChunkFootprint:
+    def of(
+        cls, groups: GroupFootprint, division: Division, recomputation: NDArray[np.bool_]
+    ) -> ChunkFootprint:
         """Needs of the chunks of a division whose groups recompute or not, (..., G)."""
         first, g, body = division.first_groups, groups, np.array(division.body)
-        kept = np.where(again, g.spared_bytes, g.saved_bytes)
+        kept = np.where(recomputation, g.spared_bytes, g.saved_bytes)
         return cls(
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
-            whole=np.add.reduceat(g.whole, first),
+            replicated=np.add.reduceat(g.replicated, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
-            away_bytes=np.add.reduceat(again * g.away_bytes, first, axis=-1),
-            working_bytes=np.maximum.reduceat(g.working_bytes + again * g.saved_bytes, first, axis=-1),
+            away_bytes=np.add.reduceat(recomputation * g.away_bytes, first, axis=-1),
+            working_bytes=np.maximum.reduceat(
+                g.working_bytes + recomputation * g.saved_bytes, first, axis=-1
+            ),
             largest=np.maximum.reduceat(body * g.parameters, first),
             ends=np.add.reduceat(~body * g.parameters, first),
             scores_bytes=np.add.reduceat(g.scores_bytes, first),
@@ -138,17 +140,17 @@ class ChunkFootprint:
         )
 
     def take(self, rows: NDArray[np.int64]) -> ChunkFootprint:
-        """Those of some of many models, (B, C) each."""
+        """Footprint of some of many models, (B, C) each."""
         return ChunkFootprint(*(getattr(self, f.name)[rows] for f in fields(self)))
 
 
-def recomputed_groups(division: Division, strategy: ParallelPlan) -> NDArray[np.bool_]:
+def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool_]:
     """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
-    if strategy.recompute is not Recompute.FULL:
+    if plan.recompute is not Recompute.FULL:
         return np.zeros(len(division.groups), dtype=bool)
-    said = strategy.recomputed
+    recomputed = plan.recomputed
     return division.first_blocks(
-        division.blocks if said is None else np.broadcast_to(said, len(division.chunks))
+        division.blocks if recomputed is None else np.broadcast_to(recomputed, len(division.chunks))
     )
 
 
@@ -162,23 +164,23 @@ class StateBytes:
 
     @classmethod
     def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
-        """As the workload's numerics have it, where the framework does not say otherwise."""
+        """State bytes of the workload's numerics, where the framework does not say otherwise."""
         rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
-        said = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
+        own = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
         known = numerics.weight_bytes, numerics.gradient_bytes, rest
-        return cls(*(k if s is None else s for s, k in zip(said, known, strict=True)))
+        return cls(*(k if s is None else s for s, k in zip(own, known, strict=True)))
 
 
 @dataclass(frozen=True)
 class PlanMemory:
-    """Memory of the devices of a pipeline that hold some of the chunks each, under one strategy.
+    """Memory of the devices of a pipeline that hold some of the chunks each, under one plan.
 
-    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more strategies differ in
-    nothing else, (V, 1) each, whose chunks need (V, C); None: the strategy's own.
+    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more plans differ in
+    nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own.
     """
 
-    needs: ChunkFootprint
-    strategy: ParallelPlan
+    footprint: ChunkFootprint
+    plan: ParallelPlan
     framework: Framework
     numerics: Numerics
     divided_by: Sequence[ArrayLike] | None = None
@@ -196,7 +198,7 @@ class PlanMemory:
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())
 
     def fixed_bytes(self, chunks: ArrayLike) -> Floats:
-        """What every device, (..., p), needs whatever is recomputed."""
+        """Bytes of every device, (..., p), whatever is recomputed."""
         own = np.asarray(chunks)
         weights, gradients, states = self.states_bytes(own)
         return weights + gradients + states + self._passing(own) + self.framework.reserved_bytes
@@ -204,29 +206,34 @@ class PlanMemory:
     def states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Weights, gradients and optimizer states that every device itself keeps, (..., p) each."""
         weights, gradients, states = self._states_bytes(own)
-        none, offload = np.zeros_like(weights), self.strategy.offload
+        none, offload = np.zeros_like(weights), self.plan.offload
         if Offload.OPTIMIZER in offload:
             gradients = states = none
         return (none if Offload.WEIGHTS in offload else weights), gradients, states
 
     def host_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> Floats:
-        """What every device keeps in the memory of its host, (..., p)."""
-        offload = self.strategy.offload
-        if not offload and not self.strategy.offloaded:
+        """Bytes of every device in the memory of its host, (..., p)."""
+        offload = self.plan.offload
+        if not offload and not self.plan.offloaded:
             return np.zeros(len(own))
         weights, gradients, states = self._states_bytes(own)
-        found = _in_flight_bytes(self.needs.away_bytes, own, held)
+        found = _in_flight_bytes(self.footprint.away_bytes, own, held)
         if Offload.ACTIVATIONS in offload:
-            found = found + _in_flight_bytes(self.needs.kept_bytes, own, held)
+            found = found + _in_flight_bytes(self.footprint.kept_bytes, own, held)
         if Offload.OPTIMIZER in offload:
             found = found + gradients + states
         return found + weights if Offload.WEIGHTS in offload else found
 
     def _states_bytes(self, own: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """The same wherever they lie."""
-        s, n, state = self.strategy, self.needs, self._state
+        """Bytes of weights, gradients and optimizer states under ZeRO, wherever they lie, (..., p) each.
+
+        Each is bytes x parameters, divided by the D ranks of its sort: optimizer states from stage 1, gradients from
+        stage 2 (where they are reduced after every microbatch), weights from stage 3 (Rajbhandari et al., arXiv
+        1910.02054, section 3.1).
+        """
+        s, n, state = self.plan, self.footprint, self._state
         whole = self._parameters(own)
-        each = (n.shared, n.experts, n.whole)
+        each = (n.shared, n.experts, n.replicated)
         divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
@@ -237,17 +244,22 @@ class PlanMemory:
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
-        """What is kept for backward, and what lives while a layer runs, (..., p) each."""
-        n, lost = self.needs, 1 + self.framework.fragmentation
+        """Bytes of activations kept for backward, and of those that live while a layer runs, (..., p) each.
+
+        kept = (1 + fragmentation) x max over moments of the sum over chunks of microbatches in flight x kept per chunk;
+        live = (1 + fragmentation) x (max working + score copies x scores). What a transformer block keeps agrees with
+        Korthikanti et al. (arXiv 2205.05198); see docs/reference/formulas/memory.md.
+        """
+        n, lost = self.footprint, 1 + self.framework.fragmentation
         kept = _in_flight_bytes(n.kept_bytes, own, held)
-        if Offload.ACTIVATIONS in self.strategy.offload:
+        if Offload.ACTIVATIONS in self.plan.offload:
             kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
         scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
     def _parameters(self, own: NDArray[np.int64]) -> Floats:
-        n = self.needs
-        found: Floats = (n.shared + n.experts + n.whole)[..., own].sum(axis=-1)
+        n = self.footprint
+        found: Floats = (n.shared + n.experts + n.replicated)[..., own].sum(axis=-1)
         return found
 
     @property
@@ -256,11 +268,11 @@ class PlanMemory:
 
     @property
     def _ranks(self) -> Sequence[ArrayLike]:
-        return self.divided_by or ranks_of(self.strategy)
+        return self.divided_by or ranks_of(self.plan)
 
     def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, state, found = self.strategy, self._state, np.zeros((*self.needs.shared.shape[:-1], len(own)))
+        s, state, found = self.plan, self._state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
@@ -273,19 +285,19 @@ class PlanMemory:
 
         The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
         """
-        said = self.framework.gathered_bytes
-        each = self.numerics.weight_bytes if said is None else said
-        ends = self.needs.ends[..., own].sum(axis=-1)
-        waiting = self.numerics.weight_bytes * ends * (self.strategy.zero >= Zero.WEIGHTS)
-        if not self.strategy.reshards and Offload.WEIGHTS not in self.strategy.offload:
+        gathered = self.framework.gathered_bytes
+        each = self.numerics.weight_bytes if gathered is None else gathered
+        ends = self.footprint.ends[..., own].sum(axis=-1)
+        waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
+        if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:
             whole: Floats = each * self._parameters(own) + waiting
             return whole
         found: Floats = each * (self._passing_parameters(own) + ends) + waiting
         return found
 
     def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
-        """Of two of the groups that repeat, or of all where there are no two, (..., p)."""
-        n = self.needs
+        """Parameters of two of the groups that repeat, or of all where there are no two, (..., p)."""
+        n = self.footprint
         body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
         found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)
         return found
@@ -297,15 +309,15 @@ def _in_flight_bytes(each: Floats, own: NDArray[np.int64], held: ArrayLike) -> F
     return found
 
 
-def ranks_of(strategy: ParallelPlan) -> tuple[int, int, int]:
+def ranks_of(plan: ParallelPlan) -> tuple[int, int, int]:
     """Ranks that ZeRO divides shared parameters, those of experts, and whole ones over."""
-    s = strategy
+    s = plan
     ranks = s.shard_group or s.replicas
     return ranks, s.expert_replicas, ranks * s.sharding.tensor
 
 
 def divided_parameters(ranks: Sequence[ArrayLike], shared: Floats, experts: Floats, whole: Floats) -> Floats:
-    """What a device has of parameters that ZeRO divides over the ranks with the same ones, of each sort."""
+    """Parameters per device of those that ZeRO divides over the ranks with the same ones, of each sort."""
     found: Floats = (
         shared / np.asarray(ranks[0]) + experts / np.asarray(ranks[1]) + whole / np.asarray(ranks[2])
     )

@@ -1,4 +1,4 @@
-"""Strategies of pipelines whose devices are of different architectures: the estimate, each device on its own."""
+"""Plans of pipelines whose devices are of different architectures: the estimate, each device on its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from phaze.workload.parallel_degrees import Parallel
 
 @dataclass(frozen=True)
 class MixedEstimator(Estimator):
-    """Strategies of one workload on pipelines of different architectures, all replicas alike.
+    """Plans of one workload on pipelines of different architectures, all replicas alike.
 
     `table` has the architectures, `rows` the one that every device of a pipeline is. Passes and what follows them are
     those of the architecture of a device; what goes between two devices is as slow as the slower one has it. Bytes are
@@ -46,52 +46,54 @@ class MixedEstimator(Estimator):
         found: Estimator = self._kept["each"][row]
         return found
 
-    def loads(self, strategy: ParallelPlan) -> StageTimes:
+    def stage_times(self, plan: ParallelPlan) -> StageTimes:
         """Seconds of one microbatch in every chunk, on its device. Raises InputError where it has none of its own."""
-        device = self._devices(strategy)
-        known = {row: self._one(row).loads(strategy) for row in set(self.rows)}
+        device = self._devices(plan)
+        known = {row: self._one(row).stage_times(plan) for row in set(self.rows)}
         each = [known[row] for row in self.rows]
-        sides = ([getattr(one, name) for one in each] for name in ("forward", "again", "backward"))
-        forward, again, backward = (_picked(some, device, np.arange(len(device))) for some in sides)
+        sides = ([getattr(one, name) for one in each] for name in ("forward", "recomputation", "backward"))
+        forward, recomputation, backward = (_picked(some, device, np.arange(len(device))) for some in sides)
         ways = np.array([one.transfer_s for one in each])
         at = np.arange(len(device) - 1)
-        return StageTimes(forward, again, backward, np.maximum(ways[device[:-1], at], ways[device[1:], at]))
+        return StageTimes(
+            forward, recomputation, backward, np.maximum(ways[device[:-1], at], ways[device[1:], at])
+        )
 
-    def tails_of(self, strategy: ParallelPlan) -> GradientSyncs:
-        """What follows the last microbatch on every device of its pipeline, (1, p)."""
-        known = {row: self._one(row).tails_of(strategy) for row in set(self.rows)}
+    def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
+        """Gradient synchronisation after the last microbatch on every device of its pipeline, (1, p)."""
+        known = {row: self._one(row).gradient_sync(plan) for row in set(self.rows)}
         each, place = [known[row] for row in self.rows], np.arange(len(self.rows))
         names = (f.name for f in fields(GradientSyncs))
         found = {n: np.array([getattr(one, n)[0] for one in each])[place, place][None] for n in names}
-        found["reduction_s"] = found["reduction_s"] + self._tie_waits_s(strategy)
+        found["reduction_s"] = found["reduction_s"] + self._tie_waits_s(plan)
         return GradientSyncs(**found)
 
-    def _tie_waits_s(self, strategy: ParallelPlan) -> Floats:
-        """What the faster of both ends waits longer for the sum of gradients that they share, (p,)."""
-        tied, found = self.held(strategy).tied, np.zeros(len(self.rows))
+    def _tie_waits_s(self, plan: ParallelPlan) -> Floats:
+        """Seconds that the faster of both ends waits longer for the sum of gradients that they share, (p,)."""
+        tied, found = self.device_parameters(plan).tied, np.zeros(len(self.rows))
         if not tied.any():
             return found
         ends = [0, len(self.rows) - 1]
         payload = float(tied[0]) * self.rates.reduced_bytes
-        own_s = [float(self.on(device).exchanges(strategy).tie_s(payload)[0, 0]) for device in ends]
+        own_s = [float(self.on(device).exchanges(plan).tie_s(payload)[0, 0]) for device in ends]
         found[ends] = max(own_s) - np.array(own_s)
         return found
 
-    def iteration(self, strategy: ParallelPlan) -> Iteration:
+    def iteration(self, plan: ParallelPlan) -> Iteration:
         """Time and memory of an iteration. Raises InputError where cluster, model or devices do not allow it."""
-        self._devices(strategy)
-        return super().iteration(strategy)
+        self._devices(plan)
+        return super().iteration(plan)
 
-    def energy_j(self, strategy: ParallelPlan, iteration: Iteration) -> float:
-        """Raises InputError: energy is told of one architecture."""
+    def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
+        """Energy is of one architecture only: raises InputError."""
         raise InputError("energy is told of devices of one architecture")
 
-    def _devices(self, strategy: ParallelPlan) -> Rows:
+    def _devices(self, plan: ParallelPlan) -> Rows:
         """The device of every chunk, (C,): of devices that share a chunk, which are of one architecture, the first.
 
-        Raises InputError where they are not, or the strategy asks for something else than these devices.
+        Raises InputError where they are not, or the plan asks for something else than these devices.
         """
-        s, rows = strategy, np.array(self.rows)
+        s, rows = plan, np.array(self.rows)
         if s.pipeline_parallel != len(rows):
             raise InputError(f"{len(rows)} devices of a pipeline of {s.pipeline_parallel}")
         if s.offload:

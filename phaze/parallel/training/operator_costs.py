@@ -47,7 +47,7 @@ class Operators:
         return _summed(self.alone_s, np.flatnonzero(which))
 
     def only(self, kept: Sequence[int]) -> Operators:
-        """Those at some positions."""
+        """Operators at some positions."""
         place = {old: new for new, old in enumerate(kept)}
         edges = tuple((place[a], place[b]) for a, b in self.pass_.edges if a in place and b in place)
         pass_ = Pass(tuple(self.works[i] for i in kept), edges)
@@ -93,7 +93,7 @@ def _summed(seconds: Floats, at: Rows) -> Floats:
 
 
 def _weight(work: Work) -> str | None:
-    """What the gradient product of a weight or of its input is named after; None for other operators."""
+    """Name after which the gradient product of a weight or of its input goes; None for other operators."""
     product, _, kind = work.name.split("+")[0].rpartition(".")
     return product if work.gemms and kind in ("dX", "dW") else None
 
@@ -173,7 +173,7 @@ def _stretch(work: Work, framework: Framework) -> float:
 def recomputed_operators(
     forward: Operators, backward: Operators, framework: Framework, kept: Set[str], *, ends: bool
 ) -> Operators:
-    """Those of forward that full recompute runs again, where the results of `kept` ones are spared.
+    """Operators of forward that full recompute runs again, where the results of `kept` ones are spared.
 
     `ends`: whether the layer ends what is recomputed together.
     """
@@ -184,9 +184,9 @@ def recomputed_operators(
 
 
 def _not_regathered(forward: Operators, backward: Operators) -> Flags:
-    """What of forward backward does not run again by itself, (O,)."""
-    again = {w.name for w in backward.works}
-    return np.array([f"{w.name}.again" not in again for w in forward.works], dtype=np.bool_)
+    """Operators of forward that backward does not run again by itself, (O,)."""
+    named = {w.name for w in backward.works}
+    return np.array([f"{w.name}.again" not in named for w in forward.works], dtype=np.bool_)
 
 
 def _before_last_product(forward: Operators, runs: Flags, *, ends: bool) -> Flags:

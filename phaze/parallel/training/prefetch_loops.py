@@ -1,4 +1,4 @@
-"""The loops over groups of layers of `prefetch`, plain: compiled as machine code where it is worth it."""
+"""The loops over groups of layers of `weight_prefetch`, plain: compiled as machine code where it is worth it."""
 
 from __future__ import annotations
 

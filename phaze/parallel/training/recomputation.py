@@ -1,4 +1,4 @@
-"""Which operators of a forward pass run again for the backward pass, under full recompute."""
+"""Recomputation: operators of a forward pass that run again for the backward pass, under full recompute."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flag
     after: list[list[int]] = [[] for _ in works]
     for first, second in pass_.edges:
         after[first].append(second)
-    again = np.zeros(len(works), dtype=np.bool_)
+    recomputed = np.zeros(len(works), dtype=np.bool_)
     for i in reversed(range(len(works))):
         read = not after[i] and not ends
         for j in after[i]:
-            read |= bool(again[j]) or not _passes_on(works[j])
-        again[i] = lost[i] and read
-    return again
+            read |= bool(recomputed[j]) or not _passes_on(works[j])
+        recomputed[i] = lost[i] and read
+    return recomputed
 
 
 def has_name(work: Work, names: Set[str]) -> bool:

@@ -1,6 +1,4 @@
-"""Seconds of one microbatch in every chunk of a pipeline, and what they consist of: of one plan, and of many plans
-at once.
-"""
+"""Seconds of one microbatch in every chunk of a pipeline, and their parts, of one plan and of many at once."""
 
 from __future__ import annotations
 
@@ -52,12 +50,12 @@ class PassTime:
 
     @cached_property
     def device_s(self) -> Floats:
-        """Without waiting for the host."""
+        """Seconds of the device without waiting for the host."""
         return sum(self.exposed_s.values(), self.kernels_s + self.zero_s)
 
     @cached_property
     def pass_s(self) -> Floats:
-        """All of it."""
+        """Seconds of the whole pass."""
         return self.device_s + self.host_s
 
 
@@ -66,14 +64,14 @@ class StageTimes:
     """Forward, forward again, and backward of every chunk; `transfer_s` (C - 1,) from each chunk to the next."""
 
     forward: PassTime
-    again: PassTime
+    recomputation: PassTime
     backward: PassTime
     transfer_s: Floats
 
     @cached_property
     def turned_s(self) -> Floats:
-        """What follows the loss: forward again and backward."""
-        return self.again.pass_s + self.backward.pass_s
+        """Seconds of the passes after the loss: recomputation and backward."""
+        return self.recomputation.pass_s + self.backward.pass_s
 
 
 class HostTraffic(Protocol):
@@ -95,24 +93,24 @@ class ZeroTraffic:
 
 
 def zero_traffic(
-    strategy: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
+    plan: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
 ) -> tuple[ZeroTraffic, ZeroTraffic]:
-    """What forward and backward of every microbatch move; `wire_bytes`: of one weight and one gradient."""
+    """Traffic of ZeRO in forward and backward of every microbatch; `wire_bytes`: of one weight and one gradient."""
     gathered, reduced = wire_bytes
-    whole = strategy.zero is Zero.WEIGHTS and not strategy.stays_whole
-    always = strategy.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
-    again = gathered if whole and strategy.reshards else 0.0
-    return ZeroTraffic(gathered if whole else 0.0), ZeroTraffic(again, reduced if always else 0.0)
+    whole = plan.zero is Zero.WEIGHTS and not plan.stays_whole
+    always = plan.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+    regathered = gathered if whole and plan.reshards else 0.0
+    return ZeroTraffic(gathered if whole else 0.0), ZeroTraffic(regathered, reduced if always else 0.0)
 
 
 def boundary_bytes(chain: LayerChain, division: Division) -> Floats:
-    """What goes from each chunk to the next, (C - 1,)."""
+    """Bytes from each chunk to the next, (C - 1,)."""
     cuts = [chain.layers[chain.index[start - 1]].output_bytes for start in division.first_layers[1:]]
     return np.array(cuts, dtype=np.float64)
 
 
 def stage_times(
-    figures: LayerCosts,
+    costs: LayerCosts,
     division: Division,
     exchanges: Communication,
     framework: Framework,
@@ -120,17 +118,17 @@ def stage_times(
     traffic: HostTraffic | None = None,
 ) -> StageTimes:
     """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them."""
-    (strategy,), chain = exchanges.strategies, figures.chain
-    ahead_wire, behind_wire = zero_traffic(strategy, framework, wire_bytes)
-    sides, once = _PassTimes(figures, division, framework), np.ones(len(chain.index))
-    repeated = _recomputation(figures, division, strategy)
-    forward = sides.side([(figures.forward, once)], framework.dispatch_s)
+    (plan,), chain = exchanges.plans, costs.chain
+    ahead_wire, behind_wire = zero_traffic(plan, framework, wire_bytes)
+    sides, once = _PassTimes(costs, division, framework), np.ones(len(chain.index))
+    repeated = _recomputation(costs, division, plan)
+    forward = sides.side([(costs.forward, once)], framework.dispatch_s)
     redone = sides.side(repeated, framework.dispatch_s)
-    backward = sides.side([(figures.backward, once)], framework.dispatch_backward_s)
-    if strategy.zero >= Zero.GRADIENTS or traffic is not None:
-        behind = sides.groups_s([*repeated, (figures.backward, once)])
-        ahead = sides.groups_s([(figures.forward, once)])
-    moving = ZeroExchanges(*figures.sizes(strategy.grain), exchanges, framework)
+    backward = sides.side([(costs.backward, once)], framework.dispatch_backward_s)
+    if plan.zero >= Zero.GRADIENTS or traffic is not None:
+        behind = sides.groups_s([*repeated, (costs.backward, once)])
+        ahead = sides.groups_s([(costs.forward, once)])
+    moving = ZeroExchanges(*costs.sizes(plan.grain), exchanges, framework)
     if behind_wire != ZeroTraffic():
         groups = moving.groups([behind_wire], behind, division)
         backward = _beside(backward, *moving.added_s(groups, turned=True))
@@ -149,24 +147,24 @@ _Repeated = tuple[LayerPassCosts, Floats]
 """A pass, and how often every position (L,) runs it."""
 
 
-def _recomputation(figures: LayerCosts, division: Division, strategy: ParallelPlan) -> list[_Repeated]:
-    """What full recompute runs: the layers of each group that recomputes, and the last of them."""
-    times = np.repeat(recomputed_groups(division, strategy), division.sizes).astype(np.float64)
+def _recomputation(costs: LayerCosts, division: Division, plan: ParallelPlan) -> list[_Repeated]:
+    """Layers of full recompute: those of each group that recomputes, and the last of them."""
+    times = np.repeat(recomputed_groups(division, plan), division.sizes).astype(np.float64)
     ends = np.zeros(len(times))
     ends[[last for _, last in division.groups]] = 1.0
-    return [(figures.again, times * (1 - ends)), (figures.ending, times * ends)]
+    return [(costs.recomputation, times * (1 - ends)), (costs.ending, times * ends)]
 
 
 @dataclass(frozen=True)
 class _PassTimes:
-    figures: LayerCosts
+    layer_costs: LayerCosts
     division: Division
     framework: Framework
 
     def side(self, passes: Sequence[_Repeated], dispatch_s: float) -> PassTime:
         """One direction of all chunks, without exchanges of weights; `host_s` is still that of its launches."""
-        index = np.array(self.figures.chain.index)
-        stacked = np.sum([figures.stacked[:, index] * times for figures, times in passes], axis=0)
+        index = np.array(self.layer_costs.chain.index)
+        stacked = np.sum([costs.stacked[:, index] * times for costs, times in passes], axis=0)
         summed = np.add.reduceat(stacked, self.division.first_layers, axis=1)
         (kernels, vector, weight, hidden, launches), exposed = summed[:5], summed[5:]
         stretch = self.framework.stretch
@@ -184,10 +182,10 @@ class _PassTimes:
 
     def groups_s(self, passes: Sequence[_Repeated]) -> Floats:
         """Seconds of every group of layers (G,), without the host and exchanges of weights."""
-        index, seconds = np.array(self.figures.chain.index), np.zeros(len(self.figures.chain.index))
-        for figures, times in passes:
-            busy = figures.kernels_s * self.framework.stretch + self.framework.interference * figures.hidden_s
-            seconds += sum(figures.exposed_s.values(), busy)[index] * times
+        index, seconds = np.array(self.layer_costs.chain.index), np.zeros(len(self.layer_costs.chain.index))
+        for costs, times in passes:
+            busy = costs.kernels_s * self.framework.stretch + self.framework.interference * costs.hidden_s
+            seconds += sum(costs.exposed_s.values(), busy)[index] * times
         found: Floats = np.add.reduceat(seconds, [first for first, _ in self.division.groups])
         return found
 
@@ -199,7 +197,7 @@ def _beside(side: PassTime, added_s: Floats, hidden_s: Floats) -> PassTime:
 
 @dataclass(frozen=True)
 class ZeroExchanges:
-    """Exchanges of weights and gradients in the passes of a microbatch, of strategies (V,).
+    """Exchanges of weights and gradients in the passes of a microbatch, of plans (V,).
 
     `sizes`: parameters of distinct groups of layers; those of experts, and of whole layers, among them, (3, K), or
     (3, V, K) of models that differ; `which` (G,): the one that each group is.
@@ -211,7 +209,7 @@ class ZeroExchanges:
     framework: Framework
 
     def groups(self, wires: Sequence[ZeroTraffic], compute_s: Floats, division: Division) -> Groups:
-        """With what runs beside them, (G,) or (V, G), in the chunks of a division."""
+        """Groups with what runs beside them, (G,) or (V, G), in the chunks of a division."""
         gather_s, reduce_s = self.groups_s(wires)
         first = np.broadcast_to(division.first_groups, (len(wires), len(division.chunks)))
         beside_s = np.broadcast_to(compute_s, gather_s.shape)
@@ -219,20 +217,20 @@ class ZeroExchanges:
 
     def groups_s(self, wires: Sequence[ZeroTraffic]) -> tuple[Floats, Floats]:
         """Gathers and reductions of every group of layers, (V, G)."""
-        (every, experts, whole), e, said = self.sizes, self.exchanges, self.framework
+        (every, experts, whole), e, framework = self.sizes, self.exchanges, self.framework
         shared, (sharded, _, beside) = every - experts - whole, e.ranks
         gathered, reduced = np.array([[w.gathered, w.reduced] for w in wires]).T[..., None]
-        one = gathered / said.gathers
+        one = gathered / framework.gathers
         gathering = (
-            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_whole_s(one * whole)
+            e.gather_s(one * shared) + e.gather_experts_s(one * experts) + e.gather_replicated_s(one * whole)
         )
-        copied = said.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
+        copied = framework.gather_rank_s * np.where(whole > 0, beside, sharded) * (every > 0) * (gathered > 0)
         reduce = e.reduce_s(reduced * shared) + e.reduce_experts_s(reduced * experts)
-        reduce += e.reduce_whole_s(reduced * whole)
-        return (said.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
+        reduce += e.reduce_replicated_s(reduced * whole)
+        return (framework.gathers * (gathering + copied))[:, self.which], reduce[:, self.which]
 
     def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
-        """What the exchanges add to a pass, backward where `turned`, and what it hides of them, (V, C)."""
+        """Seconds that the exchanges add to a pass, backward where `turned`, and those that it hides, (V, C)."""
         exchange_s = groups.exchange_s
         if not self.framework.hides_gathers:
             return exchange_s, np.zeros_like(exchange_s)
@@ -242,7 +240,7 @@ class ZeroExchanges:
         return slow_s - alone_s, exchange_s - (fast_s - alone_s)
 
     def reduced_s(self, groups: Groups, added_s: Floats) -> Floats:
-        """What reductions add to a backward pass, (C,), of all that exchanges add: what gathers alone do not."""
+        """Seconds that reductions add to a backward pass, (C,): those of all exchanges less those of gathers alone."""
         if not groups.gather_s.any():
             return added_s
         gathers = replace(groups, reduce_s=np.zeros_like(groups.reduce_s))
@@ -252,10 +250,10 @@ class ZeroExchanges:
 
 
 def _with_host(
-    forward: PassTime, again: PassTime, backward: PassTime, framework: Framework, chunks: int
+    forward: PassTime, recomputation: PassTime, backward: PassTime, framework: Framework, chunks: int
 ) -> tuple[PassTime, PassTime, PassTime]:
     """Launches turned into what they make the device wait."""
-    sides = (forward, again, backward)
+    sides = (forward, recomputation, backward)
     launches, devices = (np.array([getattr(side, name) for side in sides]) for name in ("host_s", "device_s"))
     late = launch_waits_s(launches, devices, framework, chunks)
     first, second, third = (replace(side, host_s=wait) for side, wait in zip(sides, late, strict=True))
@@ -263,7 +261,7 @@ def _with_host(
 
 
 def launch_waits_s(launches: Floats, devices: Floats, framework: Framework, chunks: int) -> Floats:
-    """What launches make the device wait, (3, ...) seconds of forward, forward again and backward of each chunk.
+    """Seconds that the device waits for launches, (3, ...), in forward, recomputation and backward of each chunk.
 
     One that blocks has every launch waited for. A host that waits for the device launches every pass anew; one that
     runs ahead makes up for short kernels during long ones, and only all of a microbatch counts. Without exchanges among
@@ -290,42 +288,44 @@ class GroupPasses:
 
     rows: Floats
 
-    def chunks(self, first_groups: Integers, again: NDArray[np.bool_], framework: Framework) -> ChunkPasses:
-        """Of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
+    def chunks(
+        self, first_groups: Integers, recomputation: NDArray[np.bool_], framework: Framework
+    ) -> ChunkPasses:
+        """Pass times of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
         count, _, groups = self.rows.shape
         rows = self.rows.transpose(1, 0, 2).copy()
-        rows[[1, 4]] *= again
+        rows[[1, 4]] *= recomputation
         starts = (first_groups + groups * np.arange(count)[:, None]).ravel()
         summed = np.add.reduceat(rows.reshape(7, -1), starts, axis=1).reshape(7, *first_groups.shape)
         return ChunkPasses(summed[:3], summed[3:6], summed[6], framework)
 
 
-def group_passes(figures: LayerCosts, division: Division, framework: Framework) -> Floats:
+def group_passes(costs: LayerCosts, division: Division, framework: Framework) -> Floats:
     """The rows of `GroupPasses` of one model that is cut into the groups of a division, (7, G)."""
-    return passes_of(figures, division.groups, framework)
+    return passes_of(costs, division.groups, framework)
 
 
-def passes_of(figures: LayerCosts, groups: Sequence[tuple[int, int]], framework: Framework) -> Floats:
-    """The same of runs of layers, (first, last) positions in the chain, on many architectures (7, A, G)."""
-    index = np.array(figures.chain.index)
+def passes_of(costs: LayerCosts, groups: Sequence[tuple[int, int]], framework: Framework) -> Floats:
+    """Pass times of runs of layers, (first, last) positions in the chain, on many architectures (7, A, G)."""
+    index = np.array(costs.chain.index)
     positions = np.concatenate([np.arange(first, last + 1) for first, last in groups])
     first = np.cumsum([0, *(last + 1 - first for first, last in groups[:-1])])
     last = index[[last for _, last in groups]]
-    layers = (figures.forward, figures.again, figures.backward)
+    layers = (costs.forward, costs.recomputation, costs.backward)
     dispatch_s = (framework.dispatch_s, framework.dispatch_s, framework.dispatch_backward_s)
     seconds = [_device_s(each, framework) for each in layers]
     launches = [each.launches * one for each, one in zip(layers, dispatch_s, strict=True)]
-    rows = np.stack(np.broadcast_arrays(*seconds, *launches, figures.backward.weight_s * framework.stretch))
+    rows = np.stack(np.broadcast_arrays(*seconds, *launches, costs.backward.weight_s * framework.stretch))
     summed: Floats = np.add.reduceat(rows[..., index[positions]], first, axis=-1)
-    ending = (_device_s(figures.ending, framework), figures.ending.launches * framework.dispatch_s)
+    ending = (_device_s(costs.ending, framework), costs.ending.launches * framework.dispatch_s)
     for row, ends in zip((1, 4), ending, strict=True):
         summed[row] += (ends - rows[row])[..., last]
     return summed
 
 
-def _device_s(figures: LayerPassCosts, framework: Framework) -> Floats:
-    computing = figures.kernels_s * framework.stretch + framework.interference * figures.hidden_s
-    found: Floats = sum(figures.exposed_s.values(), computing)
+def _device_s(costs: LayerPassCosts, framework: Framework) -> Floats:
+    computing = costs.kernels_s * framework.stretch + framework.interference * costs.hidden_s
+    found: Floats = sum(costs.exposed_s.values(), computing)
     return found
 
 
@@ -339,7 +339,7 @@ class ChunkPasses:
     framework: Framework
 
     def take(self, rows: Integers) -> ChunkPasses:
-        """Some of the strategies."""
+        """Some of the plans."""
         return replace(
             self,
             device_s=self.device_s[:, rows],
@@ -348,19 +348,19 @@ class ChunkPasses:
         )
 
     def beside(self, forward_s: Floats, backward_s: Floats) -> ChunkPasses:
-        """With seconds of exchanges that computation does not hide, (..., C) each."""
-        first, again, last = self.device_s
-        return replace(self, device_s=np.stack([first + forward_s, again, last + backward_s]))
+        """Pass times with seconds of exchanges that computation does not hide, (..., C) each."""
+        first, recomputation, last = self.device_s
+        return replace(self, device_s=np.stack([first + forward_s, recomputation, last + backward_s]))
 
     @property
     def passes_s(self) -> tuple[Floats, Floats]:
         """Forward, and all that follows the loss, (..., C)."""
         late = launch_waits_s(self.launches_s, self.device_s, self.framework, self.weight_s.shape[-1])
-        forward, again, backward = self.device_s + late
-        return forward, again + backward
+        forward, recomputation, backward = self.device_s + late
+        return forward, recomputation + backward
 
     def pipeline(self, transfer_s: Floats) -> Chunks:
-        """What a pipeline runs, with transfers (..., C - 1) between chunks."""
+        """Chunk times of a pipeline, with transfers (..., C - 1) between chunks."""
         forward, turned = self.passes_s
         weight = np.minimum(self.weight_s, turned)
         return Chunks(forward, turned - weight, weight, transfer_s, not self.framework.hides_transfers)

@@ -28,7 +28,7 @@ def _own(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Groups:
-    """Seconds of computing, gathering and reducing every group of layers, (V, G) each, of V strategies.
+    """Seconds of computing, gathering and reducing every group of layers, (V, G) each, of V plans.
 
     `repeats` (G,): which are blocks. `first` (V, C): the group that every chunk of a pipeline starts with, in model
     order.
@@ -42,7 +42,7 @@ class Groups:
 
     @property
     def exchange_s(self) -> Floats:
-        """All exchanges of every chunk, (V, C)."""
+        """Seconds of all exchanges of every chunk, (V, C)."""
         return self.summed(self.gather_s + self.reduce_s)
 
     def forward_s(self) -> Floats:
@@ -109,13 +109,13 @@ class Groups:
         return replace(self, compute_s=self.compute_s * self._spread(factor))
 
     def summed(self, seconds: Floats) -> Floats:
-        """Of all groups of every chunk, (V, C)."""
+        """Sum over all groups of every chunk, (V, C)."""
         rows = np.arange(len(seconds))[:, None] * seconds.shape[1]
         found: Floats = np.add.reduceat(seconds.ravel(), (self.first + rows).ravel())
         return found.reshape(self.first.shape)
 
     def _gathers_ahead(self) -> tuple[Floats, Floats, Flags]:
-        """Of every group, (G, V): the last gather of its chunk so far, the one before, and whether there is none."""
+        """Gathers of every group, (G, V): the last one of its chunk so far, the one before, and if there is none."""
         shape = self.compute_s.T.shape
         entering, ahead, is_last = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
         known, none = np.zeros(shape[1]), np.ones(shape[1], dtype=np.bool_)

@@ -147,7 +147,7 @@ class _Telling:
     def _of_layer(self, device: int, piece: Piece) -> dict[str, Any]:
         if piece.layer is None:
             return {}
-        chain = self.plans[device].figures.chain
+        chain = self.plans[device].layer_costs.chain
         args: dict[str, Any] = {"layer": piece.layer, "kind": chain.layers[chain.index[piece.layer]].kind}
         if piece.exposed_s:
             args["exposed_s"] = {str(parallel): seconds for parallel, seconds in piece.exposed_s.items()}
@@ -157,7 +157,7 @@ class _Telling:
         """The schedule of what a layer runs; None where there are no operators."""
         if piece.layer is None:
             return None
-        return self.operators[device].of(self.plans[device].figures.chain.index[piece.layer], piece.side)
+        return self.operators[device].of(self.plans[device].layer_costs.chain.index[piece.layer], piece.side)
 
 
 def _args(action: Action) -> dict[str, Any]:

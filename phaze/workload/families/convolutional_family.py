@@ -44,7 +44,7 @@ class NetworkBlock(Strict, ABC):
 
     @property
     def depth(self) -> int:
-        """How many blocks the entry stands for."""
+        """Number of blocks that the entry stands for."""
         return 1
 
 

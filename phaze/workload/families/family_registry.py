@@ -17,7 +17,7 @@ from phaze.workload.families.vision_transformer import VisionTransformer
 
 
 class Family(StrEnum):
-    """Which graph the dimensions describe."""
+    """Model family: the graph that the dimensions describe."""
 
     DECODER = "decoder"
     ENCODER = "encoder"

@@ -33,7 +33,7 @@ class Activation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What slides over a map; `padding` on both sides of each axis, None for half the kernel."""
+    """Window that slides over a map; `padding` on both sides of each axis, None for half the kernel."""
 
     kernel: Pair = (1, 1)
     stride: Pair = (1, 1)

@@ -1,4 +1,4 @@
-"""What every model family provides: dimensions that turn into a forward operator graph.
+"""Interface of every model family: dimensions that turn into a forward operator graph.
 
 A model with two streams is a chain of layers as well: their tensors travel together from layer to layer.
 """
@@ -31,7 +31,7 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much goes through a model at once.
+    """Extent of the input that goes through a model at once.
 
     `batch` samples. Of sequence models, `tokens` of each sample; `context` tokens of each sample went
     before and lie in the key-value cache (0: none). `cache`: how keys and values are kept for later tokens;

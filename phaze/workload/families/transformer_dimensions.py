@@ -42,7 +42,7 @@ class NormPlace(StrEnum):
 
 
 class Positions(StrEnum):
-    """How positions enter.
+    """Position encoding.
 
     A learned table added to the tokens; rotation of queries and keys (RoPE); a slope per head (ALiBi, arXiv
     2108.12409) or a learned table of distances (T5, arXiv 1910.10683) added to the scores; not at all.
@@ -56,7 +56,7 @@ class Positions(StrEnum):
 
 
 class Scores(StrEnum):
-    """What turns a router's products into the weights of the experts."""
+    """Function that turns a router's products into the weights of the experts."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"

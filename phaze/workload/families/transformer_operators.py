@@ -154,7 +154,7 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """What a score may depend on beside its query and key: their order, and their distance; where keys lie."""
+    """Mask of attention scores: the order of query and key, their distance, where keys lie."""
 
     causal: bool
     positions: Positions = Positions.NONE

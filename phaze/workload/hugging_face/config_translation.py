@@ -1,4 +1,4 @@
-"""How one `model_type` of Hugging Face configs becomes the dimensions of a family: the form of the tables."""
+"""Translation of one `model_type` of Hugging Face configs into the dimensions of a family: the form of the tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nothing(config: Config, dimensions: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Translation:
-    """How one `model_type` becomes the dimensions of a family.
+    """Translation of one `model_type` into the dimensions of a family.
 
     `keys`: field of the family -> key of the config, which must be there; the fields of a part have a dot
     (`experts.number`). `optional`: the same, for keys that may be missing or null (the family's default then
@@ -52,7 +52,7 @@ class Translation:
         return {self.aliases.get(key, key): value for key, value in config.items()}
 
     def beyond(self, config: Config) -> list[str]:
-        """What of a renamed config the family does not describe, as `key: value`."""
+        """Entries of a renamed config that the family does not describe, as `key: value`."""
         return [
             f"{key}: {config.get(key)}" for key, good in self.needs.items() if config.get(key) not in good
         ]

@@ -1,1 +1,1 @@
-"""From an operator graph to layers made of work: cuts, branches, fusion, and layers that are built once."""
+"""Layers made of work, from an operator graph: cuts, branches, fusion, and layers that are built once."""

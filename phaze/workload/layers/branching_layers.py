@@ -123,7 +123,7 @@ def _under_first_names(operators: Sequence[Operator], same: Mapping[str, str]) -
 
 @dataclass(frozen=True, slots=True)
 class LayerEdge:
-    """What one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
+    """Tensor that one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
 
     source: int
     target: int
@@ -134,7 +134,7 @@ class LayerEdge:
 class LayerGraph:
     """A model as a graph of layers: `order` holds them in topological order, edges are by (source, target).
 
-    What a layer of `order` exchanges is told by the edges, not by its place between two others.
+    The edges say which tensors a layer of `order` exchanges, not its place between two others.
     """
 
     order: LayerChain

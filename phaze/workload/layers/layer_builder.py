@@ -125,7 +125,7 @@ def _backward(
     }
     wanted = [t for t in entering if t in ctx.differentiable]
     steps, made = backward_steps(local.operators, ctx, receiving, wanted)
-    steps = with_recomputation(steps, local.kept.again, ctx)
+    steps = with_recomputation(steps, local.kept.recomputed, ctx)
     scheduled: Schedulable = schedulable(steps, (), made, fusion=fusion)
     arriving = {incoming_gradient(t, n): ctx.bytes(t) for t, count in receiving.items() for n in range(count)}
     return scheduled.to_pass(segment.path), scheduled.peak_bytes(arriving, ())

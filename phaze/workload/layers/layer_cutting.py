@@ -54,7 +54,7 @@ class Segment:
     shardable: Shardable | None = None
 
     def arriving(self, tensor: str) -> int:
-        """How many gradients of a tensor come from later layers."""
+        """Number of gradients of a tensor that come from later layers."""
         return self.shared.get(tensor, 1) if tensor in self.outputs or tensor in self.passing else 0
 
     @property
@@ -75,7 +75,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """What is cut from operator names inside the layer: the prefix, unless it is an operator's name."""
+        """Prefix that is cut from operator names inside the layer, unless it is an operator's name."""
         names = {op.name for op in self.operators}
         return self.prefix.rpartition(".")[0] if self.prefix in names else self.prefix
 

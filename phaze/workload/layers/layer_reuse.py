@@ -1,4 +1,4 @@
-"""What spares building layers: those that are the same, blocks that repeat, microbatches between others.
+"""Layers that need not be built: those that are the same, blocks that repeat, microbatches between others.
 
 Layers are the same whatever their tensors and operators are called and in whatever order they stand. A model of
 many blocks is known by one of few.
@@ -59,7 +59,7 @@ class Signatures:
         return self._colours.setdefault(key, len(self._colours))
 
     def _tensor(self, name: str, segment: Segment) -> tuple[Hashable, ...]:
-        """What a tensor is, and its part in the layer and the model."""
+        """Key of a tensor, and its part in the layer and the model."""
         info, inside = self.graph.tensors[name], name not in segment.inputs
         part = (inside, segment.arriving(name), name in segment.kept_later)
         ends = (name in self.graph.inputs, name in self.graph.outputs)

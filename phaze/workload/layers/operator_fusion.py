@@ -1,4 +1,4 @@
-"""From steps linked by tensor names to a `Pass`: fusion, views, and what each rule of fusion does to a model.
+"""Fusion of steps linked by tensor names into a `Pass`, views, and the effect of each rule of fusion on a model.
 
 Element-wise work rides on the operator that makes its operand. Views vanish, the precedence through them stays.
 
@@ -92,7 +92,7 @@ class _Fuser:
         return None if best is None else (best[0][2], *best[1:])
 
     def _rule(self, host: Step, work: Work, guest: Step) -> Fusion:
-        """Which rule lets an element-wise step ride on a host.
+        """Rule that lets an element-wise step ride on a host.
 
         Where epilogues are off, a bias rides by its own rule, and softmax takes its scale.
         """
@@ -152,7 +152,7 @@ def _joint_name(host: str, guest: str) -> str:
 
 
 def storage(steps: Iterable[Step]) -> dict[str, tuple[str, ...]]:
-    """Which tensors' memory each tensor lives in: views share their inputs' memory."""
+    """Memory of every tensor, as the tensors that it lives in: views share their inputs' memory."""
     pieces: dict[str, tuple[str, ...]] = {}
     for step in steps:
         if step.work is None:
@@ -258,7 +258,7 @@ def schedulable(
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """How often a rule is applied on one device for one microbatch, and the HBM bytes that it saves in all."""
+    """Uses of a rule on one device for one microbatch, and the HBM bytes that it saves in all."""
 
     times: int
     saved_bytes: float

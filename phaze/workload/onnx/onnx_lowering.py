@@ -1,4 +1,4 @@
-"""What the operator converters share: the operands of a node as tensors of the operator graph."""
+"""Base of the operator converters: the operands of a node as tensors of the operator graph."""
 
 from __future__ import annotations
 

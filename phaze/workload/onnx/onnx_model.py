@@ -121,7 +121,7 @@ class _Expansion:
         return nodes
 
     def _body(self, node: NodeProto) -> list[NodeProto] | None:
-        """What a node stands for; None where it stays."""
+        """Nodes that a node stands for; None where it stays."""
         if not is_expandable(node, self._graph.opset.get("", 1)):
             return None
         if node.op_type == "If":
@@ -231,7 +231,7 @@ def _classes_last(low: Lowering, name: str) -> str:
 def load_onnx(path: str | Path, bind: Mapping[str, int] | None = None) -> OnnxModel:
     """Read a model without its weights.
 
-    `bind` gives sizes to symbolic dimensions; the batch needs none (see `inputs.py`). Raises InputError (one
+    `bind` gives sizes to symbolic dimensions; the batch needs none (see `input_dimensions.py`). Raises InputError (one
     sentence, naming the file) for a file that is missing, damaged, empty, cyclic, holds unsupported
     operators (all listed, with counts), leaves a symbolic dimension without a size, or mixes samples.
     """

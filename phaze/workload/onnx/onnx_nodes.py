@@ -137,7 +137,7 @@ def is_small(tensor: TensorProto) -> bool:
 
 
 def node_label(node: NodeProto) -> str:
-    """How messages name a node: type, and name or first output."""
+    """Name of a node in messages: type, and name or first output."""
     return f"{node.op_type} node {node.name or (node.output[0] if node.output else '')!r}"
 
 
@@ -278,7 +278,7 @@ class Inliner:
 def function_body(
     call: NodeProto, function: FunctionProto, defaults: Iterable[AttributeProto] = ()
 ) -> list[NodeProto]:
-    """What a call of a function stands for; operands that are left out stay left out.
+    """Nodes that a call of a function stands for; operands that are left out stay left out.
 
     `defaults` are values of attributes that neither the call nor the function gives.
     """

@@ -167,7 +167,7 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Where": "where",
     }
 )
-"""Element-wise functions, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
+"""Element-wise functions, as `elementwise_cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
 
 MOVES = frozenset(
     {
@@ -195,7 +195,7 @@ CONVERTERS: Mapping[str, Converter] = MappingProxyType(_registry())
 
 
 def unsupported(node: NodeProto) -> str | None:
-    """How an operator that cannot be converted is reported; None for one that can."""
+    """Report of an operator that cannot be converted; None for one that can."""
     name = operator_type(node)
     if name in CONTROL_FLOW:
         return f"control flow {node_label(node)}"

@@ -38,7 +38,7 @@ _FUNCTIONS: Mapping[str, str] = MappingProxyType(
         "thresholdedrelu": "relu",
     }
 )
-"""Activation functions of the standard, which ignores their case, as `cycles.FUNCTIONS` calls them."""
+"""Activation functions of the standard, which ignores their case, as `elementwise_cycles.FUNCTIONS` calls them."""
 
 
 def convert_recurrent(low: Lowering, node: NodeProto) -> None:

@@ -14,7 +14,7 @@ Attributes = Mapping[str, object]
 Inputs = Sequence[Array | None]
 
 FAULTS = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
-"""What an evaluator raises on impossible data; the caller names the node."""
+"""Exceptions of an evaluator on impossible data; the caller names the node."""
 
 
 def _axes(inputs: Inputs, attributes: Attributes) -> tuple[int, ...] | None:

@@ -22,7 +22,7 @@ from phaze.workload.work import Collective, Link, Unit, Work
 
 
 class Role(StrEnum):
-    """What a COLLECTIVE does to its tensor, and to the gradient on the way back.
+    """Role of a COLLECTIVE: its effect on its tensor, and on the gradient on the way back.
 
     COPY and REDUCE are Megatron-LM's f and g (arXiv 1909.08053), GATHER and SCATTER those of sequence
     parallelism (arXiv 2205.05198).

@@ -20,7 +20,7 @@ ERF = 15.0
 
 
 class Keep(StrEnum):
-    """What an element-wise function keeps for its backward pass."""
+    """Tensor that an element-wise function keeps for its backward pass."""
 
     NOTHING = "nothing"
     INPUTS = "inputs"

@@ -1,4 +1,4 @@
-"""Rules of element-wise operators; their costs are in `cycles.py`."""
+"""Rules of element-wise operators; their costs are in `elementwise_cycles.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def elementwise_forward(op: Operator, ctx: OperatorContext) -> Step:
 
 
 def elementwise_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
-    """What the function's derivative needs: inputs, output, or a mask of one byte per element."""
+    """Bytes that the function's derivative needs: inputs, output, or a mask of one byte per element."""
     keep = elementwise_cost(op).keep
     if keep is Keep.INPUTS:
         return ctx.activations(op.inputs)

@@ -18,7 +18,7 @@ PAGE_ENTRY_BYTES = 4  # a page number, int32
 
 
 class KvCache(StrEnum):
-    """How the key-value cache lies in memory."""
+    """Layout of the key-value cache in memory."""
 
     CONTIGUOUS = "contiguous"
     PAGED = "paged"

@@ -24,7 +24,7 @@ _COPIES = 2  # scaled along the rows for one product and along the columns for a
 
 
 class Recipe(StrEnum):
-    """How operands of linear layers are scaled to a narrow format."""
+    """Recipe by which operands of linear layers are scaled to a narrow format."""
 
     FP8 = "fp8"  # one scale per tensor
     FP8_EARLY = "fp8-early"  # the same, before a tensor-parallel group gathers its parts
@@ -59,7 +59,7 @@ class Recipe(StrEnum):
 
     @property
     def readings(self) -> int:
-        """How often a tensor is read to scale it.
+        """Number of times that a tensor is read to scale it.
 
         Once more for a scale of the whole tensor, which has to be known before, and for a rotation of the columns.
         """
@@ -123,7 +123,7 @@ def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
 
 
 def kept_input(op: Operator, sizes: Mapping[str, float], ctx: OperatorContext) -> dict[str, float]:
-    """What a product keeps of its inputs, `sizes` bytes each without a recipe."""
+    """Bytes that a product keeps of its inputs, `sizes` bytes each without a recipe."""
     recipe = recipe_of(op)
     if recipe is None or not recipe.keeps_scaled:
         return dict(sizes)

@@ -143,7 +143,7 @@ class _Scores:
 
     @property
     def flash(self) -> Flash:
-        """What the kernel knows beyond its products."""
+        """Figures of the flash-attention kernel beyond its products."""
         return Flash(self.queries, self.share, self.visible / (self.queries * self.keys))
 
     @property

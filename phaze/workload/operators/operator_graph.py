@@ -27,7 +27,7 @@ MOST_ELEMENTS = 2**60
 
 
 class OpKind(StrEnum):
-    """What an operator computes. Each kind has one rule in `rules.py`."""
+    """Kind of operator. Each has one rule in `rule_table.py`."""
 
     MATMUL = "matmul"  # inputs a (..., m, k), b (..., k, n); b may be a parameter
     CONV = "conv"

@@ -1,6 +1,6 @@
 """Steps: the operators of one pass with their work, still linked by tensor names.
 
-Rules turn graph operators into steps, fusion merges steps, `passes.py` drops the names and leaves a
+Rules turn graph operators into steps, fusion merges steps, `operator_fusion.py` drops the names and leaves a
 `work.Pass`. A step without work is a view: it only carries precedence.
 """
 
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What a rule may look at beside its operator.
+    """Context that a rule may look at beside its operator.
 
     `parameters`: names of parameters and views of parameters. `differentiable`: tensors (parameters
     included) through which a gradient flows; empty for a forward-only workload. `sharding`: the degrees by

@@ -44,7 +44,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Element-wise functions of a cell, keys of `cycles.FUNCTIONS`."""
+    """Element-wise functions of a cell, keys of `elementwise_cycles.FUNCTIONS`."""
 
     gate: str = "sigmoid"
     candidate: str = "tanh"
@@ -217,7 +217,7 @@ def recurrent_layer(
 
 
 def _fed_steps(builder: GraphBuilder, name: str, cell: Cell, x: str, weights: Weights) -> tuple[str, ...]:
-    """What each time step gets from the inputs: one product and its biases for all steps, then cut."""
+    """Inputs of each time step: one product and its biases for all steps, then cut."""
     batch, steps, _ = builder.shape(x)
     shape = (batch, steps, builder.shape(weights.input)[0])
     fed = builder.add(f"{name}.input", OpKind.MATMUL, (x, weights.input), shape, transpose_b=True)

@@ -20,7 +20,7 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - NORM: x, then parameters (scale, shift, statistics). `function`: "layer", "rms", "batch", "instance",
   "group" or "lrn"; `size` (int) of an lrn window; `statistics` (int, 0): how many trailing inputs are
   running statistics, which get no gradient.
-- ELEMENTWISE: one or more inputs, broadcast to the output. `function`: a key of `cycles.FUNCTIONS`;
+- ELEMENTWISE: one or more inputs, broadcast to the output. `function`: a key of `elementwise_cycles.FUNCTIONS`;
   constant scalars are not inputs ("scale" multiplies by one). "dropout" vanishes outside training.
 - POOL: x (N, C, *space). `function`: "max" or "average"; `kernel` (tuple; a global pool has the whole
   feature map), `strides`, `pads`.
@@ -39,7 +39,7 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   chosen experts made of each token.
   With tensor parallelism inside experts, the partial sums of their row-parallel products are added up after
   the COMBINE, which has `Shard.ROW`, and their gradients before the DISPATCH, which has `Shard.COLUMN`.
-- COLLECTIVE: x. `role`: a `rules_collective.Role`, `group`: a `degrees.Parallel`; `copies` (int, 1): rows of
+- COLLECTIVE: x. `role`: a `collective_rules.Role`, `group`: a `parallel_degrees.Parallel`; `copies` (int, 1): rows of
   the same token; `recipe`: that of the product it serves. Inserted by sharding, never by front ends.
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
@@ -70,7 +70,7 @@ from phaze.workload.operators.operator_steps import OperatorContext, Step
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How an operator kind turns into work.
+    """Rule by which an operator kind turns into work.
 
     `forward(op, context)`: its step. `saved(op, context)`: bytes of each tensor (or mask, named
     `operator:what`) kept for backward. `backward(op, context, gradients)`: its gradient steps, given the

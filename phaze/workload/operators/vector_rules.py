@@ -119,7 +119,7 @@ def norm_forward(op: Operator, ctx: OperatorContext) -> Step:
 
 
 def _statistics(function: str, shape: tuple[int, ...]) -> int:
-    """How many means and deviations a norm has: per row, per channel, or per sample and channel."""
+    """Number of means and deviations of a norm: per row, per channel, or per sample and channel."""
     if function in _ROW_NORMS:
         return prod(shape[:-1])
     return shape[1] if function == "batch" else prod(shape[:2])
@@ -306,7 +306,7 @@ def combine_forward(op: Operator, ctx: OperatorContext) -> Step:
 
 
 def combine_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
-    """What the experts made, for the gradient of their weights, and the routes."""
+    """Bytes of the experts' results, kept for the gradient of their weights, and of the routes."""
     return ctx.activations(op.inputs)
 
 

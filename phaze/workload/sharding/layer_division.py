@@ -52,7 +52,7 @@ class UndividedModel:
 
     def divided(self, segment: Segment, sharding: Sharding) -> tuple[tuple[Operator, ...], OperatorContext]:
         """Operators and tensors of one layer on one device."""
-        if sharding.is_whole:
+        if sharding.is_undivided:
             return segment.operators, self.ctx
         part = self._part(segment, sharding)
         if sharding.tensor > 1:
@@ -65,7 +65,7 @@ class UndividedModel:
         return part.operators, self._local(part, sharding)
 
     def _local(self, part: Part, sharding: Sharding) -> OperatorContext:
-        """What rules may know of the part: gradients flow through what collectives make of where they do."""
+        """Context of the part for rules: gradients flow through what collectives make of where they do."""
         flows = {t for t in part.tensors if t in self.ctx.differentiable}
         for op in part.operators:
             if not flows.isdisjoint(op.inputs):

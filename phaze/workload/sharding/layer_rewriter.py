@@ -1,4 +1,4 @@
-"""What all divisions share: a layer's operators rewritten one by one, collectives and slices between them."""
+"""Base of all divisions: a layer's operators rewritten one by one, collectives and slices between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phaze.workload.parallel_degrees import Group
 
 @dataclass
 class Part:
-    """What one device has of a layer, after the degrees applied so far.
+    """Part of a layer on one device, after the degrees applied so far.
 
     `tokens`: axis of the tokens in the tensors that hold some. `experts`: tensors (experts, rows, ...).
     `constants`: parameters and views of them. `makers`: operators of earlier layers that made the inputs.

@@ -1,6 +1,6 @@
-"""How operators take part in tensor parallelism: the roles that front ends give them.
+"""Roles of operators in tensor parallelism, as front ends give them.
 
-What becomes of an operator with a role is in `parallel/tensor.py`.
+What becomes of an operator with a role is in `tensor_parallelism.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phaze.workload.operators.operator_graph import Operator, OpKind
 
 
 class Shard(StrEnum):
-    """How an operator takes part in tensor parallelism."""
+    """Role of an operator in tensor parallelism."""
 
     NONE = "none"  # replicated
     COLUMN = "column"  # divided result

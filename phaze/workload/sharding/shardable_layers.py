@@ -1,4 +1,4 @@
-"""What sort of layer each one is to tensor parallelism, and chains in which some sorts stay whole.
+"""Sort of each layer to tensor parallelism, and chains in which some sorts stay whole.
 
 With sequence parallelism the tensors between layers are divided by tokens. A layer whose weights are whole on every
 device of the group starts and ends with the same tensors: it works on a device's own tokens, as under context
@@ -53,7 +53,7 @@ def mix_chains(divided: LayerChain, undivided: LayerChain, sharding: Sharding) -
     """A chain under `sharding`: of `undivided` the layers that stay whole, of `divided` others and all boundaries."""
     layers = [
         replace(whole, input_bytes=layer.input_bytes, output_bytes=layer.output_bytes)
-        if layer.shardable in sharding.whole
+        if layer.shardable in sharding.replicated
         else layer
         for layer, whole in zip(divided.layers, undivided.layers, strict=True)
     ]

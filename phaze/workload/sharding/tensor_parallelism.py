@@ -86,7 +86,7 @@ class TensorParallel(Rewriter):
         return name
 
     def _partial(self, op: Operator) -> str:
-        """What each device has of a sum; the sum keeps the name."""
+        """Name of each device's part of a sum; the sum keeps the name."""
         partial = self.part.twin(f"{op.outputs[0]}.partial", op.outputs[0])
         if op.kind is OpKind.LOSS:
             self.part.tensors[partial] = replace(

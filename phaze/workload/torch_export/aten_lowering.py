@@ -1,4 +1,4 @@
-"""What the operator rules share: arguments of a node as tensors of the graph, shapes as functions of the batch.
+"""Base of the operator rules: arguments of a node as tensors of the graph, shapes as functions of the batch.
 
 What differs between two recordings is the batch.
 """

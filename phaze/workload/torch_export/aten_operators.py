@@ -38,7 +38,7 @@ _FUNCTIONS = {
     "square": "mul",
     "threshold": "relu",
 }
-"""Functions of one tensor, as `cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
+"""Functions of one tensor, as `elementwise_cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""
 
 _BINARY = {
     **dict.fromkeys(("add", "__add__"), ("add", "scale")),

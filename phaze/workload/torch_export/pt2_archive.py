@@ -303,7 +303,7 @@ def _symbols(
 
 
 def _places(graph: Mapping[str, Any], signature: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Where in the inputs each symbol is a dimension: `tokens[1]`."""
+    """Places in the inputs where each symbol is a dimension: `tokens[1]`."""
     found: dict[str, list[str]] = {}
     for spec in signature["input_specs"]:
         argument = spec.get("user_input", {}).get("arg", {})

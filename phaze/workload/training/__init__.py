@@ -1,1 +1,1 @@
-"""What training adds to a forward graph: loss, backward pass, recompute, and the numerics of the optimizer."""
+"""Training on top of a forward graph: loss, backward pass, recompute, and the numerics of the optimizer."""

@@ -1,4 +1,4 @@
-"""What forward keeps for backward, and what backward works out again instead.
+"""Activation recompute: tensors that forward keeps for backward, and those that backward works out again.
 
 Gathered copies of divided tensors are never kept, only a device's own part: backward gathers them again.
 Selective recompute (Korthikanti et al., arXiv 2205.05198) keeps nothing inside attention either, from
@@ -38,13 +38,13 @@ class SavedActivations:
     """
 
     sizes: dict[str, float]
-    again: tuple[Region, ...]
+    recomputed: tuple[Region, ...]
 
 
 def saved_activations(
     operators: Sequence[Operator], ctx: OperatorContext, *, selective: bool, keeps_products: bool = False
 ) -> SavedActivations:
-    """What a layer's forward pass keeps; `keeps_products`: selective recompute is that per operator."""
+    """Activations that a layer's forward pass keeps; `keeps_products`: selective recompute is that per operator."""
     if selective and keeps_products:
         return _by_operator(operators, ctx)
     cores = attention_cores(operators, ctx) if selective else ()

@@ -68,7 +68,7 @@ class _Parts:
         return loss
 
     def _logits(self, output: str) -> tuple[str, int]:
-        """What the loss reads and the axis of its classes: below a final softmax, if there is one.
+        """Input of the loss and the axis of its classes: below a final softmax, if there is one.
 
         Without one, the classes of a map (batch, channels, height, width) are its channels, as in every
         framework's cross-entropy; otherwise they are the last axis.

@@ -49,7 +49,7 @@ _MOMENTS = {Optimizer.ADAM: 2, Optimizer.MOMENTUM: 1, Optimizer.SGD: 0}
 
 # Adam's cycles: first moment 2 (scale, multiply-add), second 3 (square, scale, multiply-add), two bias
 # corrections, square root, epsilon, division, step, weight decay (Loshchilov and Hutter, arXiv 1711.05101,
-# algorithm 2; base costs in cycles.py).
+# algorithm 2; base costs in elementwise_cycles.py).
 _CYCLES = {
     Optimizer.ADAM: 2 + 3 + 2 + ROOT + 1 + DIV + 1 + 1,
     Optimizer.MOMENTUM: 1 + 1,

@@ -50,7 +50,7 @@ Edge = tuple[int, int, float]
 
 
 class Optimizer(StrEnum):
-    """What an optimizer keeps beside weights and gradients: SGD nothing, Adam one more copy."""
+    """Optimizer, by its state beside weights and gradients: SGD has none, Adam one more copy."""
 
     SGD = "SGD"
     ADAM = "Adam"

@@ -1,4 +1,4 @@
-"""What all architectures share of one tensor-parallel width: degrees worth trying, devices and memory of its stages.
+"""Figures of one tensor-parallel width that all architectures share: degrees worth trying, stages, their memory.
 
 A stage takes t devices, or one if no layer of it is tensor-parallel (a narrow stage). Where stages fit in
 memory stands as the largest index from the end, in tables [length - 1, first layer].

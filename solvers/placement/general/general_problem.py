@@ -16,7 +16,7 @@ from phaze.solvers.placement.json_document import Choice, InstanceError, Node, e
 
 
 class Schedule(StrEnum):
-    """In which order a stage runs forward and backward passes of the microbatches."""
+    """Pipeline schedule: the order in which a stage runs forward and backward passes of the microbatches."""
 
     GPIPE = "gpipe"
     ONE_F_ONE_B = "1f1b"
@@ -31,14 +31,14 @@ class Schedule(StrEnum):
 
 
 class Recompute(StrEnum):
-    """What a stage keeps of a microbatch until its backward pass: all activations, or its inputs alone."""
+    """State of a microbatch that a stage keeps until its backward pass: all activations, or its inputs alone."""
 
     NONE = "none"
     FULL = "full"
 
 
 class Transfers(StrEnum):
-    """What a tensor between stages costs: nothing; its receiver, behind earlier work; both ends, always."""
+    """Cost of a tensor between stages: nothing; its receiver, behind earlier work; both ends, always."""
 
     HIDDEN = "hidden"
     OVERLAPPED = "overlapped"
@@ -81,7 +81,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Conventions:
-    """What is counted, and how.
+    """Conventions of counting.
 
     `reduction_factor`: how often an all-reduce moves its bytes (2 for a ring; PHAZE charges 4).
     `in_flight_capped`: no stage holds more microbatches than there are.

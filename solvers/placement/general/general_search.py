@@ -115,7 +115,7 @@ class Degree:
     def pipelines(self, line: Pipeline, limits: Floats) -> Pipelines:
         """All pipelines of up to the line's depth whose stages keep the limits."""
         fitting = np.where(self.table.within(limits), self.deepest(line), 0)
-        return Pipelines(self.fleet, self.table.by_class(fitting), len(line.held))
+        return Pipelines(self.fleet, self.table.by_class(fitting), len(line.in_flight))
 
     def tightened(self, plan: Sequence[PlacedStage]) -> tuple[PlacedStage, ...]:
         """The plan with the depth of each stage: the program may have put one deeper, which costs more."""
@@ -138,7 +138,7 @@ class Degree:
         for placed in plan:
             g, s = placed.stage, placed.depth
             may = kept[:, g] & (deepest[:, g] >= s) & (table.device_class[:, g] == placed.device_class)
-            may &= ~full | (line.held[s - 1] > 1)
+            may &= ~full | (line.in_flight[s - 1] > 1)
             seconds = line.least_weight @ table.work[:, :, g]
             chosen.append(int(np.where(may, seconds, np.inf).argmin()))
         return chosen
@@ -179,7 +179,7 @@ class _Box:
     @property
     def depth(self) -> int:
         """Stages on the longest path."""
-        return len(self.line.held)
+        return len(self.line.in_flight)
 
     @property
     def empty(self) -> bool:

@@ -35,7 +35,7 @@ class Pipeline:
     stages are of the kinds of work (see `kinds`).
     """
 
-    held: Integers
+    in_flight: Integers
     weights: Floats
 
     def seconds(self, maxima: Floats) -> float:
@@ -44,7 +44,7 @@ class Pipeline:
 
     @property
     def least_weight(self) -> Floats:
-        """What each kind of work adds to the batch per second, at least."""
+        """Lower bound of what each kind of work adds to the batch per second."""
         least: Floats = self.weights.min(axis=0)
         return least
 
@@ -63,28 +63,28 @@ def pipeline(problem: GeneralProblem, microbatches: int, depth: int) -> Pipeline
     """The problem's schedule at a number of microbatches per pipeline and a depth."""
     s = np.arange(1, depth + 1)
     n, fill, schedule = microbatches, depth - 1, problem.schedule
-    held = s
+    in_flight = s
     slots = float(n + fill)
     weights = [[slots, slots, 1.0]]
     if schedule is Schedule.ONE_F_ONE_B:
         weights = [[slots, 1.0]]
     elif schedule is Schedule.GPIPE:
-        held = np.full_like(s, n)
+        in_flight = np.full_like(s, n)
     elif schedule is Schedule.INTERLEAVED:
         groups = depth // problem.virtual_stages
         whole, rest = np.divmod(2 * s - 1, depth)
-        held = groups * whole + np.minimum(groups, rest)
+        in_flight = groups * whole + np.minimum(groups, rest)
         slots = float(-(-n // groups) * depth + groups - 1)
         weights = [[slots, slots, float(problem.virtual_stages)]]
     else:
         twice = 2 if schedule is Schedule.ZB_H2 else 1
         # Those whose weight gradients are late come on top of those that await the backward pass.
-        held = np.full_like(s, twice * fill + 1)
+        in_flight = np.full_like(s, twice * fill + 1)
         moved = min(twice * fill, n - 1)
         weights = [[n, n, n, 1.0], [slots, slots, float(n - moved), 1.0]]
     if problem.conventions.in_flight_capped:
-        held = np.minimum(held, n)
-    return Pipeline(held, np.array(weights))
+        in_flight = np.minimum(in_flight, n)
+    return Pipeline(in_flight, np.array(weights))
 
 
 Passes = tuple[Floats, Floats, Floats]
@@ -235,7 +235,7 @@ class StageTable:
 
     def deepest(self, line: Pipeline) -> Integers:
         """Largest depth at which a stage fits (O, G), 0 if it fits at none."""
-        depth: Integers = np.searchsorted(line.held, self.most_held, side="right")
+        depth: Integers = np.searchsorted(line.in_flight, self.most_held, side="right")
         return depth
 
     def within(self, limits: Floats) -> Flags:
@@ -339,7 +339,7 @@ _ROUNDING = 1 - 1e-12
 
 @dataclass(frozen=True)
 class WorkBound:
-    """What every plan on some models must do, for each kind of work but the reduction, (kinds - 1,) each.
+    """Work that every plan on some models must do, for each kind but the reduction, (kinds - 1,) each.
 
     `slowest_s`: the slowest layer; `total_s`: all layers; `device_total_s`: all layers, times their devices.
     The reduction is that of the largest layer and of all layers, or of the smallest one that may come first.

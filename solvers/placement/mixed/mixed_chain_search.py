@@ -66,7 +66,7 @@ class Within:
 
     @cached_property
     def last_w(self) -> Floats:
-        """The same of a last stage that starts with layer i, (K, L)."""
+        """Power of a last stage that starts with layer i, infinite where it breaks a limit, (K, L)."""
         chain = self.line.chain
         allowed = (chain.last_s <= self.load_s) & (self.line.once_s[:, :, -1] <= self.once_s)
         return np.where(allowed, chain.power_w[:, None], np.inf)

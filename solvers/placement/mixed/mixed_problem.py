@@ -19,7 +19,7 @@ from phaze.solvers.placement.stage_costs import interval_sums
 
 
 class Goal(StrEnum):
-    """What is minimised: seconds per batch, or joules per device, which are seconds times the mean power."""
+    """Objective to minimise: seconds per batch, or joules per device, which are seconds times the mean power."""
 
     TIME = "time"
     ENERGY = "energy"
@@ -36,7 +36,7 @@ class MixedStage:
 
 @dataclass(frozen=True)
 class MixedChain:
-    """What every stage costs on every type; loads in s per microbatch.
+    """Costs of every stage on every type; loads in s per microbatch.
 
     `inner_s` (K, L, L): a stage of layers i..j that is not the last one, at [k, i, j], not read below the
     diagonal. `last_s` (K, L): a last stage of layers i.., infinite where it does not fit in memory. `deepest`
@@ -100,7 +100,7 @@ class Line:
 
     @cached_property
     def once_s(self) -> Floats:
-        """What the stage of layers i..j does once per batch on each type, (K, L, L)."""
+        """Seconds of the stage of layers i..j once per batch on each type, (K, L, L)."""
         return self.rate_s[:, None, None] * self.chain.stage_weight
 
 

@@ -1,4 +1,4 @@
-"""Exact cuts of a chain into stages, for many architectures at once; see `solve` for shapes and meanings."""
+"""Exact cuts of a chain into stages, for many architectures at once; see `stage_partition` for shapes and meanings."""
 
 from phaze.solvers.placement.partition.partition_bounds import lower_bounds
 from phaze.solvers.placement.partition.partition_problem import (

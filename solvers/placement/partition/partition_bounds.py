@@ -73,7 +73,7 @@ class _Loads:
         )
 
     def bound(self, places: Integers, counts: Integers, limits: StageLimits) -> Floats:
-        """What the layers at these places imply, (A, len(counts)).
+        """Bound that the layers at these places imply, (A, len(counts)).
 
         With the least share k that gives all of them room, others that hold at most k - 1 leave too many to the last
         stage, a stage with k + 1 takes as long as k + 1 do; otherwise it is k, or what k leaves to the last stage.
@@ -104,7 +104,7 @@ class _Loads:
 
 
 def room(places: Integers, limits: StageLimits) -> Integers:
-    """How many of some layers all stages but the last have room for, at most k each, at [stages, k].
+    """Number of some layers that all stages but the last have room for, at most k each, at [stages, k].
 
     For 0..L stages and k up to one more than there are such layers; how much a stage holds depends on its index.
     """

@@ -158,7 +158,7 @@ def stage_limits(
     recompute: bool,
     inflight_limit: int | None = None,
 ) -> StageLimits:
-    """Where each stage fits, from the bytes of its layers, each (L,) and per device.
+    """Limits of where each stage fits, from the bytes of its layers, each (L,) and per device.
 
     A stage at index s from the end needs sum(static) + min(s, inflight_limit) * kept + working, where kept is
     the sum of the saved bytes and working the largest of the working ones. A stage that recomputes keeps its
@@ -195,7 +195,7 @@ def fewest_stages(
     recompute: bool,
     inflight_limit: int | None = None,
 ) -> int:
-    """At most the smallest number of stages of any partition that fits, see `stage_limits`; 0 if there is none.
+    """Lower bound of the number of stages of any partition that fits, see `stage_limits`; 0 if there is none.
 
     Stages are filled from the end as far as memory allows. Part of a stage that fits fits as well, so this
     reaches furthest with every number of stages. Stages that exceed the memory by rounding alone count as fitting.

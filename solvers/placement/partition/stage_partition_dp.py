@@ -76,7 +76,7 @@ def bottlenecks(problem: PartitionProblem, most_stages: int) -> Floats:
 
 
 def balanced_cuts(layer_s: Floats, stages: Sequence[int]) -> dict[int, Integers]:
-    """How many layers each stage has (A, n), for every number of stages n asked for, of A chains (A, L).
+    """Layers of each stage (A, n), for every number of stages n asked for, of A chains (A, L).
 
     Exact, by one table of the recurrence over (stages, first layer) for all; memory does not count. Of equally good
     cuts, that whose first stages are as short as can be. Raises ValueError where there are fewer layers than stages.

@@ -59,7 +59,7 @@ before, and ten to build it."""
 
 
 class Kernel(NamedTuple):
-    """What the search calls; see `kernel_search` for what each does."""
+    """Functions that the search calls; see `kernel_search` for what each does."""
 
     search: Callable[[Arrays, Memory, int, int, int], int]
     unpack: Callable[[Arrays, Memory, int], int]
@@ -162,7 +162,7 @@ class CompactSearch:
 
     @property
     def lower_s(self) -> float:
-        """What best-first search has proven so far, s: inf if no schedule can be shorter than the best one."""
+        """Lower bound that best-first search has proven so far, s: inf if nothing can be shorter than the best one."""
         tally = self._memory.tally
         least = int(self._memory.heap[0, 0]) >> 8 if tally[HEAPED] else TICKS
         return inf if self._exhausted and least >= tally[UPPER] else least / self._space.scale
@@ -245,7 +245,7 @@ class CompactSearch:
         return replay(ix, sequence, modes, assign_cores(ix, starts, ends, modes))
 
     def _labels(self, parent: int, child: int, codes: list[int]) -> list[int]:
-        """Which operator of the parent each one of the child is, interchangeable ones having changed places."""
+        """Operator of the parent that each one of the child is, interchangeable ones having changed places."""
         arrays, memory = self._arrays, self._memory
         kernel, upper = self._shop.kernel, int(memory.tally[UPPER])
         memory.tally[UPPER] = NEVER  # the parent may have become dominated since

@@ -93,7 +93,7 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
 
 
 def _soon(limits: SearchLimits) -> SearchLimits:
-    """The same with less time."""
+    """Limits with less time."""
     now = monotonic()
     return replace(limits, deadline=now + SOON * (limits.deadline - now))
 

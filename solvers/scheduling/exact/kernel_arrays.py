@@ -115,7 +115,7 @@ ENDS, CODES = 0, 2
 """Rows of `Memory.runs`, each for the state and then for its child."""
 
 MOST_OPERATORS, MOST_MODES = 1 << CODE_BITS - MODE_BITS, ALL_MODES
-"""What the records have bits for."""
+"""Attributes that the records have bits for."""
 
 
 class Arrays(NamedTuple):
@@ -141,7 +141,7 @@ class Arrays(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the search writes."""
+    """Memory that the search writes."""
 
     pool: Integers
     """(N, width): one record per state."""

@@ -166,7 +166,7 @@ class StateSpace:
         return False
 
     def _place(self, state: State, cores: tuple[Core, ...]) -> object:
-        """What matters about the cores of a running operator: unpaired, or whom it shares its pair with."""
+        """Cores of a running operator, as far as they matter: unpaired, or whom it shares its pair with."""
         if self.ix.pair is None or len(cores) != 1 or cores[0][0] not in self.ix.pair:
             return None
         number = cores[0][1]

@@ -105,7 +105,7 @@ def _topological(ix: IndexedProblem, sequence: list[int]) -> list[int]:
 
 
 FEASIBILITY = 1e-9
-"""What HiGHS may break a row by, relative to the incumbent: summed along a path, far below `TOLERANCE`."""
+"""Tolerance of HiGHS on a row, relative to the incumbent: summed along a path, far below `TOLERANCE`."""
 
 
 @dataclass(frozen=True, slots=True)

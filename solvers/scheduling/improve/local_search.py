@@ -40,7 +40,7 @@ class LocalSearchLimits(NamedTuple):
     heat: float = 0.015
 
 
-def improve(ix: IndexedProblem, start: Start, effort: LocalSearchLimits) -> Plan:
+def improve(ix: IndexedProblem, start: Start, limits: LocalSearchLimits) -> Plan:
     """The best schedule that random moves from a start meet.
 
     Where cores are paired it searches as if counting them were enough and then makes a list schedule of what it
@@ -50,11 +50,11 @@ def improve(ix: IndexedProblem, start: Start, effort: LocalSearchLimits) -> Plan
     work = _work(ix, graph, start)
     kernel_moves.judge(graph, work, 0.0)
     choice = np.flatnonzero(graph.modes > 1).astype(np.int64)
-    for done in range(0, effort.tries, SLICE):
-        if work.length[BEST] <= effort.enough_s or monotonic() > effort.deadline:
+    for done in range(0, limits.tries, SLICE):
+        if work.length[BEST] <= limits.enough_s or monotonic() > limits.deadline:
             break
-        heat = effort.heat * (1.0 - done / effort.tries)
-        _moves().names["anneal"](graph, work, choice, min(SLICE, effort.tries - done), heat)
+        heat = limits.heat * (1.0 - done / limits.tries)
+        _moves().names["anneal"](graph, work, choice, min(SLICE, limits.tries - done), heat)
     modes, starts = [0] * ix.size, [0.0] * ix.size
     for k, i in enumerate(ix.order):
         modes[i], starts[i] = int(work.mode[BEST, k]), float(work.start[KEPT, k])

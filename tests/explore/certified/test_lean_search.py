@@ -54,7 +54,7 @@ def amounts(task):
     for setting in evaluator.settings:
         options = evaluator.options(setting)
         for depth in options.depths:
-            for one in options.strategies(depth):
+            for one in options.plans(depth):
                 room = PlanFootprint.of(options.layouts, one, task.plan_space.choices(one)[0])
                 found.update(room.need_bytes.ravel().tolist())
                 least = min(least, *(fit.least_bytes for fit in room.fits(0.0)))
@@ -71,7 +71,7 @@ def test_what_plans_need_at_least_is_that_of_every_plan(request_):
         rooms = (
             PlanFootprint.of(options.layouts, one, task.plan_space.choices(one)[0])
             for depth in options.depths
-            for one in options.strategies(depth)
+            for one in options.plans(depth)
         )
         least = min((fit.least_bytes for room in rooms for fit in room.fits(0.0)), default=np.inf)
         assert evaluator.least_bytes(setting) == pytest.approx(least, rel=1e-12)

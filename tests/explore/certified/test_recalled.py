@@ -119,12 +119,12 @@ def test_bands_and_placements_do_not_depend_on_what_is_asked_together(request_):
     whole = Evaluator(request_.task, table)
     setting = whole.settings[-1]
     rows, limit = np.arange(len(table)), np.full(len(table), np.inf)
-    lower, upper = whole.timed(setting).bands(rows)
+    lower, upper = whole.timed(setting).bounds(rows)
     bounds = whole.bounds(setting, rows, limit)
     for size in (1, 2, 5):
         some = np.sort(chosen.choice(len(table), size, replace=False))
         part = table.take(some)
-        low, high = Evaluator(request_.task, part).timed(setting).bands(np.arange(size))
+        low, high = Evaluator(request_.task, part).timed(setting).bounds(np.arange(size))
         for one, other in ((low, lower), (high, upper)):
             assert np.array_equal(one.forward_s, other.forward_s[some])
             assert np.array_equal(one.backward_s, other.backward_s[some])

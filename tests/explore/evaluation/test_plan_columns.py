@@ -37,13 +37,13 @@ def shapes(tiny, software, **changes):
 def every(across, columns):
     """All strategies of a tier that fit, worked out one by one: {(row, choice): strategy}."""
     options, sheet, found = across.options, columns.sheet, {}
-    for row, s in enumerate(sheet.strategies):
+    for row, s in enumerate(sheet.plans):
         zeros, orders = options.space.choices(s)
         fits = PlanFootprint.of(options.layouts, s, zeros).fits(across.capacity_bytes)
         for (zero, fit), order in product(zip(zeros, fits, strict=True), orders):
-            if fit.strategy is not None:
+            if fit.plan is not None:
                 choice = sheet.choices[0].index((zero, order))
-                found[row, choice] = replace(fit.strategy, order=order)
+                found[row, choice] = replace(fit.plan, order=order)
     return found
 
 
@@ -61,7 +61,7 @@ def test_what_fits_recomputes_as_little_as_one_alone(tiny, software, capacity):
         for columns in tiers_of(across):
             alone = every(across, columns)
             for at, key in enumerate(zip(columns.row.tolist(), columns.choice.tolist(), strict=True)):
-                assert columns.strategy(at) == alone[key]
+                assert columns.plan(at) == alone[key]
                 seen += 1
             assert bool(alone) == (len(columns) > 0)
     assert seen or capacity < 0.05e9
@@ -95,8 +95,8 @@ def test_bounds_and_what_is_left_out(tiny, software, capacity):
 def test_every_strategy_is_of_one_tier(tiny, software):
     for evaluator, setting, link, _ in shapes(tiny, load_framework(software)):
         across = evaluator.across(setting, 1e9, link)
-        every_one = [s for depth in across.options.depths for s in across.options.strategies(depth)]
-        assert sorted(map(str, every_one)) == sorted(str(s) for t in across.tiers for s in t.sheet.strategies)
+        every_one = [s for depth in across.options.depths for s in across.options.plans(depth)]
+        assert sorted(map(str, every_one)) == sorted(str(s) for t in across.tiers for s in t.sheet.plans)
 
 
 def least_of_all(across, times):
@@ -165,7 +165,7 @@ def unlike():
     return [
         (
             evaluator.across(setting, 64e9, link),
-            evaluator.times(setting, rows, evaluator.timed(setting).bands(rows)[0]),
+            evaluator.times(setting, rows, evaluator.timed(setting).bounds(rows)[0]),
         )
         for setting in some
     ]

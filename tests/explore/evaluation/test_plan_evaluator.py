@@ -111,7 +111,7 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
     workload = load_workload("mobilenet-v2")
     evaluator = Evaluator(small_task(workload), varied_architectures())
     rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.settings[0])
-    (lower, upper), least = timed.bands(rows), timed.least(rows)
+    (lower, upper), least = timed.bounds(rows), timed.lower_bounds(rows)
     for name in ("forward_s", "backward_s"):
         low, high = getattr(lower, name), getattr(upper, name)
         assert (low >= np.minimum(getattr(least, name), high)).all()

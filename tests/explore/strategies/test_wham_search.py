@@ -136,7 +136,7 @@ def every_pipeline(evaluator, block, setting):
 def every_strategy(options):
     """Those of a plan space, and those of one chunk on each device with any cut."""
     for depth in options.depths:
-        every = options.strategies(depth)
+        every = options.plans(depth)
         yield from every
         blocks, known = len(options.blocks), {s.stages for s in every}
         for cuts in combinations(range(1, blocks), depth.stages - 1):
@@ -190,7 +190,7 @@ def test_no_pipeline_is_better_than_its_bounds(candidates, tiny, network, tmp_pa
         links = evaluator.link_bytes_per_s
         chips = Architectures(times, evaluator.capacity_bytes, links, block.tdp_w)
         tiers = evaluator.across(setting, np.inf, float(links.max())).tiers
-        bound = MixedSearch(options, tiers, chips, goal).least()
+        bound = MixedSearch(options, tiers, chips, goal).lower_bound()
         lines = Cutting(options, chips).lines(goal)
         known = {(one.pipeline.pipeline_parallel, one.pipeline.data_parallel): one.bound for one in lines}
         for strategy, seconds, power_w in every_pipeline(evaluator, block, setting):

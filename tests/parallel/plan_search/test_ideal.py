@@ -50,7 +50,7 @@ def some_plans(case: str) -> tuple[ParallelPlan, ...]:
     for shape in chosen.sample(shapes, min(4, len(shapes))):
         plans = [
             variant
-            for deep in space.pipelines(shape, e.cluster, blocks(e.figures(shape).chain, shape.grain))
+            for deep in space.pipelines(shape, e.cluster, blocks(e.layer_costs(shape).chain, shape.grain))
             for s in space.schedules_of(deep, e.microbatches(deep))
             for variant in space.variants(s)
         ]

@@ -23,7 +23,7 @@ NAMES = [name for name in list_frameworks() if name not in SOFTWARE]
 
 def strategies(e, every=1):
     """All choices of a space, and of each some that no search makes."""
-    found = [v for some in list(screened_plans(e, SPACE))[::every] for v in SPACE.variants(some.strategy)]
+    found = [v for some in list(screened_plans(e, SPACE))[::every] for v in SPACE.variants(some.plan)]
     return [changed for at, s in enumerate(found) for changed in (s, _changed(s, at))]
 
 
@@ -73,7 +73,7 @@ def test_experts():
 
 def test_layers_that_stay_whole():
     e = estimator(devices=8, batch=16)
-    sharding = Sharding(2, sequence=True, whole=frozenset(Shardable))
+    sharding = Sharding(2, sequence=True, replicated=frozenset(Shardable))
     base = ParallelPlan(1, 2, 2, sharding=sharding)
     assert_alike(e, [replace(base, zero=zero, order=o) for zero in Zero for o in RankOrder])
 

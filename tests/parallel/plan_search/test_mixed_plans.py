@@ -116,9 +116,11 @@ def test_the_slower_end_holds_up_what_both_ends_sum():
     e = costs("tied", "ideal")
     cluster = replace(e.cluster, network=load_network())
     both, strategy = Estimator(e.workload, table, cluster, e.framework), ParallelPlan(1, 1, 4)
-    slow, fast = (MixedEstimator.of(both, rows).tails_of(strategy) for rows in ((0, 0, 0, 0), (1, 1, 1, 1)))
+    slow, fast = (
+        MixedEstimator.of(both, rows).gradient_sync(strategy) for rows in ((0, 0, 0, 0), (1, 1, 1, 1))
+    )
     mixed = MixedEstimator.of(both, (0, 1, 1, 1))
-    found = mixed.tails_of(strategy).reduction_s[0]
+    found = mixed.gradient_sync(strategy).reduction_s[0]
     assert found[0] == slow.reduction_s[0, 0]
     assert fast.reduction_s[0, 3] < found[3] == found[0]
     check_plan(mixed, strategy, mixed.iteration(strategy))

@@ -71,7 +71,7 @@ def test_no_plan_is_faster(said, host, tight):
     found = best_plans(e, FEW, capacity)
     assert isclose(found.best[0].iteration.iteration_s, brute_force_s(e, FEW, capacity), rel_tol=1e-9)
     assert found.best[0].iteration.memory_bytes <= capacity
-    assert found.best[0].strategy.offload or tight == 1.0
+    assert found.best[0].plan.offload or tight == 1.0
     assert found.account.evaluated < found.account.total / 4
 
 
@@ -98,22 +98,22 @@ def test_no_iteration_is_shorter_than_its_bounds(said, host):
     e, seen = case(said, host, layers=4), 0
     first = leanest(e, ALL)
     for some in list(screened_plans(e, SPACE))[::9]:
-        variants = tuple(SPACE.variants(some.strategy))
+        variants = tuple(SPACE.variants(some.plan))
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
         floor_s = some.bound_s + min(rests[v] for v in variants if v.offload in first)
         for variant in variants:
             (fit,) = fits(e.layouts, variant, (variant.zero,), inf, e.host_capacity_bytes(variant))
-            least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
+            least_s = e.iteration(fit.plan).iteration_s * (1 + 1e-12)
             assert floor_s <= some.bound_s + rests[variant] * (1 + 1e-12)
             assert some.bound_s + rests[variant] <= least_s
-            assert IterationBatch(e, (fit.strategy,)).bounds_s() <= least_s
+            assert IterationBatch(e, (fit.plan,)).bounds_s() <= least_s
             seen += 1
     assert seen > 50
 
 
 def test_many_at_once_are_as_one_by_one():
     e = case({}, {})
-    every = [variant for some in screened_plans(e, SPACE) for variant in SPACE.variants(some.strategy)][::7]
+    every = [variant for some in screened_plans(e, SPACE) for variant in SPACE.variants(some.plan)][::7]
     found = batch_iterations(e, every)
     one_by_one = [e.iteration(variant) for variant in every]
     assert found.iteration_s == pytest.approx([one.iteration_s for one in one_by_one], rel=1e-9)

@@ -28,18 +28,18 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
     if tight < inf:
         capacity *= max(best_plans(e, SPACE, inf).best[0].iteration.memory_bytes, 1.0)
     for some in list(screened_plans(e, SPACE))[::2]:
-        s, (zeros, orders) = some.strategy, SPACE.choices(some.strategy)
+        s, (zeros, orders) = some.plan, SPACE.choices(some.plan)
         variants = tuple(SPACE.variants(s))
         rests = dict(zip(variants, rest_s(e, [(v,) for v in variants]), strict=True))
         assert rest_s(e, [variants]) == [min(rests.values())]
         for variant in (v for v in variants if v.order is orders[-1]):
             (fit,) = fits(e.layouts, variant, (variant.zero,), capacity)
-            if fit.strategy is None:
+            if fit.plan is None:
                 continue
-            seen.add((s.schedule, fit.strategy.recompute))
-            least_s = e.iteration(fit.strategy).iteration_s * (1 + 1e-12)
+            seen.add((s.schedule, fit.plan.recompute))
+            least_s = e.iteration(fit.plan).iteration_s * (1 + 1e-12)
             assert some.bound_s + rests[variant] <= least_s
-            assert IterationBatch(e, (fit.strategy,)).bounds_s() <= least_s
+            assert IterationBatch(e, (fit.plan,)).bounds_s() <= least_s
         assert zeros == tuple(Zero) or s.replicas == 1
     schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
     assert schedules == set(TRAINING) if tight == inf else Recompute.FULL in recomputes
@@ -50,7 +50,7 @@ def test_bounds_of_strategies_side_by_side_are_those_of_each():
     some = next(
         o for o in screened_plans(e, SPACE) if o.schedule is Schedule.ZB_V and o.pipeline.replicas > 1
     )
-    variants = tuple(SPACE.variants(some.strategy))
+    variants = tuple(SPACE.variants(some.plan))
     alone = [float(IterationBatch(e, (v,)).bounds_s()[0]) for v in variants]
     assert IterationBatch(e, variants).bounds_s().tolist() == pytest.approx(alone, rel=1e-12)
 
@@ -60,21 +60,21 @@ def test_fewest_blocks_are_those_that_bytes_ask_for():
     e = estimator(devices=4, batch=32)
     tried = 0
     for some in screened_plans(e, SPACE):
-        s = some.strategy
+        s = some.plan
         if s.chunks > 1 or s.recompute is not Recompute.FULL or s.schedule is Schedule.DUALPIPE:
             continue
         plain, (fit,) = max(p.total_bytes for p in e.memory(s)), fits(e.layouts, s, (s.zero,), 0.0)
-        assert fit.strategy is None
+        assert fit.plan is None
         capacity = (plain + fit.least_bytes) / 2
         (fit,) = fits(e.layouts, s, (s.zero,), capacity)
-        if fit.strategy is None or not isinstance(fit.strategy.recomputed, tuple):
+        if fit.plan is None or not isinstance(fit.plan.recomputed, tuple):
             continue
-        assert max(p.total_bytes for p in e.memory(fit.strategy)) <= capacity
-        for device, blocks in enumerate(fit.strategy.recomputed):
+        assert max(p.total_bytes for p in e.memory(fit.plan)) <= capacity
+        for device, blocks in enumerate(fit.plan.recomputed):
             if blocks:
-                fewer = [*fit.strategy.recomputed]
+                fewer = [*fit.plan.recomputed]
                 fewer[device] -= 1
-                changed = e.memory(replace(fit.strategy, recomputed=tuple(fewer)))
+                changed = e.memory(replace(fit.plan, recomputed=tuple(fewer)))
                 assert changed[device].total_bytes > capacity
                 tried += 1
     assert tried > 10

@@ -66,7 +66,7 @@ def test_next_best_are_in_order_and_different():
     found = best_plans(e, SPACE, inf, top=5).best
     times = [one.iteration.iteration_s for one in found]
     assert times == sorted(times)
-    assert len({one.strategy for one in found}) == 5
+    assert len({one.plan for one in found}) == 5
 
 
 def test_more_memory_never_hurts():
@@ -87,7 +87,7 @@ def test_stages_are_balanced_where_the_head_weighs_in():
     )
     best = best_plans(e, space, inf).best[0]
     even = best_plans(e, replace(space, balances=False), inf).best[0]
-    assert best.strategy.stages[-1] < 2 == 8 // 4
+    assert best.plan.stages[-1] < 2 == 8 // 4
     assert best.iteration.iteration_s < 0.95 * even.iteration.iteration_s
 
 
@@ -114,6 +114,6 @@ def test_half_blocks_balance_what_whole_ones_cannot():
     whole, best = (
         best_plans(e, replace(space, grains=some), inf).best[0] for some in ((Grain.BLOCK,), tuple(Grain))
     )
-    assert best.strategy.grain is Grain.LAYER
-    assert max(best.strategy.stages) == 4
+    assert best.plan.grain is Grain.LAYER
+    assert max(best.plan.stages) == 4
     assert best.iteration.iteration_s < 0.9 * whole.iteration.iteration_s

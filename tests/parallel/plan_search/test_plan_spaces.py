@@ -171,7 +171,7 @@ def test_every_packaged_framework_finds_a_plan_that_it_runs(name):
     software = load_framework(name)
     e = estimator(devices=8, batch=16, software=software, workload=small_gpt(8))
     space = plan_space(e.workload, e.cluster, software, load_plans("full"))
-    best = best_plans(e, space, inf).best[0].strategy
+    best = best_plans(e, space, inf).best[0].plan
     assert software.plans.refusal(chosen(best)) is None
     assert software.plans.ragged is not True
 

@@ -34,7 +34,7 @@ MLP_PARAMETERS = BLOCKS * (2 * HIDDEN * FFN + FFN + HIDDEN + 2 * HIDDEN)  # two 
 
 
 def spread(*whole, tensor=4, **more):
-    return ParallelPlan(2, sharding=Sharding(tensor, True, whole=frozenset(whole)), **more)
+    return ParallelPlan(2, sharding=Sharding(tensor, True, replicated=frozenset(whole)), **more)
 
 
 def run(strategy, **changes):
@@ -104,8 +104,8 @@ def test_zero_3_divides_whole_layers_among_tensor_ranks_alone():
 def test_what_lies_in_the_host_is_divided_alike():
     s = spread(Shardable.MLP, zero=Zero.WEIGHTS, offload=frozenset({Offload.WEIGHTS}))
     e = estimator(network=NETWORK, chip="gh200")
-    needs = e.needs(s)
-    assert float(needs.whole.sum()) == MLP_PARAMETERS
+    needs = e.memory_footprint(s)
+    assert float(needs.replicated.sum()) == MLP_PARAMETERS
     assert e.iteration(s).memory[0].weights_bytes == 0
 
 
@@ -114,8 +114,8 @@ def test_all_whole_is_context_parallelism_of_the_same_width(recompute):
     e = estimator(network=NETWORK)
     whole = spread(*Shardable, recompute=recompute, pipeline_parallel=2)
     context = replace(whole, sharding=Sharding(context=4))
-    first, second = e.loads(whole), e.loads(context)
-    for side in ("forward", "again", "backward"):
+    first, second = e.stage_times(whole), e.stage_times(context)
+    for side in ("forward", "recomputation", "backward"):
         mine, other = getattr(first, side), getattr(second, side)
         np.testing.assert_array_equal(mine.pass_s, other.pass_s)
         np.testing.assert_array_equal(mine.exposed_s[Parallel.CONTEXT], other.exposed_s[Parallel.CONTEXT])
@@ -128,28 +128,30 @@ def test_all_whole_is_context_parallelism_of_the_same_width(recompute):
 
 
 def test_none_whole_is_the_sharding_itself():
-    assert Sharding(4, True, whole=frozenset()) == Sharding(4, True)
-    assert not any(estimator().chain(spread()).whole)
+    assert Sharding(4, True, replicated=frozenset()) == Sharding(4, True)
+    assert not any(estimator().chain(spread()).replicated)
 
 
 @pytest.mark.parametrize("chip", ["a100", "tpuv4"])
 def test_figures_of_a_mix_are_those_of_its_chain(chip):
     e = estimator(chip=chip)
     s = spread(Shardable.MLP, Shardable.EMBEDDING)
-    alone = layer_costs(e.chain(s), e.costs, e.loaded, e.effort).alone()
-    for side in ("forward", "backward", "again", "ending"):
-        np.testing.assert_allclose(getattr(e.figures(s), side).stacked, getattr(alone, side).stacked)
+    alone = layer_costs(e.chain(s), e.costs, e.loaded, e.limits).alone()
+    for side in ("forward", "backward", "recomputation", "ending"):
+        np.testing.assert_allclose(getattr(e.layer_costs(s), side).stacked, getattr(alone, side).stacked)
 
 
 def test_experts_are_never_whole():
     e = estimator(workload=small_gpt(experts=4))
     s = spread(*Shardable, data_parallel=2)
     plain = e.chain(spread(data_parallel=2))
-    for layer, other, whole in zip(e.chain(s).layers, plain.layers, e.chain(s).whole, strict=True):
+    for layer, other, whole in zip(e.chain(s).layers, plain.layers, e.chain(s).replicated, strict=True):
         assert whole == (other.shardable is not None)
         if layer.expert_parameters:
             assert layer == other
-    assert float(e.held(s).experts.sum()) == float(e.held(replace(s, sharding=plain.sharding)).experts.sum())
+    assert float(e.device_parameters(s).experts.sum()) == float(
+        e.device_parameters(replace(s, sharding=plain.sharding)).experts.sum()
+    )
 
 
 def test_energy_counts_the_reduction_among_tensor_ranks():
@@ -173,7 +175,7 @@ def test_energy_counts_the_reduction_among_tensor_ranks():
 def test_whole_layers_need_sequence_parallelism():
     for sharding in ({"tensor": 4}, {"tensor": 1, "sequence": True}):
         with pytest.raises(ValueError, match="need sequence parallelism"):
-            Sharding(**sharding, whole=MLP)
+            Sharding(**sharding, replicated=MLP)
 
 
 # -- the search
@@ -200,8 +202,8 @@ def test_whole_layers_win_where_exchanges_of_tokens_are_slow():
     e = estimator(devices=4, batch=64, network=two_tiers(4, 20e9, 1e-6, 25e9, 5e-6), software=framework())
     best = best_plans(e, TENSOR, inf).best[0]
     divided = best_plans(e, replace(TENSOR, whole=(frozenset(),)), inf).best[0]
-    assert Shardable.MLP in best.strategy.sharding.whole
-    assert best.strategy.zero is Zero.OPTIMIZER  # worth it among tensor ranks alone
+    assert Shardable.MLP in best.plan.sharding.replicated
+    assert best.plan.zero is Zero.OPTIMIZER  # worth it among tensor ranks alone
     assert best.iteration.iteration_s < 0.85 * divided.iteration.iteration_s
 
 

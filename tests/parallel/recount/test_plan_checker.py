@@ -161,16 +161,18 @@ def test_a_timeline_that_is_wrong(device):
 def test_an_estimate_with_other_seconds_or_bytes():
     """Everything a little faster, or layers that keep a little less, as if the model had a defect."""
     e, strategy, *_ = told("zero")
-    loads = e.loads(strategy)
+    loads = e.stage_times(strategy)
 
     def faster(*_):
         side = replace(loads.backward, kernels_s=0.999 * loads.backward.kernels_s)
         return replace(loads, backward=side)
 
-    wrong = spoilt(e, loads=faster)
+    wrong = spoilt(e, stage_times=faster)
     with pytest.raises(PlanError, match="takes"):
         check_plan(wrong, strategy, wrong.iteration(strategy))
-    needs = e.needs(strategy)
-    less = spoilt(e, needs=lambda *_: replace(needs, saved_bytes=0.999 * np.asarray(needs.saved_bytes)))
+    needs = e.memory_footprint(strategy)
+    less = spoilt(
+        e, memory_footprint=lambda *_: replace(needs, saved_bytes=0.999 * np.asarray(needs.saved_bytes))
+    )
     with pytest.raises(PlanError, match="activations_bytes"):
         check_plan(less, strategy, less.iteration(strategy))

@@ -49,7 +49,7 @@ def test_all_devices_together_receive_what_every_microbatch_passes_on(schedule):
     """The receipts of the busiest device, counted in the timeline: what its actions wait for from other devices."""
     e = costs("dense", "ideal")
     s = ParallelPlan(2, 1, 4, schedule=schedule, chunks=schedule.chunks_per_device)
-    found, loads, chunks = e.iteration(s), e.loads(s), e.chunks(s)
+    found, loads, chunks = e.iteration(s), e.stage_times(s), e.chunks(s)
     seconds = []
     for order in e.timeline(s).orders:
         here = {(a.microbatch, a.chunk) for a in order}
@@ -85,9 +85,9 @@ def test_transfers_with_the_host_are_no_gathers(hides):
 def test_gathers_and_reductions_of_zero_3_are_told_apart():
     for e, strategy in islice(plans(7, 40), 40):
         s = replace(strategy, zero=Zero.WEIGHTS, reshards=True, offload=frozenset())
-        side = e.loads(s).backward
+        side = e.stage_times(s).backward
         assert side.gathered_s + side.reduced_s == pytest.approx(side.zero_s)
-        if s.replicas > 1 and not s.sharding.whole:
+        if s.replicas > 1 and not s.sharding.replicated:
             assert side.gathered_s.any()
             assert side.reduced_s.any() == e.framework.reduces_every_microbatch
 
@@ -97,7 +97,7 @@ def test_optimizer_is_that_of_the_device_that_has_most_to_do():
     e = estimator(2, 64, workload=small_gpt(8))
     s = ParallelPlan(1, 1, 2, stages=(4, 4), recompute=Recompute.NONE)
     parameters = [part.weights_bytes / 2 for part in e.memory(s)]
-    loads = e.loads(s)
+    loads = e.stage_times(s)
     busiest = int(np.argmax(loads.forward.pass_s + loads.turned_s))
     assert busiest != int(np.argmax(parameters))
     assert e.iteration(s).time.optimizer_s == pytest.approx(parameters[busiest] * e.rates.optimizer_s)

@@ -68,7 +68,7 @@ def test_gathers_one_by_one_pay_for_every_start_and_every_rank():
     sharded = ParallelPlan(microbatch=1, data_parallel=64, zero=Zero.WEIGHTS)
 
     def gather_s(**said):
-        found = Estimator(MODEL, TABLE, Cluster(64, 64, NETWORK), framework(**said)).loads(sharded)
+        found = Estimator(MODEL, TABLE, Cluster(64, 64, NETWORK), framework(**said)).stage_times(sharded)
         return float(found.forward.zero_s.sum())
 
     once, often, copied = gather_s(), gather_s(gathers=12), gather_s(gathers=12, gather_rank_s=1e-5)

@@ -10,12 +10,12 @@ LAUNCH_S = 1e-5
 
 
 def passes_s(**software):
-    return estimator(software=framework(**software)).loads(ParallelPlan(2)).forward.pass_s
+    return estimator(software=framework(**software)).stage_times(ParallelPlan(2)).forward.pass_s
 
 
 def launches():
     e = estimator()
-    figures = e.figures(ParallelPlan(2))
+    figures = e.layer_costs(ParallelPlan(2))
     return figures.forward.launches[list(figures.chain.index)].sum()
 
 

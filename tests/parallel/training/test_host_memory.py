@@ -67,9 +67,9 @@ def test_a_host_that_is_too_small_is_refused():
     fit, sharded = fits(
         small.layouts, strategy, (Zero.NONE, Zero.WEIGHTS), np.inf, small.host_capacity_bytes(strategy)
     )
-    assert fit.strategy is None
+    assert fit.plan is None
     assert fit.least_host_bytes == needed
-    assert sharded.strategy is not None
+    assert sharded.plan is not None
 
 
 def test_a_host_that_does_not_tell_its_memory_is_refused():

@@ -90,7 +90,7 @@ def test_zero_divides_what_it_says():
 def test_bubble_of_stages_alike(chunks, schedule):
     """(p - 1) / (v m) of the work of a device (Narayanan et al., SC'21), with the blocks that a pipeline has."""
     e = estimator(batch=32, workload=small_gpt(8))
-    loads = e.loads(ParallelPlan(1, 1, 4, schedule=schedule, chunks=chunks))
+    loads = e.stage_times(ParallelPlan(1, 1, 4, schedule=schedule, chunks=chunks))
     block = (loads.forward.pass_s + loads.turned_s)[1]
     even = pipeline_s(schedule, 32, 4, even_chunks(4 * chunks, block / 3, block / 3, block / 3))
     assert isclose(even / (32 * chunks * block) - 1, 3 / (chunks * 32), rel_tol=1e-9)
@@ -129,7 +129,7 @@ def test_impossible_strategies_say_why(strategy, words):
 def test_launches_bound_short_kernels():
     """A host that takes 1 ms for a kernel sets the pace of a small model."""
     slow = estimator(software=framework(dispatch_s=1e-3, dispatch_backward_s=1e-3))
-    figures = slow.figures(ParallelPlan(1))
+    figures = slow.layer_costs(ParallelPlan(1))
     index = np.array(figures.chain.index)
     launched = (figures.forward.launches + figures.backward.launches)[index].sum() * 1e-3 * 16
     assert slow.iteration(ParallelPlan(1)).iteration_s == pytest.approx(launched, rel=0.01)

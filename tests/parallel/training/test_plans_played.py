@@ -65,7 +65,7 @@ def test_what_is_shown_of_the_busiest_device_sums_to_the_breakdown(seed):
 
 def shown_s(plan):
     """Seconds on the device that has most to do, by cause, from slices alone."""
-    device = busiest(plan.costs.loads(plan.strategy), plan.costs.placed(plan.strategy))
+    device = busiest(plan.costs.stage_times(plan.strategy), plan.costs.placed(plan.strategy))
     names = {
         PieceKind.GATHER: "gather",
         GATHER: "gather",

@@ -81,7 +81,7 @@ def test_experts_compute_the_room_they_have():
     strategy = ParallelPlan(microbatch=2, data_parallel=8)
     workload = small_gpt(experts=4)
     plain, roomy = (
-        estimator(chip=chip, software=framework(expert_room=room), workload=workload).figures(strategy)
+        estimator(chip=chip, software=framework(expert_room=room), workload=workload).layer_costs(strategy)
         for chip, room in (("a100", 1.0), ("a100", 1.25))
     )
     longer = roomy.forward.kernels_s / plain.forward.kernels_s

@@ -21,7 +21,7 @@ def test_ideal_hides_nothing_of_gathers_and_reductions():
     found = estimator()
     plain, zero = (found.iteration(s) for s in (ParallelPlan(1, data_parallel=8), WHOLE))
     exchanges = found.exchanges(WHOLE)
-    chain, division = found.figures(WHOLE).chain, found.division(WHOLE)
+    chain, division = found.layer_costs(WHOLE).chain, found.division(WHOLE)
     groups = [sum(chain.layers[u].parameters for u in chain.index[a : b + 1]) for a, b in division.groups]
     each = [2 * exchanges.gather_s(2.0 * n) + exchanges.reduce_s(4.0 * n) for n in groups]
     assert zero.time.hidden_s == 0
@@ -55,7 +55,7 @@ def test_memory_of_divided_states_and_whole_weights():
     for part in ("weights_bytes", "gradients_bytes", "optimizer_bytes"):
         assert getattr(divided, part) == pytest.approx(getattr(plain, part) / 8)
     found = estimator()
-    chain, division = found.figures(WHOLE).chain, found.division(WHOLE)
+    chain, division = found.layer_costs(WHOLE).chain, found.division(WHOLE)
     sizes = [sum(chain.layers[u].parameters for u in chain.index[a : b + 1]) for a, b in division.groups]
     block = next(size for size, repeats in zip(sizes, division.body, strict=True) if repeats)
     ends = sum(size for size, repeats in zip(sizes, division.body, strict=True) if not repeats)
@@ -99,7 +99,7 @@ def test_recompute_by_operator_keeps_less_and_runs_longer():
 
 def test_a_loss_of_several_kernels_needs_memory():
     more, plain = (iteration(WHOLE, score_copies=copies).memory[0] for copies in (3.0, 0.0))
-    chain = estimator().figures(WHOLE).chain
+    chain = estimator().layer_costs(WHOLE).chain
     scores = next(layer.saved_bytes for layer in chain.layers if layer.kind == "loss")
     assert more.working_bytes - plain.working_bytes == pytest.approx(3 * scores)
 

@@ -89,7 +89,7 @@ def test_no_schedule_takes_longer_or_holds_more_than_its_closed_form(schedule):
             work = np.array([work.sum(axis=0), [0.0] * stages])
         taken_s, held = run(lines, stages, uneven)
         assert taken_s <= line.seconds(work.max(axis=1)) * (1 + 1e-12)
-        assert all(most <= limit for most, limit in zip(held, line.held[::-1], strict=True))
+        assert all(most <= limit for most, limit in zip(held, line.in_flight[::-1], strict=True))
 
         even = {kind: [rng.randint(1, 9) / 4] * stages for kind in "FB"}
         work = [even["F"][0], even["B"][0], 0.0]
@@ -108,7 +108,7 @@ def test_many_microbatches_fill_every_stage_as_the_closed_form_says():
             stages,
             {"F": [1.0] * stages, "B": [1.0] * stages},
         )[1]
-        assert held == pipeline(problem, microbatches, stages).held[::-1].tolist()
+        assert held == pipeline(problem, microbatches, stages).in_flight[::-1].tolist()
 
 
 def zero_bubble(schedule, microbatches, depth, work):
@@ -142,4 +142,4 @@ def test_more_work_of_any_kind_never_ends_a_batch_earlier():
             work = np.array([rng.uniform(0, 5) for _ in range(line.weights.shape[1])])
             more = work + np.array([rng.choice([0.0, 1.0]) for _ in work])
             assert line.seconds(more) >= line.seconds(work) + line.least_weight @ (more - work) - 1e-9
-            assert (np.diff(line.held) >= 0).all()
+            assert (np.diff(line.in_flight) >= 0).all()

@@ -38,13 +38,13 @@ def test_a_mix_has_layers_of_both_chains_and_one_set_of_boundaries(context):
     divided, undivided = (model.chain(2, one) for one in (plain, Sharding(context=4 * context)))
     for size in range(5):
         for some in combinations(Shardable, size):
-            mix = model.chain(2, Sharding(4, sequence=True, context=context, whole=frozenset(some)))
+            mix = model.chain(2, Sharding(4, sequence=True, context=context, replicated=frozenset(some)))
             for mine, part, whole in zip(mix.layers, divided.layers, undivided.layers, strict=True):
                 own = whole if mine.shardable in some else part
                 assert (mine.forward, mine.backward) == (own.forward, own.backward)
                 assert (mine.parameters, mine.saved_bytes) == (own.parameters, own.saved_bytes)
                 assert (mine.input_bytes, mine.output_bytes) == (part.input_bytes, part.output_bytes)
-            assert mix.whole_parameters == sum(
+            assert mix.replicated_parameters == sum(
                 undivided.layers[i].parameters for i in mix.index if undivided.layers[i].shardable in some
             )
 
@@ -52,7 +52,7 @@ def test_a_mix_has_layers_of_both_chains_and_one_set_of_boundaries(context):
 def test_whole_layers_have_all_parameters_and_their_share_of_the_work():
     model = load_workload("gpt3-small")
     alone = model.chain(1, 1)
-    mix = model.chain(1, Sharding(4, sequence=True, whole=frozenset({MLP})))
+    mix = model.chain(1, Sharding(4, sequence=True, replicated=frozenset({MLP})))
     for mine, all_ in zip(mix.layers, alone.layers, strict=True):
         if mine.shardable is MLP:
             assert mine.parameters == all_.parameters
@@ -61,4 +61,4 @@ def test_whole_layers_have_all_parameters_and_their_share_of_the_work():
 
 def test_layers_without_tokens_are_refused():
     with pytest.raises(InputError, match="tokens"):
-        load_workload("resnet50").chain(1, Sharding(2, sequence=True, whole=frozenset({MLP})))
+        load_workload("resnet50").chain(1, Sharding(2, sequence=True, replicated=frozenset({MLP})))

@@ -64,7 +64,7 @@ class MixedDesigns:
         rows, timed = self._rows, self.evaluator.timed(self.setting)
         if not len(rows):
             return None
-        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).least() < below
+        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).lower_bound() < below
         if first is None and (not hopeful or self._over()):
             return None
         _, times = timed.exact(rows, self.effort)
@@ -96,13 +96,11 @@ class MixedDesigns:
         table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.setting)
         several = estimator_of(evaluator.task, table, self.setting.recipe, layouts)
         costs = MixedEstimator.of(several, which.tolist())
-        planned = PlannedIteration.of(costs, found.strategy)
+        planned = PlannedIteration.of(costs, found.plan)
         seconds = planned.iteration.iteration_s
         if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
-            raise PlanError(
-                f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
-            )
-        check_plan(costs, found.strategy, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
+            raise PlanError(f"{found.plan} takes {seconds} s, not {found.iteration_s} s as the search says")
+        check_plan(costs, found.plan, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
         return MixedPlan(
             setting=self.setting,
             planned=planned,
@@ -110,6 +108,6 @@ class MixedDesigns:
             tdp_w=tuple(self.block.tdp_w[rows].tolist()),
             value=found.value,
             designs=len(self.block),
-            options=search.tally.strategies,
+            options=search.tally.plans,
             options_solved=search.tally.looked_at,
         )

@@ -95,7 +95,7 @@ def _one_layer(columns: Columns, what: str) -> Judged:
 
 def _loads(run: PublishedRun, stated: StatedRun, blocks: int, rung: Fidelity) -> StageTimes:
     shorter = replace(run, workload=stated.workload(run.framework, layers=blocks))
-    return estimator(shorter, rung).loads(run.strategy)
+    return estimator(shorter, rung).stage_times(run.strategy)
 
 
 def _pass_s(loads: StageTimes, what: str) -> float:
