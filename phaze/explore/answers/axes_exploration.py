@@ -14,7 +14,6 @@ from phaze.errors import InputError, OutOfTimeError
 from phaze.explore.answers.chip_comparison import comparisons
 from phaze.explore.answers.evaluated_candidates import frontier_points
 from phaze.explore.answers.exploration import REPORT_S, Answer
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.documents.result_document import (
     Certificate,
     Comparison,
@@ -38,6 +37,7 @@ from phaze.explore.request.search_progress import Clock, Progress, ReportingCloc
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.silicon.package_price import price_usd
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 MOST = 2_000_000  # architectures within the budgets that are held in memory together
 

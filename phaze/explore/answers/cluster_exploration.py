@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
 from phaze.explore.answers.exploration import Answer, Exploration
-from phaze.explore.certified.search_state import ROUNDING, Outcome
+from phaze.explore.certified.search_state import Outcome
 from phaze.explore.certified.workload_bounds import roofline_throughput
 from phaze.explore.documents.result_document import ClusterChoice, ClusterReport, ResultDocument
 from phaze.explore.evaluation.design_candidates import Block, Candidates
@@ -26,6 +26,7 @@ from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.budgets import Limit
 from phaze.hardware.silicon.package_price import price_usd
+from phaze.tolerances import BOUND_ROUNDING
 
 MOST_DEVICES = 65536
 
@@ -108,7 +109,7 @@ class DeviceCount:
         """Bound it by the least work of any plan, at the peaks of the fastest; `like`: of the same layers."""
         evaluator = like.of(self.request.task).on(self.candidates.table(np.array(self.fastest)))
         least_s = min(float(evaluator.roofline_s(setting).min()) for setting in evaluator.settings)
-        hoped = self.request.task.cluster.global_batch / least_s * (1 + ROUNDING)
+        hoped = self.request.task.cluster.global_batch / least_s * (1 + BOUND_ROUNDING)
         self.bound, self.refined = min(self.bound, hoped), True
 
     def report(self) -> ClusterChoice:
@@ -336,7 +337,7 @@ class _ClusterSearch:
         for part in counts:
             fallen.update(part.pruned_by)
         upper = max([value, *(choice.bound for choice in self.choices)])
-        if upper <= value * (1 + ROUNDING):
+        if upper <= value * (1 + BOUND_ROUNDING):
             upper = value  # the same design, worked out in two ways
         devices = [choice.devices for choice in self.choices]
         certificate = document.certificate.model_copy(

@@ -16,12 +16,10 @@ from phaze.arrays import Floats
 from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
 from phaze.explore.answers.evaluated_candidates import EvaluatedCandidates
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
 from phaze.explore.documents.result_manifest import describe_request, manifest, scope
-from phaze.explore.documents.strategy_report import ROUNDING
 from phaze.explore.evaluation.design_builder import DesignBuilder, out_of_memory
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -31,6 +29,7 @@ from phaze.explore.request.objective_floor import Goal, below_floor, floor_throu
 from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
@@ -142,9 +141,7 @@ class Exploration:
         best, (others, hoped) = max(fastest.evaluated.values()), proof.outcome.undecided
         most = max(best, float(fastest.undecided[1].max(initial=0.0)))
         known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
-        return (
-            replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + ROUNDING) >= best else None
-        )
+        return replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + SAME) >= best else None
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.
@@ -216,7 +213,7 @@ class Exploration:
         others, optimistic = outcome.undecided
         undecided = zip(optimistic.tolist(), others.tolist(), strict=True)
         reached = value if shown is outcome else self.proven(outcome)
-        if reached <= value * (1 + ROUNDING):
+        if reached <= value * (1 + SAME):
             reached = value  # the same design, worked out in two ways
         upper = max([value, reached, *(self.goal.value(t, tdp) for t, (tdp,) in undecided)])
         size, settings = self.candidates.size, outcome.settings

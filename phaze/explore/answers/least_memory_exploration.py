@@ -17,14 +17,14 @@ from phaze.explore.answers.exploration import Answer, Exploration
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
 from phaze.explore.evaluation.design_candidates import Block
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, time_energy_memory
+from phaze.explore.evaluation.energy_and_memory import time_energy_memory
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.request.explore_request import ExploreRequest, Objective
 from phaze.explore.request.objective_floor import floor_throughput
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
-SAME = 1e-9  # relative difference below which two amounts of memory are one, summed up in another order
 WIDE = 1.1  # times the memory that is too little: up to there, amounts that some plan needs are tried
 WIDTHS = ("microbatches", "tensor", "sequence", "context", "expert")  # choices that every setting makes
 ANY = 1e9  # gap of a search that asks whether there is a plan, not for the fastest
@@ -82,7 +82,7 @@ class LeanExploration(AxesExploration):
         """Find the least memory in which a plan keeps the floors, as far as there is time."""
         self._like = self._among(None).evaluator
         least = self._least_bytes(self._like)
-        self._too_little = least * (1 - ROUNDING)
+        self._too_little = least * (1 - BOUND_ROUNDING)
         if not self._try(least) and not self._clock.over:
             if not self._try(None, gap=ANY) and not self._clock.over:
                 self._among(None).search()  # tells why there is none

@@ -37,6 +37,7 @@ from phaze.explore.request.objective_floor import Goal, below_floor, floor_throu
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 SEEDS = 8  # designs of each frontier that are evaluated for the other workloads
 
@@ -177,7 +178,7 @@ def _nothing(
 
 
 NEXT_BEST = 5
-REPORT_S, FEW_STATES = 10.0, 500  # for schedules of what is reported; almost all are known already
+REPORT_S = 10.0  # for schedules of what is reported; almost all are known already
 
 
 def explore_portfolio(

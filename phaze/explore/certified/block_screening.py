@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.certified.search_state import ROUNDING, BoundStage, PointPool, Relevance
+from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.tolerances import BOUND_ROUNDING
 
 WORTH = 1.05  # times what one setting promises, another one has to promise where a few good points are enough
 
@@ -47,7 +48,7 @@ class Screen:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
         task = self._evaluator.task
         peak = fastest_flops_per_s(table, task, task.recipe) * task.cluster.devices
-        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
+        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + BOUND_ROUNDING))
 
     def run(self, block: Block, others: Floats, taken: PointPool) -> Screened:
         """All three stages over a block with the minimised columns (A, k) of its candidates.
@@ -144,7 +145,7 @@ class Screen:
         return rows[sieve.keep("roofline", roof[rows], alive[rows])]
 
     def _optimistic(self, seconds: Floats) -> Floats:
-        return self._batch / seconds * (1 + ROUNDING)
+        return self._batch / seconds * (1 + BOUND_ROUNDING)
 
 
 class _Sieve:

@@ -11,21 +11,14 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.explore.certified.search_pieces import LEAST, BatchPiece, SearchContext
-from phaze.explore.certified.search_state import (
-    ROUNDING,
-    BoundStage,
-    PointPool,
-    Relevance,
-    Undecided,
-    urgency,
-)
+from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance, Undecided, urgency
 from phaze.explore.evaluation.evaluator import PointBounds
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.request.search_resources import SearchResources
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, FEW_STATES
 
 BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
-FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 
 
 class Refinement:
@@ -138,7 +131,7 @@ class Refinement:
     def _settle(self, at: Rows, found: PointBounds, stage: BoundStage) -> NDArray[np.bool_]:
         """Whether the bounds of a batch meet, so that its points are evaluated; plans in reach become known."""
         pool = self.pool
-        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + ROUNDING))
+        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + BOUND_ROUNDING))
         # A point that was searched twice and is still open has run out of time: it stays open.
         pool.stage[at] = np.where(pool.stage[at] >= stage, BoundStage.EXHAUSTED, stage)
         met = np.asarray(np.isfinite(found.upper_s) & (found.lower_s == found.upper_s))
@@ -173,7 +166,9 @@ class Refinement:
     def _give_up_s(self, points: PointPool) -> Floats:
         """Iteration time above which a point is dominated by what is known."""
         known = np.maximum(self._relevance.known.threshold(points.others), self._relevance.floor)
-        return np.where(known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + ROUNDING), np.inf)
+        return np.where(
+            known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + BOUND_ROUNDING), np.inf
+        )
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)

@@ -13,9 +13,9 @@ from phaze.explore.certified.common_screening import CommonDesign, Incumbents, S
 from phaze.explore.certified.workload_bounds import WorkloadBounds
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 BATCH, EXACT_BATCH = 1024, 64  # architectures tightened, and scheduled exactly, together
-FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 CLASSES, SEEDS = 32, 2  # power classes, and survivors of each that are settled before anything else
 BOUNDED, PLACED, SEARCHED, SETTLED = range(4)
 

@@ -63,8 +63,6 @@ class PointPool:
         return PointPool(*(np.concatenate([getattr(p, f.name) for p in pools]) for f in fields(PointPool)))
 
 
-# Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
-ROUNDING = 1e-11
 _AT_ONCE = 256
 
 

@@ -10,22 +10,22 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
-ROUNDING = 1e-11
 
 
 def roofline_throughput(evaluator: Evaluator) -> Floats:
     """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
     cluster = evaluator.task.cluster
     peak = fastest_flops_per_s(evaluator.table, evaluator.task, evaluator.task.recipe) * cluster.devices
-    return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + ROUNDING))
+    return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + BOUND_ROUNDING))
 
 
 def throughput_bound(evaluator: Evaluator, rows: Rows) -> Floats:
     """Throughput (A,) that no point of the architectures at `rows` exceeds; 0 where nothing fits in memory."""
     least = iteration_bounds(evaluator, rows).min(axis=0)
-    return np.asarray(evaluator.task.cluster.global_batch / least * (1 + ROUNDING))
+    return np.asarray(evaluator.task.cluster.global_batch / least * (1 + BOUND_ROUNDING))
 
 
 def iteration_bounds(evaluator: Evaluator, rows: Rows) -> Floats:
@@ -66,7 +66,7 @@ class WorkloadBounds:
 
     def hoped(self, at: Rows) -> Floats:
         """Throughput (A,) that the architectures at `at` cannot exceed; 0 where they are given up."""
-        return np.asarray(self._batch / self._lower_s[:, at].min(axis=0) * (1 + ROUNDING))
+        return np.asarray(self._batch / self._lower_s[:, at].min(axis=0) * (1 + BOUND_ROUNDING))
 
     def reached(self, at: Rows) -> Floats:
         """Throughput (A,) that some plan reaches; 0 where none is known."""
@@ -102,7 +102,7 @@ class WorkloadBounds:
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
         """Exact schedules in the order of what points promise, until none can be better or reach `needed`."""
         while True:
-            limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + ROUNDING))
+            limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + BOUND_ROUNDING))
             open_ = (self._lower_s[:, at] < limit) & ~self._tried[:, at]
             if not open_.any():
                 return
@@ -117,7 +117,7 @@ class WorkloadBounds:
 
     def _seconds(self, needed: Floats) -> Floats:
         """Iteration time above which less than the needed throughput is reached."""
-        seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + ROUNDING)
+        seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + BOUND_ROUNDING)
         return np.asarray(np.where(needed > 0, seconds, np.inf))
 
     def _take_over(self, k: int, rows: Rows, lower_s: Floats, upper_s: Floats) -> None:

@@ -13,8 +13,7 @@ from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
 from phaze.scheduling.passes import SolveLimits
-
-ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Measures:
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
-        return self._per_sample(setting, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - ROUNDING)
+        return self._per_sample(setting, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - BOUND_ROUNDING)
 
     def _per_sample(self, setting: TrainingConfig, rows: Rows, plans: Drivers) -> Floats:
         task, key = self.evaluator.task, setting.chain

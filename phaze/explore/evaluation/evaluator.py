@@ -19,6 +19,7 @@ from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, 
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Evaluator(CostedTask):
         Memory does not count, but where plans are held to less of it than architectures have.
         """
         share = self.options(setting).least_share
-        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
+        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
         return np.where(self.takes(setting) & self._holds(setting), seconds, np.inf)
 
     def _holds(self, setting: TrainingConfig) -> NDArray[np.bool_]:
@@ -309,7 +310,7 @@ class Evaluator(CostedTask):
         _, times = self.timed(setting).exact(rows, effort)
         every = self.times(setting, rows, times)
         found: list[FoundPlan | None] = [None] * len(rows)
-        for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
+        for limit_s in (known_s * (1 + SAME), np.full(len(rows), np.inf)):
             left = np.flatnonzero([one is None for one in found])
             for across, at in self._classes(setting, rows[left]) if len(left) else []:
                 best, choice = across.best(every.take(left[at]), limit_s[left[at]])

@@ -24,9 +24,10 @@ from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
-from phaze.parallel.training.iteration_estimate import STATES, Estimator, KindTime, kind_times
+from phaze.parallel.training.iteration_estimate import Estimator, KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import SETTLED_STATES
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Shardable, Sharding
 
@@ -48,7 +49,7 @@ def estimator_of(
     """
     task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
-    effort = SolveLimits(left_s, STATES)
+    effort = SolveLimits(left_s, SETTLED_STATES)
     return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
 
 

@@ -23,10 +23,10 @@ from phaze.explore.explaining.explained_winner import ExplainedWinner
 from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.scheduling.passes import SolveLimits, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleResult, schedule
+from phaze.tolerances import SAME
 from phaze.workload.work import Pass
 
 _ONE = np.array([0])
-_ROUNDING = 1e-9  # relative; times closer than this are equal
 CAUSES = ("compute", "global_buffer", "hbm", "link", "fill")
 
 
@@ -101,7 +101,7 @@ def time_parts(timed: TimedPass, effort: SolveLimits) -> tuple[dict[str, float],
 
 def _chain(attribution: Attribution, result: ScheduleResult) -> Iterator[tuple[str, float]]:
     """(cause, seconds) along a critical chain, from its end; they sum to the makespan."""
-    close = result.makespan_s * _ROUNDING
+    close = result.makespan_s * SAME
     spans = {
         o: (result.starts_s[o], end) for o, end in result.ends_s.items() if end > result.starts_s[o] + close
     }
@@ -126,7 +126,7 @@ def _causes(attribution: Attribution, operator: int, time_s: float) -> Iterator[
     }
     slowest = max(off, key=lambda name: off[name])
     yield "fill", fill
-    yield slowest if time_s - fill <= off[slowest] * (1 + _ROUNDING) else "compute", time_s - fill
+    yield slowest if time_s - fill <= off[slowest] * (1 + SAME) else "compute", time_s - fill
 
 
 def path_s(work: Pass, latency_s: Floats) -> float:

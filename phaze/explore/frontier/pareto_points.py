@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.errors import InputError
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, Measures
+from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.design_metrics import Metric, Needs
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,13 @@ class PointValues:
         if name == "throughput":
             batch = self.measures.evaluator.task.cluster.global_batch
             np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead))
-            return unlimited * (1 + ROUNDING)
+            return unlimited * (1 + BOUND_ROUNDING)
         if name != "energy_per_sample":
             return unlimited
         work_j, more_j = (
             self.measures.least_energy_j(setting, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
         )
-        longest: Floats = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + ROUNDING)
+        longest: Floats = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + BOUND_ROUNDING)
         return longest
 
     def columns(
@@ -147,8 +148,8 @@ class PointValues:
         if self.needs_plan:
             energy = self.measures.least_energy_j(setting, rows, least_s)
         if any(axis.name == "memory" for axis in self.axes):
-            memory = np.full(len(rows), self.measures.evaluator.least_bytes(setting) * (1 - ROUNDING))
-        return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
+            memory = np.full(len(rows), self.measures.evaluator.least_bytes(setting) * (1 - BOUND_ROUNDING))
+        return self.minimised(self.columns(setting, rows, least_s * (1 - BOUND_ROUNDING), energy, memory))
 
     def others(self, values: Floats) -> Floats:
         """All axes but the lead, (A, axes - 1)."""

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, Measures
+from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.frontier.pareto_archive import ParetoArchive, first_within, nondominated
 from phaze.explore.frontier.pareto_points import OpenPoints, ParetoFrontier, ParetoPoint, PointValues
 from phaze.explore.request.design_metrics import Metric
 from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, POINT_STATES
 
 SAMPLE = 64  # architectures searched first, so that the bounds of the others have something to meet
 ROUND, TIGHTENED = 32, 256  # points evaluated, and tightened, together at least
 BATCH = 1024  # and at most
-STATES = 1e7  # of one schedule search: finite, so that times do not depend on what is asked together
 
 
 @dataclass
@@ -52,7 +52,7 @@ class ParetoSearch:
         self._longest_s = np.inf
         if self.least_throughput > 0:
             self._longest_s = (
-                self.evaluator.task.cluster.global_batch / self.least_throughput * (1 + ROUNDING)
+                self.evaluator.task.cluster.global_batch / self.least_throughput * (1 + BOUND_ROUNDING)
             )
         self._archive = ParetoArchive(len(self.axes) - 1)
         self._members: dict[int, ParetoPoint] = {}
@@ -140,7 +140,7 @@ class ParetoSearch:
         first = first_within(self._archive.others, self._values.others(open_.values))
         lead = -np.append(self._archive.throughput, -np.inf)[first]
         seconds = self._values.longest_s(self._settings[k], open_.row, lead)
-        return np.minimum(seconds, self._longest_s * (1 + ROUNDING))
+        return np.minimum(seconds, self._longest_s * (1 + BOUND_ROUNDING))
 
     # -- looking closer ----------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class ParetoSearch:
 
     def _evaluate(self, k: int, group: OpenPoints) -> None:
         """Exact schedules and plans; points that are not settled by them stay open, what they reach counts."""
-        effort = SolveLimits(self.clock.left, STATES)
+        effort = SolveLimits(self.clock.left, POINT_STATES)
         seconds = group.known_s.copy()
         at = np.flatnonzero(~np.isfinite(seconds))
         if len(at):

@@ -27,7 +27,6 @@ from phaze.explore.evaluation.training_config import TrainingConfig, config_of_p
 from phaze.explore.recheck.architecture_sample import Population, pick_sample
 from phaze.explore.recheck.common_recheck import Recheck
 from phaze.explore.recheck.elementary_checks import (
-    CLOSE,
     bound_agrees,
     counts_agree,
     same_figure,
@@ -46,6 +45,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.silicon.package_price import price_usd
+from phaze.tolerances import SAME
 
 FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
 HOPEFUL = 3  # settings of every sampled architecture with the highest rooflines, wherever they are
@@ -124,7 +124,7 @@ class AxesRecheck(Recheck):
         """Every point of the frontier in the design table, in the space, and evaluated anew."""
         points, rows = self.document.frontier, self.designs
         alike = len(points) == len(rows) and all(
-            point.id == row["id"] and bool(np.isclose(own, told, rtol=CLOSE, atol=0.0).all())
+            point.id == row["id"] and bool(np.isclose(own, told, rtol=SAME, atol=0.0).all())
             for point, row, own, told in zip(
                 points, rows, self._claimed, claimed_values(self.request, list(rows)), strict=True
             )
@@ -160,7 +160,7 @@ class AxesRecheck(Recheck):
         for count, (setting, at) in enumerate(by_setting(chosen)):
             self.progress.update("frontier", count, len(set(chosen)), f"{len(chosen)} points")
             found[at] = points.reached(setting, at, known_s[at])
-        wrong = ~np.isclose(found, self._claimed, rtol=CLOSE, atol=0.0)
+        wrong = ~np.isclose(found, self._claimed, rtol=SAME, atol=0.0)
         if not self.document.certificate.frontier_complete:  # faster plans may exist, with other needs
             alike = [axis.needs is not Needs.PLAN for axis in axes_of(self.request)]
             wrong &= (found > self._claimed) & alike
@@ -189,7 +189,7 @@ class AxesRecheck(Recheck):
         limit, best = self.document.certificate.upper_bound, float(worth.max(initial=0.0))
         yield Check(
             name="no sampled point beats the bound",
-            passed=best <= limit * (1 + CLOSE),
+            passed=best <= limit * (1 + SAME),
             note=f"best of {len(values)}: {best:.9g}, at most {limit:.9g}",
         )
         yield self._none_missing(values)

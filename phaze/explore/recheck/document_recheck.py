@@ -23,7 +23,6 @@ from phaze.explore.answers.portfolio_exploration import (
     describe_several,
     portfolio_scope,
 )
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     RESULT_SCHEMA,
@@ -38,13 +37,14 @@ from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import config_of_placement, config_of_row
-from phaze.explore.recheck.elementary_checks import CLOSE, Leaves, Path, path_text, same_value
+from phaze.explore.recheck.elementary_checks import Leaves, Path, path_text, same_value
 from phaze.explore.recheck.rechecked_points import MaximisedValue, by_setting
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 Row = Mapping[str, Any]
 WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
@@ -272,7 +272,7 @@ class DocumentRecheck:
                 [row["id"] != name for row, name in zip(rows, names, strict=True)], dtype=bool
             )
             for name, values in found.items():
-                wrong |= ~np.isclose([row[name] for row in rows], values, rtol=CLOSE, atol=0.0)
+                wrong |= ~np.isclose([row[name] for row in rows], values, rtol=SAME, atol=0.0)
         note = f"{int(wrong.sum())} of {len(rows)} rows differ"
         return Check(name="size, power and MFU of the design table", passed=not wrong.any(), note=note)
 

@@ -20,14 +20,13 @@ from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_points import PointValues
-from phaze.explore.recheck.elementary_checks import CLOSE
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, POINT_STATES, SAME
 
-STATES = 500  # of each schedule's search; a point that is not settled by then is not judged
-WHOLE = SolveLimits(lambda: np.inf, 1e7)  # as much as the search spends on a point
+WHOLE = SolveLimits(lambda: np.inf, POINT_STATES)  # as much as the search spends on a point
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class AxesPoints:
 
     def settled(self, setting: TrainingConfig, rows: Rows) -> Floats:
         """Values of points that little effort settles, without any bound; infinite where it does not."""
-        effort, nothing = SolveLimits(lambda: np.inf, STATES), np.full(len(rows), np.inf)
+        effort, nothing = SolveLimits(lambda: np.inf, FEW_STATES), np.full(len(rows), np.inf)
         found = self.evaluator.exact(setting, rows, nothing, effort)
         sure = np.isfinite(found.upper_s)
         if self._values.needs_plan:  # slower schedules than the best ones might come with another plan
@@ -71,7 +70,7 @@ class AxesPoints:
         seconds, energy_j = found.iteration_s, found.energy_per_sample_j
         columns = self._values.columns(setting, rows, seconds, energy_j, found.memory_bytes)
         floor = floor_throughput(self.request, self.request.task)
-        slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - CLOSE)
+        slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - SAME)
         return np.where(slow[:, None], np.inf, self._values.minimised(columns))
 
 
@@ -91,7 +90,7 @@ def objective(request: ExploreRequest, values: Floats) -> Floats:
 
 def beaten(values: Floats, frontier: Floats) -> NDArray[np.bool_]:
     """Points (A, axes) that some point of the frontier is as good as on every axis."""
-    near = values + CLOSE * np.abs(values)
+    near = values + SAME * np.abs(values)
     return np.array([bool((frontier <= one).all(axis=1).any()) for one in near], dtype=np.bool_)
 
 

@@ -15,7 +15,7 @@ from phaze.explore.evaluation.parameter_scaling import scaled_chips, scaled_netw
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.robustness.constant_scenarios import Scenarios
-from phaze.explore.robustness.near_optimal_designs import STATES, NearOptimal
+from phaze.explore.robustness.near_optimal_designs import NearOptimal
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
@@ -25,6 +25,7 @@ from phaze.hardware.derived_figures import (
     vector_alus,
 )
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 from phaze.workload.work import Format
 
 SETTINGS_WITHIN = 1.25  # settings further from a design's best than this factor are not tried again
@@ -59,7 +60,7 @@ def scenario_throughput(
     task: Task, compared: ComparedDesigns, scenarios: Scenarios, progress: Progress
 ) -> Floats:
     """Samples per second in every scenario, (N, M), over the settings that come near the best without it."""
-    effort = SolveLimits(Clock(_PATIENCE_S).left, STATES)
+    effort = SolveLimits(Clock(_PATIENCE_S).left, FEW_STATES)
     table, batch = compared.block.table, task.cluster.global_batch
     nominal = Evaluator(task, table)
     settings = shortlist(nominal, np.arange(len(table)), batch / compared.throughput, SETTINGS_WITHIN)

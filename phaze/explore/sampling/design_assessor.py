@@ -26,9 +26,9 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import SETTLED_STATES
 
 Row = dict[str, Any]
-STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
 _MOST = 16  # doublings of memory that are tried
 _ONE = np.array([0])
 
@@ -116,7 +116,7 @@ class Assessor:
 
 
 def _effort() -> SolveLimits:
-    return SolveLimits(lambda: np.inf, STATES)
+    return SolveLimits(lambda: np.inf, SETTLED_STATES)
 
 
 Assess = Callable[[Sequence[int]], Iterable[Row]]
@@ -153,7 +153,7 @@ class RememberedFigures:
     def _keys(self, numbers: Sequence[int]) -> list[str]:
         columns = self.assessor.candidates.table(np.array(numbers, dtype=np.int64)).columns
         hardware = [{name: column[i] for name, column in columns.items()} for i in range(len(numbers))]
-        return [digest("assess", self._task, float(STATES), fields) for fields in hardware]
+        return [digest("assess", self._task, float(SETTLED_STATES), fields) for fields in hardware]
 
     @cached_property
     def _task(self) -> str:

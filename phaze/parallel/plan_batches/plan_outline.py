@@ -13,7 +13,7 @@ import numpy as np
 from phaze.arrays import Flags, Floats, Rows
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.plan_batches.plan_table import PlanTable, Ragged, product_of
-from phaze.parallel.plan_batches.shape_options import ROUNDING
+from phaze.tolerances import BOUND_ROUNDING
 
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
 STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
@@ -42,7 +42,7 @@ class PlanOutline:
     def least_s(self, terms: Floats) -> Floats:
         """At most the seconds of an iteration of any strategy, (A,), for terms (3 K + 2, A)."""
         found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
-        return found * (1 - ROUNDING)
+        return found * (1 - BOUND_ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def least_flops(tiers: Sequence[PlanTier]) -> float:
 def plan_lower_bounds_s(sheet: PlanTable, terms: Floats) -> Floats:
     """At most the seconds of an iteration of every strategy, (S, A), from the work of its devices alone."""
     found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in _forms(sheet)])
-    return found * (1 - ROUNDING)
+    return found * (1 - BOUND_ROUNDING)
 
 
 def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:

@@ -24,6 +24,7 @@ from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import TimedPass
 from phaze.solvers.scheduling.batch.graph import BatchGraph
+from phaze.tolerances import LAST_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,6 @@ def _lowest_terms(
 
 
 Seconds = Sequence[float]
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def conflicts(
     """Seconds that operators lose to missing cores beyond their slack, by unit."""
     lost = dict.fromkeys(latencies.relieved_s, 0.0)
     for i, units in enumerate(graph.units):
-        spare = found.of(i) + _ROUNDING * found.length_s
+        spare = found.of(i) + LAST_DIGITS * found.length_s
         waited = schedule.start_s[i] - schedule.ready_s[i] - spare
         took = schedule.end_s[i] - schedule.start_s[i]
         longer = took - latencies.unlimited_s[i] - spare
@@ -188,7 +188,7 @@ def conflicts(
 
 Counts = tuple[int, int]
 """Which of the tensor-core counts and which of the vector-core counts, smallest first."""
-_REACHED = 1 + 1e-12
+_REACHED = 1 + LAST_DIGITS
 
 
 @dataclass(frozen=True, slots=True)

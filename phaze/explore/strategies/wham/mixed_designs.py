@@ -15,12 +15,12 @@ from phaze.explore.evaluation.planned_iteration import NEAR, PlannedIteration, e
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
-from phaze.parallel.plan_batches.shape_options import ROUNDING
 from phaze.parallel.plan_search.mixed_pipelines import Architectures
 from phaze.parallel.plan_search.mixed_plan_search import MixedFound, MixedSearch
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class MixedDesigns:
         links = evaluator.link_bytes_per_s[rows]
         chips = Architectures(times, evaluator.capacity_bytes[rows], links, self.block.tdp_w[rows])
         across = evaluator.across(self.setting, np.inf, float(links.max()))
-        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + ROUNDING)
+        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + BOUND_ROUNDING)
         return MixedSearch(across.options, across.tiers, chips, target.goal, most_s, self._over)
 
     def _worked_out(self, found: MixedFound, search: MixedSearch) -> MixedPlan:

@@ -42,8 +42,7 @@ from phaze.explore.strategies.wham.wham_target import (
     reference_plan,
 )
 from phaze.scheduling.passes import SolveLimits
-
-STATES = 1e5  # of one search for a schedule of a reference plan
+from phaze.tolerances import SETTLED_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class WhamCourse:
         return len(self._oracle.tasks) == 1 and best is not None and promise.value <= best.value
 
     def _setting(self, evaluator: Evaluator, promise: Promise) -> SettingSearch | None:
-        plan = reference_plan(evaluator, promise, self._effort.at_most(STATES))
+        plan = reference_plan(evaluator, promise, self._effort.at_most(SETTLED_STATES))
         if plan is None:
             return None
         strategy, layouts = plan.strategy, evaluator.layouts(promise.setting)
