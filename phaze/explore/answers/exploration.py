@@ -62,14 +62,14 @@ class Exploration:
         request: ExploreRequest,
         progress: Progress,
         clock: Clock,
-        means: SearchResources = ALONE,
+        resources: SearchResources = ALONE,
         like: Evaluator | None = None,
     ) -> None:
         """`like`: knows the same hardware and layers; what they cost is shared."""
         self._request = request
         self._progress = progress
         self._clock = clock
-        self._means = means
+        self._resources = resources
         self._like = like
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
@@ -109,12 +109,18 @@ class Exploration:
         """Knows the combinations of hardware of the whole space."""
         if self._like is not None:
             return self._like.of(self._request.task)
-        return Evaluator(self._request.task, self.candidates.survey(), recall=self._means.recall)
+        return Evaluator(self._request.task, self.candidates.survey(), memo=self._resources.memo)
 
     def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
-        task, means, known = self._request.task, self._means, self.evaluator
+        task, resources, known = self._request.task, self._resources, self.evaluator
         return CertifiedSearch(
-            self.candidates, task, self._clock, self._progress, means=means, evaluator=known, **options
+            self.candidates,
+            task,
+            self._clock,
+            self._progress,
+            resources=resources,
+            evaluator=known,
+            **options,
         )
 
     def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
@@ -216,7 +222,7 @@ class Exploration:
         if reached <= value * (1 + SAME):
             reached = value  # the same design, worked out in two ways
         upper = max([value, reached, *(self.goal.value(t, tdp) for t, (tdp,) in undecided)])
-        size, settings = self.candidates.size, outcome.settings
+        size, configs = self.candidates.size, outcome.configs
         evaluated = len(outcome.evaluated)
         return Certificate(
             optimal=upper <= value,
@@ -225,9 +231,9 @@ class Exploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=scope(self._request.task),
-            space_size=size * settings,
-            over_budget=(size - outcome.in_budget) * settings,
-            pruned=outcome.in_budget * settings - evaluated,
+            space_size=size * configs,
+            over_budget=(size - outcome.in_budget) * configs,
+            pruned=outcome.in_budget * configs - evaluated,
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished and shown is outcome,

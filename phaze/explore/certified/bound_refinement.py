@@ -24,28 +24,28 @@ BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, toget
 class Refinement:
     """Works on a pool of points until none is left, or time is over.
 
-    `evaluated` and `reached` hold throughput per (candidate number, setting number): exact values, and what
+    `evaluated` and `reached` hold throughput per (candidate number, config number): exact values, and what
     plans reach whose points may have better ones; `columns` what is minimised, and the area, per candidate number.
     `fallen` counts the points that bounds ruled out. `holds_all`: set where no point of the space is left elsewhere.
     """
 
     def __init__(
         self,
-        ground: SearchContext,
+        context: SearchContext,
         relevance: Relevance,
         undecided: Undecided,
         clock: Clock,
         progress: Progress,
-        means: SearchResources,
+        resources: SearchResources,
     ) -> None:
         """What points let go for the slack could reach goes to `undecided`."""
-        self._ground = ground
+        self._context = context
         self._relevance = relevance
         self._undecided = undecided
         self._clock = clock
         self._progress = progress
-        self._executor = means.executor
-        self._batch = float(ground.task.cluster.global_batch)
+        self._executor = resources.executor
+        self._batch = float(context.task.cluster.global_batch)
         self._best = 0.0
         self.holds_all = False
         self.pool = PointPool.empty()
@@ -91,7 +91,7 @@ class Refinement:
     # -- what comes next ----------------------------------------------------------------------------------
 
     def _most_promising(self, stage: BoundStage, most: int) -> Rows:
-        """The most urgent points in the setting that has the very most to gain: one setting's share their costs."""
+        """The most urgent points in the config that has the very most to gain: one config's share their costs."""
         at = np.flatnonzero(self.pool.stage == stage)
         if not len(at):
             return at
@@ -99,7 +99,7 @@ class Refinement:
         known = self._relevance.known.threshold(points.others)
         gain = np.where(known > 0, points.bound / np.where(known > 0, known, 1.0), np.inf)
         order = np.lexsort((-gain, -urgency(points.others, points.bound)))
-        mine = order[points.setting[order] == points.setting[order[0]]]
+        mine = order[points.config[order] == points.config[order[0]]]
         chosen: Rows = at[mine[:most]]
         return chosen
 
@@ -143,7 +143,7 @@ class Refinement:
         for i in np.flatnonzero(np.isfinite(upper_s)):
             number, throughput = int(points.number[i]), self._batch / float(upper_s[i])
             into = self.evaluated if met[i] else self.reached
-            into[number, int(points.setting[i])] = throughput
+            into[number, int(points.config[i])] = throughput
             others, area = points.others[i].tolist(), float(points.area_mm2[i])
             self.columns[number] = others, area
             if throughput >= self._relevance.floor:
@@ -151,14 +151,14 @@ class Refinement:
                 self._relevance.known.add(others, throughput, (area, number))
 
     def _found(self, at: Rows, effort: SolveLimits | None) -> PointBounds:
-        """Bounds of a batch of one setting, by as many workers as it is worth."""
+        """Bounds of a batch of one config, by as many workers as it is worth."""
         points = self.pool.take(at)
-        batch = BatchPiece(points.number, int(points.setting[0]), self._give_up_s(points), effort)
+        batch = BatchPiece(points.number, int(points.config[0]), self._give_up_s(points), effort)
         if min(self._executor.workers, len(at) // LEAST) < 2:
-            return batch.on(self._ground)
+            return batch.on(self._context)
         parts = list(batch.divided(self._executor.workers))
         bounds = PointBounds(np.empty(len(at)), np.empty(len(at)))
-        found = self._executor.map(self._ground, [piece for _, piece in parts])
+        found = self._executor.map(self._context, [piece for _, piece in parts])
         for (rows, _), part in zip(parts, found, strict=True):
             bounds.lower_s[rows], bounds.upper_s[rows] = part.lower_s, part.upper_s
         return bounds

@@ -103,12 +103,12 @@ class CommonRefinement:
         scores = self._incumbents.rule.score(throughput)
         for i in np.flatnonzero(scores > 0):
             row = int(at[i])
-            settings = [member.setting(row) for member in self._members]
+            configs = [member.config(row) for member in self._members]
             common = CommonDesign(
                 number=int(self._left.numbers[row]),
                 score=float(scores[i]),
                 throughputs=tuple(throughput[:, i].tolist()),
-                settings=tuple(s for s in settings if s is not None),
+                configs=tuple(s for s in configs if s is not None),
                 tdp_w=float(self._left.tdp_w[row]),
                 area_mm2=float(self._left.area_mm2[row]),
             )

@@ -31,7 +31,7 @@ class CommonDesign:
     number: int
     score: float
     throughputs: tuple[float, ...]
-    settings: tuple[TrainingConfig, ...]
+    configs: tuple[TrainingConfig, ...]
     tdp_w: float
     area_mm2: float
 

@@ -110,9 +110,9 @@ class PortfolioSearch:
 def _planted(seeds: Iterable[Evaluation]) -> Iterable[tuple[int, CommonDesign]]:
     """Seeds that fit every workload, by number."""
     for seed in seeds:
-        settings = tuple(s for s in seed.settings if s is not None)
-        if seed.value > 0 and len(settings) == len(seed.settings):
+        configs = tuple(s for s in seed.configs if s is not None)
+        if seed.value > 0 and len(configs) == len(seed.configs):
             yield (
                 seed.number,
-                CommonDesign(seed.number, seed.value, seed.throughputs, settings, seed.tdp_w, seed.area_mm2),
+                CommonDesign(seed.number, seed.value, seed.throughputs, configs, seed.tdp_w, seed.area_mm2),
             )

@@ -54,20 +54,20 @@ def estimator_of(
 
 
 def worked_out(
-    evaluator: Evaluator, setting: TrainingConfig, plans: Mapping[int, FoundPlan]
+    evaluator: Evaluator, config: TrainingConfig, plans: Mapping[int, FoundPlan]
 ) -> Iterator[PlannedIteration]:
-    """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
+    """The plans that a search found in a config at some rows of the evaluator's table, their layers all at once.
 
     Raises PlanError as `PlannedIteration.found` does.
     """
-    each = estimators(evaluator, setting, list(plans))
+    each = estimators(evaluator, config, list(plans))
     return map(PlannedIteration.found, each, plans.values())
 
 
-def estimators(evaluator: Evaluator, setting: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
-    """Plans of a setting on the architectures at some rows of the evaluator's table, their layers all at once."""
+def estimators(evaluator: Evaluator, config: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
+    """Plans of a config on the architectures at some rows of the evaluator's table, their layers all at once."""
     table = evaluator.table.take(np.array(rows, dtype=np.intp))
-    return estimator_of(evaluator.task, table, setting.recipe, evaluator.layouts(setting)).each()
+    return estimator_of(evaluator.task, table, config.recipe, evaluator.layouts(config)).each()
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ CAUSES = ("compute", "global_buffer", "hbm", "link", "fill")
 
 def layer_bottlenecks(winner: ExplainedWinner) -> list[LayerBottleneck]:
     """Every unique layer and direction under the winner's best placement, those that take most time first."""
-    timed = winner.evaluator.timed(winner.setting)
+    timed = winner.evaluator.timed(winner.config)
     runs = executions(winner, timed.chain.index)
     found = [
         (layer.kind, direction, runs[direction, unique], *time_parts(passes[unique], winner.effort))
@@ -71,7 +71,7 @@ def _again(winner: ExplainedWinner) -> Iterator[bool]:
     """Of every layer of the chain, whether its forward pass runs again."""
     plan = winner.plan
     if isinstance(plan, FoundPlan):
-        costs = estimator_of(winner.task, winner.table, winner.setting.recipe)
+        costs = estimator_of(winner.task, winner.table, winner.config.recipe)
         division = costs.division(plan.strategy)
         yield from np.repeat(recomputed_groups(division, plan.strategy), division.sizes).tolist()
         return

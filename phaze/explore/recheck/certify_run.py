@@ -152,11 +152,11 @@ class ThroughputPowerRecheck(Recheck):
         best = best_points(evaluator, rows, effort).upper_s
         random = np.random.default_rng([self.seed, which])
         for _ in range(BLIND):
-            blind = random.integers(len(evaluator.settings), size=len(table))
+            blind = random.integers(len(evaluator.configs), size=len(table))
             for k in np.unique(blind):
                 at = rows[blind == k]
                 nothing = np.full(len(at), np.inf)
-                found = evaluator.exact(evaluator.settings[int(k)], at, nothing, effort)
+                found = evaluator.exact(evaluator.configs[int(k)], at, nothing, effort)
                 best[at] = np.minimum(best[at], found.upper_s)
         return np.asarray(task.cluster.global_batch / best)
 

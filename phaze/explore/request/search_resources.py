@@ -82,7 +82,7 @@ class SearchResources:
     store: Store = field(default_factory=NoStore)
 
     @property
-    def recall(self) -> Memo | None:
+    def memo(self) -> Memo | None:
         """What evaluators ask for earlier results; None where nothing is remembered."""
         return None if isinstance(self.store, NoStore) else Memo(self.store)
 

@@ -29,7 +29,7 @@ BATCH = 256  # architectures evaluated together
 
 @dataclass(frozen=True)
 class NearOptimal:
-    """The designs found, best first: numbers of candidates, objective, throughput in samples/s, setting.
+    """The designs found, best first: numbers of candidates, objective, throughput in samples/s, config.
 
     `complete`: nothing within the slack is missing. `promising`: architectures whose bound was within it.
     """
@@ -37,7 +37,7 @@ class NearOptimal:
     numbers: NDArray[np.int64]
     value: Floats
     throughput: Floats
-    settings: tuple[TrainingConfig, ...]
+    configs: tuple[TrainingConfig, ...]
     promising: int
     complete: bool
 
@@ -106,13 +106,13 @@ class NearOptimalSearch:
         value = merit(self.objective, roof * (1 + SAME), block.tdp_w)
         rows = np.flatnonzero(value >= self.least)
         seconds = np.full(len(rows), np.inf)
-        for setting in evaluator.settings if len(rows) else ():
-            seconds = np.minimum(seconds, evaluator.quick_bound(setting, rows))
+        for config in evaluator.configs if len(rows) else ():
+            seconds = np.minimum(seconds, evaluator.iteration_bound(config, rows))
         value[rows] = merit(self.objective, batch / seconds * (1 + SAME), block.tdp_w[rows])
         return value
 
     def _evaluated(self, numbers: NDArray[np.int64]) -> list[tuple[float, float, int, float, TrainingConfig]]:
-        """(objective, TDP, number, throughput, setting) of those that are near enough."""
+        """(objective, TDP, number, throughput, config) of those that are near enough."""
         block = self.candidates.within(numbers)
         batch = self.task.cluster.global_batch
         effort = SolveLimits(self.clock.left, FEW_STATES)
@@ -120,9 +120,9 @@ class NearOptimalSearch:
         throughput = batch / best.upper_s
         value = merit(self.objective, throughput, block.tdp_w)
         return [
-            (float(value[i]), float(block.tdp_w[i]), int(block.numbers[i]), float(throughput[i]), setting)
-            for i, setting in enumerate(best.settings)
-            if setting is not None and value[i] >= self.least
+            (float(value[i]), float(block.tdp_w[i]), int(block.numbers[i]), float(throughput[i]), config)
+            for i, config in enumerate(best.configs)
+            if config is not None and value[i] >= self.least
         ]
 
     def _give_up_s(self, block: Block) -> Floats:
