@@ -1,4 +1,4 @@
-"""What differs between two runs: what was asked, what it was read from, and what came out."""
+"""Differences between two runs: what was asked, what it was read from, and what came out."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def axes_scope(request: ExploreRequest) -> list[str]:
 
 
 def known_columns(block: Block) -> dict[str, Floats]:
-    """What is known of every architecture without evaluating it, (A,) each."""
+    """Columns of every architecture that are known without evaluating it, (A,) each."""
     price = price_usd(block.table, block.area_mm2)
     return {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "price_usd": price}
 

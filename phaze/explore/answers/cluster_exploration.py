@@ -32,7 +32,7 @@ MOST_DEVICES = 65536
 
 
 class DeviceCountStatus(StrEnum):
-    """What became of one number of devices."""
+    """Fate of one number of devices."""
 
     SEARCHED = "searched"
     BOUNDED = "bounded"  # it cannot be better than the best

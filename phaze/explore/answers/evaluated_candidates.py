@@ -1,4 +1,4 @@
-"""What is reported of the candidates that a search evaluated."""
+"""Evaluated candidates of a search, as they are reported."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SearchProof:
-    """What the certified search found out, and the evaluator that knows its costs and placements."""
+    """Findings of the certified search, and the evaluator that knows its costs and placements."""
 
     outcome: Outcome
     evaluator: Evaluator
@@ -212,7 +212,7 @@ class Exploration:
     def _certificate(
         self, shown: Outcome, outcome: Outcome, best: Design, plans_each: int | None
     ) -> Certificate:
-        """What `outcome` proves of the best of what is shown."""
+        """Certificate: what `outcome` proves of the best of what is shown."""
         result = best.workloads[self._request.task.workload.name]
         # It keeps the floor as the search worked it out, which may differ from what is told in the last place.
         value = replace(self.goal, floor=0.0).value(result.throughput_samples_per_s, best.tdp_w)

@@ -89,7 +89,7 @@ class LeanExploration(AxesExploration):
             self._close_in()
 
     def _least_bytes(self, evaluator: Evaluator) -> float:
-        """What any plan needs at least."""
+        """Least memory that any plan needs."""
         configs, least = evaluator.configs, np.inf
         for done, config in enumerate(configs):
             self._progress.update("bounding", done, len(configs), "memory of plans")

@@ -106,7 +106,7 @@ def _spread(numbers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class PortfolioOutcome:
-    """What the searches of a portfolio found: own optima, the rule made of them, seeds evaluated, the outcome."""
+    """Findings of the searches of a portfolio: own optima, the rule made of them, seeds evaluated, the outcome."""
 
     request: ExploreRequest
     candidates: Candidates
@@ -360,7 +360,7 @@ class _Description:
 
 
 def describe_several(request: ExploreRequest, weights: Sequence[float]) -> dict[str, Any]:
-    """What was asked about several workloads, every default spelled out."""
+    """Request about several workloads, every default spelled out."""
     tasks: Sequence[Task] = request.tasks
     return {
         **describe_task(request.task),

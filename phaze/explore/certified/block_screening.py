@@ -24,7 +24,7 @@ WORTH = 1.05  # times what one config promises, another one has to promise where
 
 @dataclass(frozen=True)
 class Screened:
-    """What is left of a block, and where the rest fell.
+    """Screened block: what is left of it, and where the rest fell.
 
     `spared`: others and optimistic throughput of what was let go without proof: for the slack, or as time is over.
     """

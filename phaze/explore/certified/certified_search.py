@@ -237,7 +237,7 @@ class CertifiedSearch:
     # -- the end ------------------------------------------------------------------------------------------
 
     def _outcome(self) -> Outcome:
-        """What was found, where points fell, and what is left open as a bound."""
+        """Outcome: what was found, where points fell, and what is left open as a bound."""
         refinement, pool = self._refinement, self._refinement.pool
         fallen, evaluated = self._fallen + refinement.fallen, refinement.evaluated
         fallen["open"] += len(pool)

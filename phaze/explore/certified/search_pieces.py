@@ -31,7 +31,7 @@ class SearchPiece(Protocol):
     """Part of a search."""
 
     def on(self, context: SearchContext) -> Any:  # noqa: ANN401 - each kind of piece finds something else
-        """What comes of it."""
+        """Result of the piece."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class BlockPiece:
         return len(block), self.of(block, context)
 
     def of(self, block: Block, context: SearchContext) -> Screened:
-        """What is left of the points of those that keep the budgets."""
+        """Screened points of those that keep the budgets."""
         screen = Screen(context.evaluator, self.relevance, self.clock)
         return screen.run(block, context.others(block), self.taken)
 

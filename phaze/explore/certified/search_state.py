@@ -1,4 +1,4 @@
-"""What a certified search knows: points that no bound has ruled out, what they must promise to matter, and in the
+"""State of a certified search: points that no bound has ruled out, what they must promise to matter, and in the
 end the outcome.
 """
 
@@ -68,7 +68,7 @@ _AT_ONCE = 256
 
 @dataclass
 class Relevance:
-    """What a point must promise to be of interest.
+    """Relevance: what a point must promise to be of interest.
 
     `known`: throughput that some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter.
     `floor`: least throughput of interest.

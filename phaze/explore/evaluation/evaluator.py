@@ -112,7 +112,7 @@ class Evaluator(CostedTask):
         return self.across(config, np.inf, link).tiers
 
     def least_bytes(self, config: TrainingConfig) -> float:
-        """What the fullest device of every plan of a config needs at least; infinite where there are none."""
+        """Least bytes of the fullest device over the plans of a config; infinite where there are none."""
         key = "least bytes", config
         if key not in self.shared:
             each = (least_bytes(tier.sheet) for tier in self._tiers(config))

@@ -134,7 +134,7 @@ class CostedTask:
 
     @cached_property
     def capacity_bytes(self) -> Floats:
-        """What plans may fill of the memory of every architecture, (A,)."""
+        """Bytes that plans may fill of the memory of every architecture, (A,)."""
         return self.task.usable_bytes(hbm_capacity_bytes(self.table))
 
     @cached_property
@@ -158,7 +158,7 @@ class CostedTask:
         return optimizer_s_per_parameter(self.table, self.task.workload.numerics)
 
     def peak_flops_per_s(self, config: TrainingConfig) -> Floats:
-        """What MFU counts against, (A,)."""
+        """Peak that MFU counts against, (A,)."""
         return counted_flops_per_s(self.table, config.recipe)
 
     def takes(self, config: TrainingConfig) -> NDArray[np.bool_]:
@@ -177,7 +177,7 @@ class CostedTask:
 
     @property
     def framework(self) -> Framework:
-        """What the software does."""
+        """Framework: what the software does."""
         return self.task.framework
 
     def layouts(self, config: TrainingConfig) -> PlanLayouts:
@@ -253,7 +253,7 @@ class CostedTask:
         return self._linked[key]
 
     def figures(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
-        """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
+        """Costs of the layers on the architectures at `rows`, whose passes take these times on their cores."""
         chain, said = self.timed(config).chain, self.framework
         links = self.link_bytes_per_s[rows]
         costed: list[list[Operators]] = []

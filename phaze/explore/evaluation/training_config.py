@@ -1,4 +1,4 @@
-"""What distinguishes the points of one architecture."""
+"""Training configs: what distinguishes the points of one architecture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Chain = tuple[int, Sharding, bool, Recipe | None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What distinguishes the points of one architecture. `recipe`: of linear layers; None, as the workload has them."""
+    """Config of a point of one architecture. `recipe`: of linear layers; None, as the workload has them."""
 
     microbatch: int
     tensor_parallel: int
@@ -61,7 +61,7 @@ class TrainingConfig:
 
     @property
     def chain(self) -> Chain:
-        """What the layers follow from."""
+        """Key of the chain of layers: what these follow from."""
         return self.microbatch, self.sharding, self.recompute is Recompute.SELECTIVE, self.recipe
 
     @property

@@ -1,4 +1,4 @@
-"""What every layer waits for: its critical chain of operators, each second given to the resource that sets it.
+"""Bottlenecks of every layer: its critical chain of operators, each second given to the resource that sets it.
 
 The chain is walked back from the operator that ends last, each time to one that ends when the next can start. An
 operator's time is the fill of the arrays and, beyond it, that of its slowest resource; where the bytes of the
@@ -117,7 +117,7 @@ def _chain(attribution: Attribution, result: ScheduleResult) -> Iterator[tuple[s
 
 
 def _causes(attribution: Attribution, operator: int, time_s: float) -> Iterator[tuple[str, float]]:
-    """What one operator's time is made of; compute in whichever mode, as nothing else depends on the mode."""
+    """Parts of one operator's time; compute in whichever mode, as nothing else depends on the mode."""
     fill = float(attribution.fill_s[0, operator])
     off = {
         "global_buffer": float(attribution.buffer_s[0, operator]),

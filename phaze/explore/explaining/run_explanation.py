@@ -48,7 +48,7 @@ def against_chips(best: Design, comparison: Sequence[Comparison]) -> list[Agains
 
 
 def kept_shares(result: WorkloadResult) -> dict[str, float]:
-    """What one workload keeps of the peak, by cause; the product is its model FLOPs utilisation.
+    """Share of the peak that one workload keeps, by cause; the product is its model FLOPs utilisation.
 
     Where every kernel waits for memory, as in decode, that wait counts as its arithmetic.
     """

@@ -38,7 +38,7 @@ _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in th
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What to sweep, how, and where the study is kept. `trials` counts those of earlier runs.
+    """Plan of a sweep: what, how, and where the study is kept. `trials` counts those of earlier runs.
 
     `resume`: whether a study that has trials is continued; if not, it is refused. `join`: continue or begin it
     together with other hosts. `batch` trials are asked together, so at most that many workers have something to do.

@@ -97,7 +97,7 @@ class PlanPieces:
 
     @cached_property
     def figures(self) -> LayerCosts:
-        """What the layers take."""
+        """Costs of the layers."""
         return self.played.costs.figures(self.played.strategy)
 
     @cached_property
@@ -107,7 +107,7 @@ class PlanPieces:
 
     @cached_property
     def loads(self) -> StageTimes:
-        """What the chunks take."""
+        """Loads of the chunks."""
         return self.played.costs.loads(self.played.strategy)
 
     def pieces(self, kind: ActionKind, chunk: int) -> tuple[Piece, ...]:

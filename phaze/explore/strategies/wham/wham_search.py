@@ -47,7 +47,7 @@ from phaze.tolerances import SETTLED_STATES
 
 @dataclass(frozen=True, slots=True)
 class WhamLimits:
-    """What is searched for and how far: see `WhamSearch`."""
+    """Limits of a search: what for and how far: see `WhamSearch`."""
 
     target: WhamTarget
     top_k: int
@@ -156,7 +156,7 @@ class WhamCourse:
 
     @property
     def _effort(self) -> SolveLimits:
-        """What is left of the time."""
+        """Effort that the time left allows."""
         return SolveLimits(self._oracle.clock.left)
 
     @property
