@@ -149,7 +149,7 @@ def _own_s(task: Task, candidates: Candidates) -> float:
     executor = _Clocked()
     plan = SweepPlan(task, candidates, objectives, TRIALS, StudyPlace(None))
     began = process_time()
-    Sweep(plan, SilentProgress(), means=SearchResources(executor)).run()
+    Sweep(plan, SilentProgress(), resources=SearchResources(executor)).run()
     return (process_time() - began - executor.used_s) / TRIALS
 
 

@@ -217,7 +217,7 @@ def explore(
 
     request = make_request(asked)
     with _place(out, progress, resume=resume) as (folder, log), open_executor(workers, executor) as team:
-        answer = searched(request, log, means=SearchResources(team))
+        answer = searched(request, log, resources=SearchResources(team))
         document = record_question(answer.document, "run", asked)
         if folder is not None:
             write_run(folder, document, answer.designs)
@@ -289,7 +289,7 @@ def sweep(
         _place(out, progress, resume=resume or join) as (folder, log),
         open_executor(workers, executor) as team,
     ):
-        sampling = Sweep(plan, log, means=SearchResources(team))
+        sampling = Sweep(plan, log, resources=SearchResources(team))
         result = sampling.run()
         if folder is not None:
             document = sweep_document(sampling, result, started)

@@ -1,4 +1,4 @@
-"""What a name means: hardware fields, result fields, words."""
+"""Meanings of names: hardware fields, result fields, words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training plan, the parts of its time and of its memory are called."""
+"""Words for a training plan, the parts of its time and of its memory."""
 
 from __future__ import annotations
 

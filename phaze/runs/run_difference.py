@@ -1,4 +1,4 @@
-"""What differs between two runs: what was asked, what it was read from, and what came out."""
+"""Differences between two runs: what was asked, what it was read from, and what came out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from phaze.errors import InputError
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import RESULT_SCHEMA
 from phaze.runs.document_formats import Answer
-
-CLOSE = 1e-9
-"""Relative difference below which two numbers are the same: another machine may round the last digits."""
+from phaze.tolerances import SAME
 
 _ANSWER = (
     "best",
@@ -116,5 +114,5 @@ def _label(item: object, position: int) -> str:
 
 def _same(first: object, second: object) -> bool:
     if isinstance(first, float) and isinstance(second, float):
-        return math.isclose(first, second, rel_tol=CLOSE, abs_tol=0.0)
+        return math.isclose(first, second, rel_tol=SAME, abs_tol=0.0)
     return bool(first == second)

@@ -11,10 +11,10 @@ import numpy as np
 from phaze.cost.cost_model import OperatorLatencies
 from phaze.scheduling.passes import SolveLimits, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleProblem, ScheduleResult, schedule
+from phaze.tolerances import DRAWN_STATES
 from phaze.workload.work import Pass
 
-SOLVE_LIMITS = SolveLimits(lambda: np.inf, 20_000)
-"""States of one schedule search, a limit that is the same at every call; most schedules are proven long before."""
+SOLVE_LIMITS = SolveLimits(lambda: np.inf, DRAWN_STATES)
 
 
 @dataclass(frozen=True)

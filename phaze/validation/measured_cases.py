@@ -35,7 +35,7 @@ class Timer:
     tick_s: float = 0.0
 
     def reading_s(self, kernel_s: float) -> float:
-        """What the timer shows for kernels of that many seconds."""
+        """Seconds that the timer shows for kernels of that many seconds."""
         shown = max(self.floor_s, self.lag_s + kernel_s)
         return shown if self.tick_s == 0 else max(1, round(shown / self.tick_s)) * self.tick_s
 

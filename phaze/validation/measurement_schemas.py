@@ -1,4 +1,4 @@
-"""What the columns of every data set hold: the one place where the cells of measurements are told apart."""
+"""Schemas of the columns of every data set: the one place where the cells of measurements are told apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dse validate` reports, and what other models score on the same data sets."""
+"""Report of `dse validate`, and what other models score on the same data sets."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def requests(monkeypatch, found):
     """What the explorer is asked, which answers at once."""
     asked_for = []
 
-    def search(request, progress=None, clock=None, means=None):
+    def search(request, progress=None, clock=None, resources=None):
         asked_for.append(request)
         return found.answer
 

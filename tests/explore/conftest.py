@@ -33,10 +33,10 @@ def only_the_proof(request):
             patch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 0)
             patch.setattr("phaze.explore.answers.portfolio_exploration.NEXT_BEST", 0)
             for name in (
-                "exploration.chips_beside",
-                "exploration.plan_beside",
-                "any_axes.comparisons",
-                "certifying.whole.comparisons",
+                "answers.exploration.chips_beside",
+                "answers.exploration.plan_beside",
+                "answers.axes_exploration.comparisons",
+                "recheck.document_recheck.comparisons",
             ):
                 patch.setattr(f"phaze.explore.{name}", lambda *_: [])
         yield

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from phaze.runs.run_difference import CLOSE, compare_runs
+from phaze.runs.run_difference import compare_runs
 from phaze.runs.run_directory import write_run
+from phaze.tolerances import SAME
 
 NOTHING = {"id": ["a"], "tdp_w": [1.0]}
 SPACE = """
@@ -39,8 +40,8 @@ def test_every_kind_of_change_has_its_place(document):
 
 def test_last_digits_do_not_count(document):
     bound = document.certificate.upper_bound
-    assert compare_runs(document, changed(document, upper_bound=bound * (1 + CLOSE / 2))).same_answer
-    assert not compare_runs(document, changed(document, upper_bound=bound * (1 + CLOSE * 4))).same_answer
+    assert compare_runs(document, changed(document, upper_bound=bound * (1 + SAME / 2))).same_answer
+    assert not compare_runs(document, changed(document, upper_bound=bound * (1 + SAME * 4))).same_answer
 
 
 @pytest.fixture

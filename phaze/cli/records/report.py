@@ -11,6 +11,7 @@ import typer
 
 from phaze.cli import shared_options as opt
 from phaze.errors import InputError
+from phaze.tolerances import FEW_STATES, RETOLD
 
 if TYPE_CHECKING:
     from phaze.explore.answers.plan_replay import ReplayedPlan
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
     from phaze.runs.document_formats import Answer
-
-
-_SAME = 1e-6  # relative; what a run and a new evaluation of its winner may differ by
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class ReplayedRun:
         """What each workload's throughput depends on, where the winner's best placement is the run's: seconds."""
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
-        from phaze.explore.explaining.run_explanation import PATIENCE_S, STATES
+        from phaze.explore.explaining.run_explanation import PATIENCE_S
         from phaze.explore.request.search_progress import Clock
         from phaze.explore.timeline.replayed_plans import request_on_devices
         from phaze.scheduling.passes import SolveLimits
@@ -53,9 +51,9 @@ class ReplayedRun:
         found: dict[str, Sequence[Sensitivity]] = {}
         for task in request_on_devices(self.document, self.request).tasks:
             alone = replace(self.request, task=task, others=())
-            one = ExplainedWinner.of(alone, self.document, SolveLimits(Clock(PATIENCE_S).left, STATES))
+            one = ExplainedWinner.of(alone, self.document, SolveLimits(Clock(PATIENCE_S).left, FEW_STATES))
             told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
-            if abs(one.throughput / told - 1.0) <= _SAME:
+            if abs(one.throughput / told - 1.0) <= RETOLD:
                 found[task.workload.name] = sensitivity(one)
         return found
 

@@ -14,7 +14,6 @@ from phaze.errors import InputError, OutOfTimeError
 from phaze.explore.answers.chip_comparison import comparisons
 from phaze.explore.answers.evaluated_candidates import frontier_points
 from phaze.explore.answers.exploration import REPORT_S, Answer
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.documents.result_document import (
     Certificate,
     Comparison,
@@ -38,6 +37,7 @@ from phaze.explore.request.search_progress import Clock, Progress, ReportingCloc
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.silicon.package_price import price_usd
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 MOST = 2_000_000  # architectures within the budgets that are held in memory together
 
@@ -50,14 +50,14 @@ def axes_of(request: ExploreRequest) -> list[Metric]:
 class AxesExploration:
     """One run for one workload over any axes, the objective first among them.
 
-    A point is an architecture in one setting under its fastest plan; energy and memory are those of that plan.
+    A point is an architecture in one config under its fastest plan; energy and memory are those of that plan.
     """
 
     def __init__(
-        self, request: ExploreRequest, progress: Progress, clock: Clock, means: SearchResources = ALONE
+        self, request: ExploreRequest, progress: Progress, clock: Clock, resources: SearchResources = ALONE
     ) -> None:
         self._request, self._progress, self._clock = request, progress, clock
-        self._means = means
+        self._resources = resources
         self._started = datetime.now(UTC)
         self._axes = axes_of(request)
         self._candidates = Candidates(request.space, request.budgets)
@@ -66,7 +66,7 @@ class AxesExploration:
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
-        evaluator = Evaluator(self._request.task, block.table, memo=self._means.memo)
+        evaluator = Evaluator(self._request.task, block.table, memo=self._resources.memo)
         columns = known_columns(block)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
@@ -83,12 +83,12 @@ class AxesExploration:
         batch = self._request.task.cluster.global_batch
         points = tuple(
             replace(
-                point, setting=setting, columns={**point.columns, "throughput_samples_per_s": batch / seconds}
+                point, config=config, columns={**point.columns, "throughput_samples_per_s": batch / seconds}
             )
-            if setting
+            if config
             else point
-            for point, setting, seconds in zip(
-                found.points, fastest.settings, fastest.upper_s.tolist(), strict=True
+            for point, config, seconds in zip(
+                found.points, fastest.configs, fastest.upper_s.tolist(), strict=True
             )
         )
         return replace(found, points=points)
@@ -153,19 +153,19 @@ class AxesExploration:
     ) -> Design:
         architecture = self._candidates.architecture(int(block.numbers[point.row]))
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
-        return builder.placed(architecture, evaluator, point.row, point.setting, known_s, self._effort)
+        return builder.placed(architecture, evaluator, point.row, point.config, known_s, self._effort)
 
     def _frontier(self, evaluator: Evaluator, found: ParetoFrontier) -> list[FrontierPoint]:
-        """The points in their order, those of one setting worked out together."""
+        """The points in their order, those of one config worked out together."""
         at: dict[TrainingConfig, dict[int, int]] = {}
         for position, point in enumerate(found.points):
-            at.setdefault(point.setting, {})[point.row] = position
+            at.setdefault(point.config, {})[point.row] = position
         varied, margin = self._candidates.varied, self._request.budgets.tdp_margin
         told: dict[int, FrontierPoint] = {}
-        for setting, positions in at.items():
+        for config, positions in at.items():
             plans = {row: self._plan(evaluator, found.points[k]) for row, k in positions.items()}
-            each = dict(zip(plans, worked_out(evaluator, setting, plans), strict=True))
-            described = frontier_points(evaluator, setting, each, varied, margin)
+            each = dict(zip(plans, worked_out(evaluator, config, plans), strict=True))
+            described = frontier_points(evaluator, config, each, varied, margin)
             told |= dict(zip(positions.values(), described, strict=True))
         return [told[position] for position in range(len(found.points))]
 
@@ -174,7 +174,7 @@ class AxesExploration:
             return point.plan
         known_s = self._request.task.cluster.global_batch / float(point.columns["throughput_samples_per_s"])
         rows = np.array([point.row])
-        (plan,) = evaluator.plans(point.setting, rows, np.array([known_s]), self._effort)
+        (plan,) = evaluator.plans(point.config, rows, np.array([known_s]), self._effort)
         if plan is None:
             msg = f"the plan of an evaluated point in row {point.row} is gone"
             raise RuntimeError(msg)
@@ -189,7 +189,7 @@ class AxesExploration:
         open_ = found.open_values[:, 0]
         hoped = -open_ if first.maximise else 1.0 / np.maximum(open_, 1e-300)
         upper = max(value, float(hoped.max(initial=0.0)))
-        size, settings = self._candidates.size, len(evaluator.settings)
+        size, configs = self._candidates.size, len(evaluator.configs)
         counts = dict(found.counts)
         evaluated = counts.pop("evaluated", 0)
         return Certificate(
@@ -199,9 +199,9 @@ class AxesExploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=axes_scope(self._request),
-            space_size=size * settings,
-            over_budget=(size - len(block)) * settings,
-            pruned=len(block) * settings - evaluated,
+            space_size=size * configs,
+            over_budget=(size - len(block)) * configs,
+            pruned=len(block) * configs - evaluated,
             evaluated=evaluated,
             pruned_by={name: count for name, count in counts.items() if count},
             frontier_complete=found.complete,
@@ -213,7 +213,7 @@ class AxesExploration:
     ) -> dict[str, NDArray[Any]]:
         """The design table: the points of the frontier."""
         rows = np.array([point.row for point in found.points])
-        settings = [point.setting for point in found.points]
+        configs = [point.config for point in found.points]
         architectures = [self._candidates.architecture(int(block.numbers[row])) for row in rows]
         return {
             "id": np.array([p.id for p in points]),
@@ -225,7 +225,7 @@ class AxesExploration:
             "energy_per_sample_j": np.array([p.energy_per_sample_j for p in points]),
             "memory_bytes": np.array([p.memory_bytes for p in points]),
             "price_usd": price_usd(block.table.take(rows), block.area_mm2[rows]),
-            **config_columns(self._request.task, settings),
+            **config_columns(self._request.task, configs),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
 
@@ -242,7 +242,7 @@ def axes_scope(request: ExploreRequest) -> list[str]:
 
 
 def known_columns(block: Block) -> dict[str, Floats]:
-    """What is known of every architecture without evaluating it, (A,) each."""
+    """Columns of every architecture that are known without evaluating it, (A,) each."""
     price = price_usd(block.table, block.area_mm2)
     return {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "price_usd": price}
 

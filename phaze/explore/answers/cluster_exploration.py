@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
 from phaze.explore.answers.exploration import Answer, Exploration
-from phaze.explore.certified.search_state import ROUNDING, Outcome
+from phaze.explore.certified.search_state import Outcome
 from phaze.explore.certified.workload_bounds import roofline_throughput
 from phaze.explore.documents.result_document import ClusterChoice, ClusterReport, ResultDocument
 from phaze.explore.evaluation.design_candidates import Block, Candidates
@@ -26,12 +26,13 @@ from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.budgets import Limit
 from phaze.hardware.silicon.package_price import price_usd
+from phaze.tolerances import BOUND_ROUNDING
 
 MOST_DEVICES = 65536
 
 
 class DeviceCountStatus(StrEnum):
-    """What became of one number of devices."""
+    """Fate of one number of devices."""
 
     SEARCHED = "searched"
     BOUNDED = "bounded"  # it cannot be better than the best
@@ -107,8 +108,8 @@ class DeviceCount:
     def refine(self, like: Evaluator) -> None:
         """Bound it by the least work of any plan, at the peaks of the fastest; `like`: of the same layers."""
         evaluator = like.of(self.request.task).on(self.candidates.table(np.array(self.fastest)))
-        least_s = min(float(evaluator.roofline_s(setting).min()) for setting in evaluator.settings)
-        hoped = self.request.task.cluster.global_batch / least_s * (1 + ROUNDING)
+        least_s = min(float(evaluator.roofline_s(config).min()) for config in evaluator.configs)
+        hoped = self.request.task.cluster.global_batch / least_s * (1 + BOUND_ROUNDING)
         self.bound, self.refined = min(self.bound, hoped), True
 
     def report(self) -> ClusterChoice:
@@ -128,8 +129,8 @@ class DeviceCount:
         """What became of its points: in the search, or by the bound that made one unnecessary."""
         if self.searched is not None:
             return self.searched
-        settings = self.request.task.points_per_architecture
-        size, within = self.candidates.size * settings, self.within * settings
+        configs = self.request.task.points_per_architecture
+        size, within = self.candidates.size * configs, self.within * configs
         unfit = "floor" if self.floor > 0 else "memory"
         fate = {DeviceCountStatus.OPEN: "open", DeviceCountStatus.INFEASIBLE: unfit}.get(
             self.status, "number of devices"
@@ -138,8 +139,8 @@ class DeviceCount:
 
     def counted(self, outcome: Outcome) -> PointCounts:
         """What became of its points in a search."""
-        size = self.candidates.size * outcome.settings
-        over = size - outcome.in_budget * outcome.settings
+        size = self.candidates.size * outcome.configs
+        over = size - outcome.in_budget * outcome.configs
         return PointCounts(size, over, len(outcome.evaluated), outcome.pruned_by)
 
 
@@ -211,7 +212,7 @@ def explore_cluster(
     budget: ClusterBudget,
     progress: Progress,
     clock: Clock,
-    means: SearchResources = ALONE,
+    resources: SearchResources = ALONE,
 ) -> Answer:
     """The best number of devices and the best design for it, with one certificate over both.
 
@@ -220,7 +221,7 @@ def explore_cluster(
     """
     if request.others or request.objective is not Objective.THROUGHPUT:
         raise InputError("a budget for the cluster takes one --workload and --objective throughput")
-    return _ClusterSearch(request, budget, progress, clock, means).answer()
+    return _ClusterSearch(request, budget, progress, clock, resources).answer()
 
 
 def devices_scope(devices: Sequence[int]) -> str:
@@ -261,7 +262,7 @@ class _ClusterSearch:
     budget: ClusterBudget
     progress: Progress
     clock: Clock
-    means: SearchResources
+    resources: SearchResources
     best: BestDeviceCount | None = None
     like: Evaluator | None = None
     choices: list[DeviceCount] = field(default_factory=list)
@@ -303,7 +304,7 @@ class _ClusterSearch:
 
     def _look(self, choice: DeviceCount) -> None:
         """Bound a number of devices by its plans or, where it is, look for its fastest design, no frontier."""
-        exploration = Exploration(choice.request, self.progress, self.clock, self.means, self.like)
+        exploration = Exploration(choice.request, self.progress, self.clock, self.resources, self.like)
         if not self.request.budgets.dvfs:
             self.like = self.like or exploration.evaluator
         if choice.refined:
@@ -336,7 +337,7 @@ class _ClusterSearch:
         for part in counts:
             fallen.update(part.pruned_by)
         upper = max([value, *(choice.bound for choice in self.choices)])
-        if upper <= value * (1 + ROUNDING):
+        if upper <= value * (1 + BOUND_ROUNDING):
             upper = value  # the same design, worked out in two ways
         devices = [choice.devices for choice in self.choices]
         certificate = document.certificate.model_copy(

@@ -1,4 +1,4 @@
-"""What is reported of the candidates that a search evaluated."""
+"""Evaluated candidates of a search, as they are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from phaze.scheduling.passes import SolveLimits
 
 
 class EvaluatedCandidates:
-    """The evaluated candidates, by rows in the order of their numbers, each in its best setting.
+    """The evaluated candidates, by rows in the order of their numbers, each in its best config.
 
     `block`: their hardware; `throughput`: samples per second.
     """
@@ -38,7 +38,7 @@ class EvaluatedCandidates:
         best = outcome.best_per_candidate()
         self.block = candidates.within(np.array(sorted(best), dtype=np.int64))
         self.throughput = [best[number][0] for number in self.block.numbers.tolist()]
-        self._settings = [best[number][1] for number in self.block.numbers.tolist()]
+        self._configs = [best[number][1] for number in self.block.numbers.tolist()]
         self._candidates = candidates
         self._outcome = outcome
         self._evaluator = evaluator.on(self.block.table)
@@ -50,26 +50,26 @@ class EvaluatedCandidates:
         self._builder = DesignBuilder(self._task, candidates.budgets.tdp_margin)
 
     def place(self, rows: Sequence[int]) -> None:
-        """Find the plans of some candidates and of the frontier, all of one setting together."""
-        for setting, members in self._by_setting([*dict.fromkeys([*self._frontier, *rows])]).items():
+        """Find the plans of some candidates and of the frontier, all of one config together."""
+        for config, members in self._by_config([*dict.fromkeys([*self._frontier, *rows])]).items():
             known_s = self._task.cluster.global_batch / np.array([self.throughput[row] for row in members])
-            plans = self._evaluator.plans(setting, np.array(members), known_s, self._effort)
+            plans = self._evaluator.plans(config, np.array(members), known_s, self._effort)
             found = {row: plan for row, plan in zip(members, plans, strict=True) if plan is not None}
             self._plans.update(found)
-            self._costs.update(zip(found, estimators(self._evaluator, setting, list(found)), strict=True))
+            self._costs.update(zip(found, estimators(self._evaluator, config, list(found)), strict=True))
 
     def design(self, row: int) -> Design:
         """The full report of one candidate. Raises InfeasibleError where no plan of it was found."""
         told = self._planned(row) if row in self._plans else None
-        return self._builder.told(self._architecture(row), self._evaluator, row, self._settings[row], told)
+        return self._builder.told(self._architecture(row), self._evaluator, row, self._configs[row], told)
 
     def frontier(self) -> list[FrontierPoint]:
         """The frontier in the order in which the archive keeps it, its plans being found."""
         varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
         points: dict[int, FrontierPoint] = {}
-        for setting, members in self._by_setting(self._frontier).items():
+        for config, members in self._by_config(self._frontier).items():
             plans = {row: self._planned(row) for row in members if row in self._plans}
-            told = frontier_points(self._evaluator, setting, plans, varied, margin)
+            told = frontier_points(self._evaluator, config, plans, varied, margin)
             points.update(zip(plans, told, strict=True))
         return [points[row] for row in self._frontier]
 
@@ -86,10 +86,10 @@ class EvaluatedCandidates:
         rows: list[int] = np.searchsorted(self.block.numbers, numbers).tolist()
         return rows
 
-    def _by_setting(self, rows: Sequence[int]) -> dict[TrainingConfig, list[int]]:
+    def _by_config(self, rows: Sequence[int]) -> dict[TrainingConfig, list[int]]:
         found: dict[TrainingConfig, list[int]] = {}
         for row in rows:
-            found.setdefault(self._settings[row], []).append(row)
+            found.setdefault(self._configs[row], []).append(row)
         return found
 
     def columns(self) -> dict[str, NDArray[Any]]:
@@ -103,7 +103,7 @@ class EvaluatedCandidates:
             "mfu": throughput * per_sample / (task.devices * self._peaks),
             "tdp_w": self.block.tdp_w,
             "area_mm2": self.block.area_mm2,
-            **config_columns(task, self._settings),
+            **config_columns(task, self._configs),
         }
         for name in self._candidates.differing:
             columns[name] = np.array(decoded(table, name))
@@ -112,8 +112,8 @@ class EvaluatedCandidates:
     @property
     def _peaks(self) -> NDArray[np.float64]:
         """What the MFU of every candidate counts against, (A,)."""
-        peaks = {s: self._evaluator.peak_flops_per_s(s) for s in dict.fromkeys(self._settings)}
-        return np.array([peaks[setting][row] for row, setting in enumerate(self._settings)])
+        peaks = {s: self._evaluator.peak_flops_per_s(s) for s in dict.fromkeys(self._configs)}
+        return np.array([peaks[config][row] for row, config in enumerate(self._configs)])
 
     def _architecture(self, row: int) -> Architecture:
         table = self.block.table
@@ -122,12 +122,12 @@ class EvaluatedCandidates:
 
 def frontier_points(
     evaluator: Evaluator,
-    setting: TrainingConfig,
+    config: TrainingConfig,
     plans: Mapping[int, PlannedIteration],
     varied: Iterable[str],
     margin: float,
 ) -> list[FrontierPoint]:
-    """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one setting.
+    """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one config.
 
     `varied`: the fields that their names show. TDP is that at full load times `margin`. Plans pass the checker.
     """
@@ -140,7 +140,7 @@ def frontier_points(
         from_rows(table, architecture_ids(table, varied)),
         tdp_w(table, margin).tolist(),
         area_mm2(table).tolist(),
-        evaluator.peak_flops_per_s(setting)[rows].tolist(),
+        evaluator.peak_flops_per_s(config)[rows].tolist(),
         strict=True,
     )
     return [

@@ -16,12 +16,10 @@ from phaze.arrays import Floats
 from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
 from phaze.explore.answers.evaluated_candidates import EvaluatedCandidates
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
 from phaze.explore.documents.result_manifest import describe_request, manifest, scope
-from phaze.explore.documents.strategy_report import ROUNDING
 from phaze.explore.evaluation.design_builder import DesignBuilder, out_of_memory
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -31,6 +29,7 @@ from phaze.explore.request.objective_floor import Goal, below_floor, floor_throu
 from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
@@ -49,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class SearchProof:
-    """What the certified search found out, and the evaluator that knows its costs and placements."""
+    """Findings of the certified search, and the evaluator that knows its costs and placements."""
 
     outcome: Outcome
     evaluator: Evaluator
@@ -63,14 +62,14 @@ class Exploration:
         request: ExploreRequest,
         progress: Progress,
         clock: Clock,
-        means: SearchResources = ALONE,
+        resources: SearchResources = ALONE,
         like: Evaluator | None = None,
     ) -> None:
         """`like`: knows the same hardware and layers; what they cost is shared."""
         self._request = request
         self._progress = progress
         self._clock = clock
-        self._means = means
+        self._resources = resources
         self._like = like
         self._started = datetime.now(UTC)
         self.goal = Goal(request.objective, floor_throughput(request, request.task))
@@ -110,12 +109,18 @@ class Exploration:
         """Knows the combinations of hardware of the whole space."""
         if self._like is not None:
             return self._like.of(self._request.task)
-        return Evaluator(self._request.task, self.candidates.survey(), memo=self._means.memo)
+        return Evaluator(self._request.task, self.candidates.survey(), memo=self._resources.memo)
 
     def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
-        task, means, known = self._request.task, self._means, self.evaluator
+        task, resources, known = self._request.task, self._resources, self.evaluator
         return CertifiedSearch(
-            self.candidates, task, self._clock, self._progress, means=means, evaluator=known, **options
+            self.candidates,
+            task,
+            self._clock,
+            self._progress,
+            resources=resources,
+            evaluator=known,
+            **options,
         )
 
     def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
@@ -142,9 +147,7 @@ class Exploration:
         best, (others, hoped) = max(fastest.evaluated.values()), proof.outcome.undecided
         most = max(best, float(fastest.undecided[1].max(initial=0.0)))
         known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
-        return (
-            replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + ROUNDING) >= best else None
-        )
+        return replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + SAME) >= best else None
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.
@@ -209,17 +212,17 @@ class Exploration:
     def _certificate(
         self, shown: Outcome, outcome: Outcome, best: Design, plans_each: int | None
     ) -> Certificate:
-        """What `outcome` proves of the best of what is shown."""
+        """Certificate: what `outcome` proves of the best of what is shown."""
         result = best.workloads[self._request.task.workload.name]
         # It keeps the floor as the search worked it out, which may differ from what is told in the last place.
         value = replace(self.goal, floor=0.0).value(result.throughput_samples_per_s, best.tdp_w)
         others, optimistic = outcome.undecided
         undecided = zip(optimistic.tolist(), others.tolist(), strict=True)
         reached = value if shown is outcome else self.proven(outcome)
-        if reached <= value * (1 + ROUNDING):
+        if reached <= value * (1 + SAME):
             reached = value  # the same design, worked out in two ways
         upper = max([value, reached, *(self.goal.value(t, tdp) for t, (tdp,) in undecided)])
-        size, settings = self.candidates.size, outcome.settings
+        size, configs = self.candidates.size, outcome.configs
         evaluated = len(outcome.evaluated)
         return Certificate(
             optimal=upper <= value,
@@ -228,9 +231,9 @@ class Exploration:
             upper_bound=upper,
             gap=(upper - value) / value,
             scope=scope(self._request.task),
-            space_size=size * settings,
-            over_budget=(size - outcome.in_budget) * settings,
-            pruned=outcome.in_budget * settings - evaluated,
+            space_size=size * configs,
+            over_budget=(size - outcome.in_budget) * configs,
+            pruned=outcome.in_budget * configs - evaluated,
             evaluated=evaluated,
             pruned_by=outcome.pruned_by,
             frontier_complete=outcome.finished and shown is outcome,

@@ -17,16 +17,16 @@ from phaze.explore.answers.exploration import Answer, Exploration
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
 from phaze.explore.evaluation.design_candidates import Block
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, time_energy_memory
+from phaze.explore.evaluation.energy_and_memory import time_energy_memory
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.request.explore_request import ExploreRequest, Objective
 from phaze.explore.request.objective_floor import floor_throughput
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
-SAME = 1e-9  # relative difference below which two amounts of memory are one, summed up in another order
 WIDE = 1.1  # times the memory that is too little: up to there, amounts that some plan needs are tried
-WIDTHS = ("microbatches", "tensor", "sequence", "context", "expert")  # choices that every setting makes
+WIDTHS = ("microbatches", "tensor", "sequence", "context", "expert")  # choices that every config makes
 ANY = 1e9  # gap of a search that asks whether there is a plan, not for the fastest
 
 
@@ -48,7 +48,7 @@ class _Lean:
     outcome: Outcome
     exploration: Exploration
     number: int
-    setting: TrainingConfig
+    config: TrainingConfig
     throughput: float
     plan: FoundPlan
     memory_bytes: float
@@ -82,18 +82,18 @@ class LeanExploration(AxesExploration):
         """Find the least memory in which a plan keeps the floors, as far as there is time."""
         self._like = self._among(None).evaluator
         least = self._least_bytes(self._like)
-        self._too_little = least * (1 - ROUNDING)
+        self._too_little = least * (1 - BOUND_ROUNDING)
         if not self._try(least) and not self._clock.over:
             if not self._try(None, gap=ANY) and not self._clock.over:
                 self._among(None).search()  # tells why there is none
             self._close_in()
 
     def _least_bytes(self, evaluator: Evaluator) -> float:
-        """What any plan needs at least."""
-        settings, least = evaluator.settings, np.inf
-        for done, setting in enumerate(settings):
-            self._progress.update("bounding", done, len(settings), "memory of plans")
-            least = min(least, evaluator.least_bytes(setting))
+        """Least memory that any plan needs."""
+        configs, least = evaluator.configs, np.inf
+        for done, config in enumerate(configs):
+            self._progress.update("bounding", done, len(configs), "memory of plans")
+            least = min(least, evaluator.least_bytes(config))
         return least
 
     def _close_in(self) -> None:
@@ -138,7 +138,7 @@ class LeanExploration(AxesExploration):
             objective=Objective.THROUGHPUT,
             task=replace(self._request.task, memory_bytes=limit),
         )
-        return Exploration(request, self._progress, self._clock, self._means, self._like)
+        return Exploration(request, self._progress, self._clock, self._resources, self._like)
 
     def _lean(
         self,
@@ -146,17 +146,17 @@ class LeanExploration(AxesExploration):
         exploration: Exploration,
         throughput: float,
         number: int,
-        setting: TrainingConfig,
+        config: TrainingConfig,
     ) -> _Lean:
         """A point that was found, with its plan."""
         evaluator = exploration.evaluator.on(self._candidates.table(np.array([number])))
         known_s = np.array([self._request.task.cluster.global_batch / throughput])
-        (plan,) = evaluator.plans(setting, np.array([0]), known_s, self._effort)
+        (plan,) = evaluator.plans(config, np.array([0]), known_s, self._effort)
         if plan is None:
             msg = f"the plan of an evaluated point of candidate {number} is gone"
             raise RuntimeError(msg)
-        ((_, _, memory_bytes),) = time_energy_memory(evaluator, setting, {0: plan})
-        return _Lean(outcome, exploration, number, setting, throughput, plan, memory_bytes)
+        ((_, _, memory_bytes),) = time_energy_memory(evaluator, config, {0: plan})
+        return _Lean(outcome, exploration, number, config, throughput, plan, memory_bytes)
 
     # -- the answer ----------------------------------------------------------------------------------------
 
@@ -171,14 +171,14 @@ class LeanExploration(AxesExploration):
             "throughput_samples_per_s": best.throughput,
             "memory_bytes": best.memory_bytes,
         }
-        point = ParetoPoint(0, best.setting, columns, best.plan)
+        point = ParetoPoint(0, best.config, columns, best.plan)
         open_ = np.zeros((0, 1)) if self._proven else np.array([[self._too_little]])
         return ParetoFrontier((point,), open_, best.outcome.pruned_by)
 
     def _beside(self, request: ExploreRequest, best: Design) -> list[Comparison]:
         """Known chips and the expert plan in as much memory: of plans only those are looked at that may fit."""
         evaluator, most = self._among(None).evaluator, request.task.memory_bytes or np.inf
-        fitting = [s for s in evaluator.settings if evaluator.least_bytes(s) <= most]
+        fitting = [s for s in evaluator.configs if evaluator.least_bytes(s) <= most]
         held = {name: tuple(dict.fromkeys(s.choices[name][0] for s in fitting)) for name in WIDTHS}
         task = replace(request.task, held={**request.task.held, **held})
         return super()._beside(replace(request, task=task), best)
@@ -191,7 +191,7 @@ class LeanExploration(AxesExploration):
         if self._best is None:
             return certificate
         outcome = self._best.outcome
-        size, within = self._candidates.size * outcome.settings, outcome.in_budget * outcome.settings
+        size, within = self._candidates.size * outcome.configs, outcome.in_budget * outcome.configs
         evaluated = len(outcome.evaluated)
         left = {"open": within - evaluated}
         return certificate.model_copy(

@@ -201,12 +201,12 @@ def explore(
     request: ExploreRequest,
     progress: Progress | None = None,
     clock: Clock | None = None,
-    means: SearchResources = ALONE,
+    resources: SearchResources = ALONE,
 ) -> Answer:
     """The best architecture of a space under budgets, with a certificate and the whole frontier.
 
     Several workloads: the best common design. A budget for the cluster: the best number of devices, too. A space
-    whose stages may differ: a design for every stage, beside the best one for all. `means` save time only.
+    whose stages may differ: a design for every stage, beside the best one for all. `resources` save time only.
 
     Raises InputError where parts of the request contradict each other, InfeasibleError where nothing keeps the
     budgets or fits in memory, OutOfTimeError where the time limit passes before anything is known.
@@ -216,7 +216,7 @@ def explore(
     for task in request.tasks:
         check_measured(task, request.space)
     report, timer = progress or SilentProgress(), clock or Clock(request.time_limit_s)
-    answer = _searched(request, report, timer, means)
+    answer = _searched(request, report, timer, resources)
     document = answer.document
     update: dict[str, Any] = {}
     if request.length is not None:
@@ -239,29 +239,29 @@ def _robustness(
         return None  # the answer stands without it
 
 
-def _searched(request: ExploreRequest, report: Progress, timer: Clock, means: SearchResources) -> Answer:
+def _searched(request: ExploreRequest, report: Progress, timer: Clock, resources: SearchResources) -> Answer:
     # What a request does not ask for is not loaded.
     if request.cluster is not None:
         from phaze.explore.answers.cluster_exploration import explore_cluster
 
-        return explore_cluster(request, request.cluster, report, timer, means)
+        return explore_cluster(request, request.cluster, report, timer, resources)
     if request.strategy is not None:
         from phaze.explore.answers.strategy_exploration import explore_by_strategy
 
-        return explore_by_strategy(request, request.strategy, report, timer, means)
+        return explore_by_strategy(request, request.strategy, report, timer, resources)
     if request.others:
         from phaze.explore.answers.portfolio_exploration import explore_portfolio
 
-        return explore_portfolio(request, report, timer, means)
+        return explore_portfolio(request, report, timer, resources)
     if request.lean:
         from phaze.explore.answers.least_memory_exploration import LeanExploration
 
-        return LeanExploration(request, report, timer, means).answer()
+        return LeanExploration(request, report, timer, resources).answer()
     if request.over_axes:
         from phaze.explore.answers.axes_exploration import AxesExploration
 
-        return AxesExploration(request, report, timer, means).answer()
-    return Exploration(request, report, timer, means).answer()
+        return AxesExploration(request, report, timer, resources).answer()
+    return Exploration(request, report, timer, resources).answer()
 
 
 def evaluate(task: Task, architecture: Architecture, *, tdp_margin: float = 1.0) -> Design:

@@ -17,9 +17,8 @@ from phaze.parallel.pipelines.pipeline_timeline import Timeline
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.tolerances import RETOLD
 from phaze.workload.operators.low_precision import Recipe
-
-_SAME = 1e-6  # relative; what a document and its plan worked out again may differ by
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def replay_mixed(
 def _played(costs: Estimator, record: StrategyRecord, told_s: float, what: str) -> ReplayedPlan:
     strategy = strategy_of(record)
     iteration = costs.iteration(strategy)
-    if abs(iteration.iteration_s / told_s - 1.0) > _SAME:
+    if abs(iteration.iteration_s / told_s - 1.0) > RETOLD:
         raise InputError(
             f"{what} comes to {iteration.iteration_s:.6g} s with this plan, "
             f"not to {told_s:.6g} s: the model, the workload or the chip is another one than in the document"

@@ -37,6 +37,7 @@ from phaze.explore.request.objective_floor import Goal, below_floor, floor_throu
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 SEEDS = 8  # designs of each frontier that are evaluated for the other workloads
 
@@ -51,7 +52,7 @@ class WorkloadOptimum:
 
 
 def workload_optima(
-    request: ExploreRequest, progress: Progress, clock: Clock, means: SearchResources = ALONE
+    request: ExploreRequest, progress: Progress, clock: Clock, resources: SearchResources = ALONE
 ) -> tuple[WorkloadOptimum, ...]:
     """The certified search of every workload alone, in the same space and budgets.
 
@@ -60,13 +61,13 @@ def workload_optima(
     """
     shares = range(len(request.tasks) + 1, 1, -1)
     return tuple(
-        _own(request, task, progress, ClockShare(clock.left() / share, whole=clock), means)
+        _own(request, task, progress, ClockShare(clock.left() / share, whole=clock), resources)
         for task, share in zip(request.tasks, shares, strict=True)
     )
 
 
 def _own(
-    request: ExploreRequest, task: Task, progress: Progress, clock: Clock, means: SearchResources
+    request: ExploreRequest, task: Task, progress: Progress, clock: Clock, resources: SearchResources
 ) -> WorkloadOptimum:
     alone = replace(
         request,
@@ -77,7 +78,7 @@ def _own(
         min_throughput=None,
         max_latency_s=None,
     )
-    answer = Exploration(alone, progress, clock, means).answer()
+    answer = Exploration(alone, progress, clock, resources).answer()
     document, candidates = answer.document, Candidates(request.space, request.budgets)
     steps = [candidates.number(point.architecture) for point in document.frontier]
     best = candidates.number(document.best.architecture)
@@ -105,7 +106,7 @@ def _spread(numbers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class PortfolioOutcome:
-    """What the searches of a portfolio found: own optima, the rule made of them, seeds evaluated, the outcome."""
+    """Findings of the searches of a portfolio: own optima, the rule made of them, seeds evaluated, the outcome."""
 
     request: ExploreRequest
     candidates: Candidates
@@ -116,11 +117,11 @@ class PortfolioOutcome:
 
 
 def search_portfolio(
-    request: ExploreRequest, progress: Progress, clock: Clock, means: SearchResources = ALONE
+    request: ExploreRequest, progress: Progress, clock: Clock, resources: SearchResources = ALONE
 ) -> PortfolioOutcome:
     """The own optimum of every workload, then the common one."""
     weights = check_weights(request)
-    own = workload_optima(request, progress, clock, means)
+    own = workload_optima(request, progress, clock, resources)
     candidates = Candidates(request.space, request.budgets)
     rule = CombinedScore(
         request.combine,
@@ -128,14 +129,14 @@ def search_portfolio(
         tuple(o.optimum.throughput_samples_per_s for o in own),
         tuple(floor_throughput(request, task) for task in request.tasks),
     )
-    oracle = Oracle(candidates, request.tasks, rule, clock, means)
+    oracle = Oracle(candidates, request.tasks, rule, clock, resources)
     progress.update("seeding", 0, 1, "each workload's frontier on the others")
     numbers = list(dict.fromkeys(n for o in own for n in o.seeds))
     seeds = dict(zip(numbers, oracle.evaluate(numbers), strict=True))
     anywhere = candidates.table(np.array(numbers[:1]))
     outcome = PortfolioSearch(
         candidates,
-        [Evaluator(task, anywhere, memo=means.memo) for task in request.tasks],
+        [Evaluator(task, anywhere, memo=resources.memo) for task in request.tasks],
         rule,
         [o.optimum.upper_bound_samples_per_s for o in own],
         clock,
@@ -177,14 +178,14 @@ def _nothing(
 
 
 NEXT_BEST = 5
-REPORT_S, FEW_STATES = 10.0, 500  # for schedules of what is reported; almost all are known already
+REPORT_S = 10.0  # for schedules of what is reported; almost all are known already
 
 
 def explore_portfolio(
     request: ExploreRequest,
     progress: Progress | None = None,
     clock: Clock | None = None,
-    means: SearchResources = ALONE,
+    resources: SearchResources = ALONE,
 ) -> Answer:
     """The best common design for the workloads of a request, with a certificate and its regret on each.
 
@@ -192,7 +193,7 @@ def explore_portfolio(
     the rule, InfeasibleError and OutOfTimeError as `explore` does.
     """
     timer = clock or Clock(request.time_limit_s)
-    found = search_portfolio(request, progress or SilentProgress(), timer, means)
+    found = search_portfolio(request, progress or SilentProgress(), timer, resources)
     (progress or SilentProgress()).update("describing", 0, 1, "the common design and its regret")
     return describe_portfolio(found, timer)
 
@@ -244,12 +245,12 @@ class _Description:
                 architecture,
                 Evaluator(builder.task, table),
                 0,
-                setting,
+                config,
                 builder.task.cluster.global_batch / throughput,
                 self._effort,
             )
-            for builder, setting, throughput in zip(
-                self._builders, common.settings, common.throughputs, strict=True
+            for builder, config, throughput in zip(
+                self._builders, common.configs, common.throughputs, strict=True
             )
         ]
         results = {name: result for design in designs for name, result in design.workloads.items()}
@@ -359,7 +360,7 @@ class _Description:
 
 
 def describe_several(request: ExploreRequest, weights: Sequence[float]) -> dict[str, Any]:
-    """What was asked about several workloads, every default spelled out."""
+    """Request about several workloads, every default spelled out."""
     tasks: Sequence[Task] = request.tasks
     return {
         **describe_task(request.task),

@@ -17,13 +17,13 @@ from phaze.explore.documents.strategy_report import StrategyReport, WhamReport, 
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation, Merit, Oracle
 from phaze.explore.frontier.pareto_archive import Staircase
-from phaze.explore.request.explore_request import ExploreRequest, StrategyChoice
+from phaze.explore.request.explore_request import Designs, ExploreRequest, StrategyChoice
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategy
-from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
+from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 
 
@@ -32,14 +32,14 @@ def explore_by_strategy(
     choice: StrategyChoice,
     progress: Progress,
     clock: Clock,
-    means: SearchResources = ALONE,
+    resources: SearchResources = ALONE,
 ) -> Answer:
     """The best design that a search without proof finds, its course, and its distance to the certified optimum.
 
     The certified search may take half of the time, the other one the rest. Raises InputError where the strategy
     does not know the objective, OutOfTimeError where it finds nothing.
     """
-    run = _Run(request, choice, progress, clock, means)
+    run = _Run(request, choice, progress, clock, resources)
     return run.common() if request.others else run.alone()
 
 
@@ -63,19 +63,19 @@ class StrategyCourse:
     score: Score
 
     def run(
-        self, clock: Clock, progress: Progress, means: SearchResources = ALONE
+        self, clock: Clock, progress: Progress, resources: SearchResources = ALONE
     ) -> tuple[Oracle, StrategyReport, WhamReport | None]:
         """What was evaluated, how it went, and WHAM's search step by step.
 
         Raises InputError where the strategy does not know the objective.
         """
-        oracle = Oracle(self.candidates, self.request.tasks, _merit(self.goal, self.score), clock, means)
+        oracle = Oracle(self.candidates, self.request.tasks, _merit(self.goal, self.score), clock, resources)
         budget, seed = SearchBudget(self.choice.evaluations), self.request.seed
         if self.choice.name != WhamSearch.name:
             return oracle, strategy(self.choice.name).run(oracle, budget, seed, progress), None
         floor = floor_throughput(self.request, self.request.task)
         search = WhamSearch(
-            designs=Designs.COMMON if self.request.others else Designs(self.choice.designs or Designs.ONE),
+            designs=(None if self.request.others else self.choice.designs) or Designs.ONE,
             target=WhamTarget(self.request.objective, floor),
             top_k=self.choice.top_k,
         )
@@ -88,34 +88,34 @@ class _Run:
     choice: StrategyChoice
     progress: Progress
     clock: Clock
-    means: SearchResources
+    resources: SearchResources
 
     def alone(self) -> Answer:
         """For one workload."""
-        exploration = Exploration(self.request, self.progress, self._half, self.means)
+        exploration = Exploration(self.request, self.progress, self._half, self.resources)
         with exploration.chips() as chips:
             proof = exploration.search()
             course = StrategyCourse(
                 self.request, self.choice, exploration.candidates, exploration.goal, throughput_score
             )
-            oracle, report, told = course.run(self._rest, self.progress, self.means)
+            oracle, report, told = course.run(self._rest, self.progress, self.resources)
             shown = _shown(self._found(oracle), proof)
             answer = exploration.describe(shown, proof, chips)
         return self._with(answer, report, told, exploration.proven(proof.outcome))
 
     def common(self) -> Answer:
         """For several workloads: the merit is the score of the portfolio."""
-        found = search_portfolio(self.request, self.progress, self._half, self.means)
+        found = search_portfolio(self.request, self.progress, self._half, self.resources)
         goal = Goal(self.request.objective)
         course = StrategyCourse(self.request, self.choice, found.candidates, goal, found.rule.score)
-        oracle, report, told = course.run(self._rest, self.progress, self.means)
+        oracle, report, told = course.run(self._rest, self.progress, self.resources)
         scores = found.rule.score(np.array([e.throughputs for e in self._found(oracle)]).T)
         shown = [
             CommonDesign(
                 number=e.number,
                 score=float(score),
                 throughputs=e.throughputs,
-                settings=tuple(s for s in e.settings if s is not None),
+                configs=tuple(s for s in e.configs if s is not None),
                 tdp_w=e.tdp_w,
                 area_mm2=e.area_mm2,
             )
@@ -174,5 +174,5 @@ def _shown(found: Sequence[Evaluation], proof: SearchProof) -> Outcome:
     frontier = Staircase()
     for e in found:
         frontier.add([e.tdp_w], e.throughputs[0], (e.area_mm2, e.number))
-    evaluated = {(e.number, e.settings[0]): e.throughputs[0] for e in found if e.settings[0] is not None}
+    evaluated = {(e.number, e.configs[0]): e.throughputs[0] for e in found if e.configs[0] is not None}
     return replace(proof.outcome, evaluated=evaluated, frontier=frontier)

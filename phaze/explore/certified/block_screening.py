@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.certified.search_state import ROUNDING, BoundStage, PointPool, Relevance
+from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.tolerances import BOUND_ROUNDING
 
-WORTH = 1.05  # times what one setting promises, another one has to promise where a few good points are enough
+WORTH = 1.05  # times what one config promises, another one has to promise where a few good points are enough
 
 
 @dataclass(frozen=True)
 class Screened:
-    """What is left of a block, and where the rest fell.
+    """Screened block: what is left of it, and where the rest fell.
 
     `spared`: others and optimistic throughput of what was let go without proof: for the slack, or as time is over.
     """
@@ -47,7 +48,7 @@ class Screen:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
         task = self._evaluator.task
         peak = fastest_flops_per_s(table, task, task.recipe) * task.cluster.devices
-        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + ROUNDING))
+        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + BOUND_ROUNDING))
 
     def run(self, block: Block, others: Floats, taken: PointPool) -> Screened:
         """All three stages over a block with the minimised columns (A, k) of its candidates.
@@ -56,26 +57,26 @@ class Screen:
         leaves stays open.
         """
         sieve = _Sieve(self._relevance, block, others, taken)
-        roof, settings = self.roof(block.table), len(self._evaluator.settings)
-        alive = sieve.under_the_roof(roof, settings)
+        roof, configs = self.roof(block.table), len(self._evaluator.configs)
+        alive = sieve.under_the_roof(roof, configs)
         if self._clock.over:
-            sieve.leave_open(alive, roof[alive], settings)
+            sieve.leave_open(alive, roof[alive], configs)
             return Screened(PointPool.empty(), sieve.fallen, sieve.spared)
         left = self._survivors(block.table.take(alive), alive, roof[alive], sieve)
         found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
 
     def promising(self, table: ArchitectureTable) -> Floats:
-        """Bounds of points of some architectures where much may be had, throughput (settings, A); 0 elsewhere.
+        """Bounds of points of some architectures where much may be had, throughput (configs, A); 0 elsewhere.
 
-        Settings of the highest roofline come first, others only where that promises more than is found. Points for
+        Configs of the highest roofline come first, others only where that promises more than is found. Points for
         which half of the time that is left is not enough are left out.
         """
         evaluator, late = self._evaluator.on(table), self._half_over()
-        roof = np.zeros((len(evaluator.settings), len(table)))
-        for k, setting in enumerate(evaluator.settings):
+        roof = np.zeros((len(evaluator.configs), len(table)))
+        for k, config in enumerate(evaluator.configs):
             if k == 0 or not late():
-                roof[k] = self._optimistic(evaluator.roofline_s(setting))
+                roof[k] = self._optimistic(evaluator.roofline_s(config))
         found = np.zeros_like(roof)
         for level in np.unique(roof[:, 0])[::-1]:
             above = (roof > WORTH * found.max(axis=0)).any(axis=1)
@@ -86,7 +87,7 @@ class Screen:
                 open_ = np.flatnonzero(hope > WORTH * known)
                 if len(open_):
                     give_up_s = self._batch / np.maximum(known[open_], 1e-300)
-                    seconds = evaluator.quick_bound(evaluator.settings[k], open_, give_up_s)
+                    seconds = evaluator.iteration_bound(evaluator.configs[k], open_, give_up_s)
                     found[k, open_] = self._optimistic(seconds)
         return found
 
@@ -96,24 +97,24 @@ class Screen:
         return lambda: self._clock.over or self._clock.left() < half
 
     def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
-        """Settings with the throughput of all architectures, (A,), that work leaves: those that promise most first."""
+        """Configs with the throughput of all architectures, (A,), that work leaves: those that promise most first."""
         rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, Floats]]()
         for k in some.tolist():
             if hopes and self._clock.over:
                 break
-            least_s = evaluator.quick_bound(evaluator.settings[k], rows, np.zeros(len(rows)))
+            least_s = evaluator.iteration_bound(evaluator.configs[k], rows, np.zeros(len(rows)))
             hopes.append((k, self._optimistic(least_s)))
         return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 
     def _survivors(
         self, table: ArchitectureTable, alive: Rows, roof: Floats, sieve: _Sieve
     ) -> Iterator[tuple[int, Rows, Floats]]:
-        """Number of a setting, rows of the table that all stages leave of it, and their bounds.
+        """Number of a config, rows of the table that all stages leave of it, and their bounds.
 
-        `roof` (A,): throughput that no setting exceeds; points for which no time is left stay open below it.
+        `roof` (A,): throughput that no config exceeds; points for which no time is left stay open below it.
         """
         evaluator = self._evaluator.on(table)
-        numbered = enumerate(evaluator.settings)
+        numbered = enumerate(evaluator.configs)
         for _, group in groupby(numbered, key=lambda item: item[1].chain):
             same_chain = list(group)
             if self._clock.over:
@@ -121,7 +122,7 @@ class Screen:
                     rows = sieve.free(alive, k)
                     sieve.leave(alive[rows], roof[rows])
                 continue
-            roofs = [self._optimistic(evaluator.roofline_s(setting)) for _, setting in same_chain]
+            roofs = [self._optimistic(evaluator.roofline_s(config)) for _, config in same_chain]
             able = evaluator.takes(same_chain[0][1])
             hopeful = [
                 self._under(roof, sieve, alive, sieve.able(sieve.free(alive, k), able))
@@ -130,21 +131,21 @@ class Screen:
             if not any(map(len, hopeful)):
                 continue  # the chain need not be built
             work_s = evaluator.work_s(same_chain[0][1])
-            for (k, setting), under in zip(same_chain, hopeful, strict=True):
-                work = self._optimistic(evaluator.work_bound(setting, work_s))[under]
+            for (k, config), under in zip(same_chain, hopeful, strict=True):
+                work = self._optimistic(evaluator.work_bound(config, work_s))[under]
                 kept = sieve.keep("work", work, alive[under])
                 rows, work = under[kept], work[kept]
                 give_up_s = self._batch / np.maximum(sieve.least(alive[rows]), 1e-300)
-                path = np.minimum(self._optimistic(evaluator.path_bound(setting, rows, give_up_s)), work)
+                path = np.minimum(self._optimistic(evaluator.path_bound(config, rows, give_up_s)), work)
                 kept = sieve.keep("critical_path", path, alive[rows])
                 yield k, rows[kept], path[kept]
 
     def _under(self, roof: Floats, sieve: _Sieve, alive: Rows, rows: Rows) -> Rows:
-        """Those of some rows that the roofline of a setting leaves."""
+        """Those of some rows that the roofline of a config leaves."""
         return rows[sieve.keep("roofline", roof[rows], alive[rows])]
 
     def _optimistic(self, seconds: Floats) -> Floats:
-        return self._batch / seconds * (1 + ROUNDING)
+        return self._batch / seconds * (1 + BOUND_ROUNDING)
 
 
 class _Sieve:
@@ -155,28 +156,28 @@ class _Sieve:
         self._floor = relevance.floor
         at = np.minimum(np.searchsorted(block.numbers, taken.number), max(len(block) - 1, 0))
         here = block.numbers[at] == taken.number if len(block) else np.zeros(len(taken), dtype=bool)
-        self._taken_row, self._taken_setting = at[here], taken.setting[here]
+        self._taken_row, self._taken_setting = at[here], taken.config[here]
         self.fallen: Counter[str] = Counter()
         self.spared: list[tuple[Floats, Floats]] = []
 
-    def under_the_roof(self, roof: Floats, settings: int) -> Rows:
+    def under_the_roof(self, roof: Floats, configs: int) -> Rows:
         """Rows of the candidates whose roofline can matter; all points of the others fall."""
         kept = roof >= self._least
         self._spare(roof, np.arange(len(roof)))
         low = roof < self._floor
-        self.fallen["floor"] += self._points(low, settings)
-        self.fallen["roofline"] += self._points(~kept & ~low, settings)
+        self.fallen["floor"] += self._points(low, configs)
+        self.fallen["roofline"] += self._points(~kept & ~low, configs)
         return np.flatnonzero(kept)
 
     def least(self, rows: Rows) -> Floats:
         """Throughput that the candidates at some rows must promise."""
         return self._least[rows]
 
-    def leave_open(self, rows: Rows, bound: Floats, settings: int) -> None:
+    def leave_open(self, rows: Rows, bound: Floats, configs: int) -> None:
         """Count all points of some candidates as undecided."""
         there = np.zeros(len(self._least), dtype=bool)
         there[rows] = True
-        self.fallen["open"] += self._points(there, settings)
+        self.fallen["open"] += self._points(there, configs)
         self.spared.append((self._others[rows], bound))
 
     def leave(self, rows: Rows, bound: Floats) -> None:
@@ -185,12 +186,12 @@ class _Sieve:
         self.spared.append((self._others[rows], bound))
 
     def free(self, rows: Rows, k: int) -> Rows:
-        """Positions in `rows` whose points in setting k are not taken."""
+        """Positions in `rows` whose points in config k are not taken."""
         mine = self._taken_row[self._taken_setting == k]
         return np.flatnonzero(~np.isin(rows, mine)) if len(mine) else np.arange(len(rows))
 
     def able(self, rows: Rows, takes: NDArray[np.bool_]) -> Rows:
-        """Positions in `rows` whose arrays take the formats of a setting; the rest is counted."""
+        """Positions in `rows` whose arrays take the formats of a config; the rest is counted."""
         self.fallen["format"] += int((~takes[rows]).sum())
         return rows[takes[rows]]
 
@@ -205,9 +206,9 @@ class _Sieve:
         self.fallen[stage] += int((~kept & ~unfit & ~low).sum())
         return np.flatnonzero(kept)
 
-    def _points(self, which: NDArray[np.bool_], settings: int) -> int:
+    def _points(self, which: NDArray[np.bool_], configs: int) -> int:
         """Points of some candidates, without those that are taken."""
-        return int(which.sum()) * settings - int(which[self._taken_row].sum())
+        return int(which.sum()) * configs - int(which[self._taken_row].sum())
 
     def _spare(self, bound: Floats, rows: Rows) -> None:
         """Remember what falls for the slack alone."""

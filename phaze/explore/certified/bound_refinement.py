@@ -11,48 +11,41 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.explore.certified.search_pieces import LEAST, BatchPiece, SearchContext
-from phaze.explore.certified.search_state import (
-    ROUNDING,
-    BoundStage,
-    PointPool,
-    Relevance,
-    Undecided,
-    urgency,
-)
+from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance, Undecided, urgency
 from phaze.explore.evaluation.evaluator import PointBounds
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.request.search_resources import SearchResources
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, FEW_STATES
 
 BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
-FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 
 
 class Refinement:
     """Works on a pool of points until none is left, or time is over.
 
-    `evaluated` and `reached` hold throughput per (candidate number, setting number): exact values, and what
+    `evaluated` and `reached` hold throughput per (candidate number, config number): exact values, and what
     plans reach whose points may have better ones; `columns` what is minimised, and the area, per candidate number.
     `fallen` counts the points that bounds ruled out. `holds_all`: set where no point of the space is left elsewhere.
     """
 
     def __init__(
         self,
-        ground: SearchContext,
+        context: SearchContext,
         relevance: Relevance,
         undecided: Undecided,
         clock: Clock,
         progress: Progress,
-        means: SearchResources,
+        resources: SearchResources,
     ) -> None:
         """What points let go for the slack could reach goes to `undecided`."""
-        self._ground = ground
+        self._context = context
         self._relevance = relevance
         self._undecided = undecided
         self._clock = clock
         self._progress = progress
-        self._executor = means.executor
-        self._batch = float(ground.task.cluster.global_batch)
+        self._executor = resources.executor
+        self._batch = float(context.task.cluster.global_batch)
         self._best = 0.0
         self.holds_all = False
         self.pool = PointPool.empty()
@@ -98,7 +91,7 @@ class Refinement:
     # -- what comes next ----------------------------------------------------------------------------------
 
     def _most_promising(self, stage: BoundStage, most: int) -> Rows:
-        """The most urgent points in the setting that has the very most to gain: one setting's share their costs."""
+        """The most urgent points in the config that has the very most to gain: one config's share their costs."""
         at = np.flatnonzero(self.pool.stage == stage)
         if not len(at):
             return at
@@ -106,7 +99,7 @@ class Refinement:
         known = self._relevance.known.threshold(points.others)
         gain = np.where(known > 0, points.bound / np.where(known > 0, known, 1.0), np.inf)
         order = np.lexsort((-gain, -urgency(points.others, points.bound)))
-        mine = order[points.setting[order] == points.setting[order[0]]]
+        mine = order[points.config[order] == points.config[order[0]]]
         chosen: Rows = at[mine[:most]]
         return chosen
 
@@ -138,7 +131,7 @@ class Refinement:
     def _settle(self, at: Rows, found: PointBounds, stage: BoundStage) -> NDArray[np.bool_]:
         """Whether the bounds of a batch meet, so that its points are evaluated; plans in reach become known."""
         pool = self.pool
-        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + ROUNDING))
+        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + BOUND_ROUNDING))
         # A point that was searched twice and is still open has run out of time: it stays open.
         pool.stage[at] = np.where(pool.stage[at] >= stage, BoundStage.EXHAUSTED, stage)
         met = np.asarray(np.isfinite(found.upper_s) & (found.lower_s == found.upper_s))
@@ -150,7 +143,7 @@ class Refinement:
         for i in np.flatnonzero(np.isfinite(upper_s)):
             number, throughput = int(points.number[i]), self._batch / float(upper_s[i])
             into = self.evaluated if met[i] else self.reached
-            into[number, int(points.setting[i])] = throughput
+            into[number, int(points.config[i])] = throughput
             others, area = points.others[i].tolist(), float(points.area_mm2[i])
             self.columns[number] = others, area
             if throughput >= self._relevance.floor:
@@ -158,14 +151,14 @@ class Refinement:
                 self._relevance.known.add(others, throughput, (area, number))
 
     def _found(self, at: Rows, effort: SolveLimits | None) -> PointBounds:
-        """Bounds of a batch of one setting, by as many workers as it is worth."""
+        """Bounds of a batch of one config, by as many workers as it is worth."""
         points = self.pool.take(at)
-        batch = BatchPiece(points.number, int(points.setting[0]), self._give_up_s(points), effort)
+        batch = BatchPiece(points.number, int(points.config[0]), self._give_up_s(points), effort)
         if min(self._executor.workers, len(at) // LEAST) < 2:
-            return batch.on(self._ground)
+            return batch.on(self._context)
         parts = list(batch.divided(self._executor.workers))
         bounds = PointBounds(np.empty(len(at)), np.empty(len(at)))
-        found = self._executor.map(self._ground, [piece for _, piece in parts])
+        found = self._executor.map(self._context, [piece for _, piece in parts])
         for (rows, _), part in zip(parts, found, strict=True):
             bounds.lower_s[rows], bounds.upper_s[rows] = part.lower_s, part.upper_s
         return bounds
@@ -173,7 +166,9 @@ class Refinement:
     def _give_up_s(self, points: PointPool) -> Floats:
         """Iteration time above which a point is dominated by what is known."""
         known = np.maximum(self._relevance.known.threshold(points.others), self._relevance.floor)
-        return np.where(known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + ROUNDING), np.inf)
+        return np.where(
+            known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + BOUND_ROUNDING), np.inf
+        )
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)

@@ -48,21 +48,21 @@ def seed_candidates(others: Floats, roof: Floats) -> list[Rows]:
 
 
 def seed_points(block: Block, others: Floats, bound: Floats, classes: list[Rows]) -> PointPool:
-    """The points of the highest bound (settings, A) of every class of rows of a block."""
+    """The points of the highest bound (configs, A) of every class of rows of a block."""
     picked = list(_best(bound, classes))
-    rows, settings = (np.array([p[i] for p in picked], dtype=np.intp) for i in (0, 1))
+    rows, configs = (np.array([p[i] for p in picked], dtype=np.intp) for i in (0, 1))
     return PointPool(
         block.numbers[rows],
-        settings.astype(np.int16),
+        configs.astype(np.int16),
         others[rows],
         block.area_mm2[rows],
-        bound[settings, rows],
+        bound[configs, rows],
         np.full(len(rows), BoundStage.PATH, dtype=np.int8),
     )
 
 
 def _best(bound: Floats, classes: list[Rows]) -> Iterator[tuple[int, int]]:
-    """Rows and settings, class by class."""
+    """Rows and configs, class by class."""
     for rows in classes:
         part = bound[:, rows]
         for flat in np.argsort(-part, axis=None, kind="stable")[:SEEDS]:
@@ -92,7 +92,7 @@ class CertifiedSearch:
 
     `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
     `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. `evaluator`: of the
-    task, on hardware of the whole space. Whatever it knows, and whatever `threads` and `means`, the answer is the same.
+    task, on hardware of the whole space. What it knows, `threads` and `resources` do not change the answer.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class CertifiedSearch:
         min_throughput: float = 0.0,
         others: Callable[[Block], Floats] = tdp_column,
         archive: Callable[[], Archive] = Staircase,
-        means: SearchResources = ALONE,
+        resources: SearchResources = ALONE,
         evaluator: Evaluator | None = None,
         threads: int = 2,
         block: int = BLOCK,
@@ -117,17 +117,17 @@ class CertifiedSearch:
         self._clock = clock
         self._progress = progress
         self._others = others
-        self._means = means
+        self._resources = resources
         self._archive = archive
         self._threads = threads
         self._cap = cap
         self._blocks = -(-candidates.size // -(-block // SMALLER))
         self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
         self._undecided = Undecided(archive())
-        self._ground = SearchContext(candidates, task, others, means.memo)
+        self._context = SearchContext(candidates, task, others, resources.memo)
         if evaluator is not None:
-            self._ground.evaluator = evaluator
-        self.evaluator = self._ground.evaluator
+            self._context.evaluator = evaluator
+        self.evaluator = self._context.evaluator
         self._screen = Screen(self.evaluator, self._relevance, self._clock)
         self._taken = PointPool.empty()
         self._fallen: Counter[str] = Counter()
@@ -141,12 +141,12 @@ class CertifiedSearch:
         """
         with ThreadPoolExecutor(self._threads) as threads:
             self._refinement = Refinement(
-                self._ground,
+                self._context,
                 self._relevance,
                 self._undecided,
                 self._clock,
                 self._progress,
-                self._means,
+                self._resources,
             )
             for wave in self._waves():
                 self._take(wave, threads)
@@ -174,7 +174,7 @@ class CertifiedSearch:
         """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
         done = self._done
         self._progress.update("bounding", done, self._blocks, self._refinement.told)
-        if self._in_budget and self._means.executor.workers > 1:
+        if self._in_budget and self._resources.executor.workers > 1:
             screened = self._screened_by_workers(wave)
         else:
             screened = self._screened(wave, threads)
@@ -184,7 +184,7 @@ class CertifiedSearch:
             self._make_room()
 
     def _screened_by_workers(self, wave: list[NDArray[np.int64]]) -> list[Screened]:
-        found = list(self._means.executor.map(self._ground, [self._piece(numbers) for numbers in wave]))
+        found = list(self._resources.executor.map(self._context, [self._piece(numbers) for numbers in wave]))
         self._in_budget += sum(count for count, _ in found)
         return [screened for _, screened in found]
 
@@ -198,7 +198,7 @@ class CertifiedSearch:
         if blocks and not self._in_budget:
             self._seed(blocks)
         self._in_budget += sum(map(len, blocks))
-        return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._ground), blocks))
+        return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._context), blocks))
 
     def _piece(self, numbers: NDArray[np.int64]) -> BlockPiece:
         return BlockPiece(numbers, self._relevance, self._taken, self._clock)
@@ -237,14 +237,14 @@ class CertifiedSearch:
     # -- the end ------------------------------------------------------------------------------------------
 
     def _outcome(self) -> Outcome:
-        """What was found, where points fell, and what is left open as a bound."""
+        """Outcome: what was found, where points fell, and what is left open as a bound."""
         refinement, pool = self._refinement, self._refinement.pool
         fallen, evaluated = self._fallen + refinement.fallen, refinement.evaluated
         fallen["open"] += len(pool)
         self._undecided.add(pool.others, pool.bound)
         # Stopped early: what is reached counts, though it may not be the best of its point.
         if fallen["open"] or self._relevance.slack > 1.0:
-            waiting = set(zip(pool.number.tolist(), pool.setting.tolist(), strict=True))
+            waiting = set(zip(pool.number.tolist(), pool.config.tolist(), strict=True))
             for point in refinement.reached.keys() - evaluated.keys():
                 fallen["open" if point in waiting else "placement"] -= 1
             evaluated = {**refinement.reached, **evaluated}
@@ -253,12 +253,12 @@ class CertifiedSearch:
             others, area = refinement.columns[number]
             if throughput >= self._relevance.floor:
                 frontier.add(others, throughput, (area, number))
-        settings = self.evaluator.settings
+        configs = self.evaluator.configs
         return Outcome(
-            settings=len(settings),
+            configs=len(configs),
             in_budget=self._in_budget,
             pruned_by={name: count for name, count in sorted(fallen.items()) if count},
-            evaluated={(number, settings[k]): value for (number, k), value in evaluated.items()},
+            evaluated={(number, configs[k]): value for (number, k), value in evaluated.items()},
             frontier=frontier,
             undecided=self._undecided.beyond(frontier),
         )

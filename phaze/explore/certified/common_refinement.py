@@ -13,9 +13,9 @@ from phaze.explore.certified.common_screening import CommonDesign, Incumbents, S
 from phaze.explore.certified.workload_bounds import WorkloadBounds
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 
 BATCH, EXACT_BATCH = 1024, 64  # architectures tightened, and scheduled exactly, together
-FEW_STATES = 500  # of the first search for each schedule; most are proven by then, the others can wait
 CLASSES, SEEDS = 32, 2  # power classes, and survivors of each that are settled before anything else
 BOUNDED, PLACED, SEARCHED, SETTLED = range(4)
 
@@ -103,12 +103,12 @@ class CommonRefinement:
         scores = self._incumbents.rule.score(throughput)
         for i in np.flatnonzero(scores > 0):
             row = int(at[i])
-            settings = [member.setting(row) for member in self._members]
+            configs = [member.config(row) for member in self._members]
             common = CommonDesign(
                 number=int(self._left.numbers[row]),
                 score=float(scores[i]),
                 throughputs=tuple(throughput[:, i].tolist()),
-                settings=tuple(s for s in settings if s is not None),
+                configs=tuple(s for s in configs if s is not None),
                 tdp_w=float(self._left.tdp_w[row]),
                 area_mm2=float(self._left.area_mm2[row]),
             )

@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.certified.workload_bounds import ROUNDING, roofline_throughput, throughput_bound
+from phaze.explore.certified.workload_bounds import roofline_throughput, throughput_bound
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_archive import Staircase
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.search_progress import Clock, Progress
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
 # Scores of seeds count a little less, so that rounding never prunes what they were taken from.
-_SEED = 1.0 - 1e-9
+_SEED = 1.0 - SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class CommonDesign:
     number: int
     score: float
     throughputs: tuple[float, ...]
-    settings: tuple[TrainingConfig, ...]
+    configs: tuple[TrainingConfig, ...]
     tdp_w: float
     area_mm2: float
 
@@ -50,7 +51,7 @@ class Incumbents:
 
     def hope(self, hoped: Floats) -> Floats:
         """The score (A,) that architectures of these optimistic throughputs (W, A) cannot exceed."""
-        return np.asarray(self.rule.score(hoped) * (1 + ROUNDING))
+        return np.asarray(self.rule.score(hoped) * (1 + BOUND_ROUNDING))
 
     def matters(self, hoped: Floats, tdp_w: Floats) -> NDArray[np.bool_]:
         """Whether such architectures can matter, (A,); those that do not fit every workload never do."""
@@ -65,8 +66,8 @@ class Incumbents:
 
     def needed(self, workload: int, hoped: Floats, tdp_w: Floats) -> Floats:
         """Throughput (A,) below which a workload drags the score under what is known, the others as hoped."""
-        known = self.known.threshold(tdp_w[:, None]) * (1 - ROUNDING)
-        return self.rule.least(workload, known, hoped) * (1 - ROUNDING)
+        known = self.known.threshold(tdp_w[:, None]) * (1 - BOUND_ROUNDING)
+        return self.rule.least(workload, known, hoped) * (1 - BOUND_ROUNDING)
 
 
 # Whether architectures of these optimistic throughputs (W, A) and TDP (A,) can matter, (A,).

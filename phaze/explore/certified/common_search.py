@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.explore.certified.common_refinement import CommonRefinement
 from phaze.explore.certified.common_screening import CommonDesign, CommonScreen, Incumbents, Survivors
-from phaze.explore.certified.workload_bounds import ROUNDING, WorkloadBounds
+from phaze.explore.certified.workload_bounds import WorkloadBounds
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.frontier.pareto_archive import Staircase
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.search_progress import Clock, Progress
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass
@@ -73,7 +74,7 @@ class PortfolioSearch:
         planted = dict(_planted(seeds))
         for seed in planted.values():
             incumbents.add(seed, seed=True)
-        caps = np.array(self.caps) * (1 + ROUNDING)
+        caps = np.array(self.caps) * (1 + BOUND_ROUNDING)
         screen = CommonScreen(self.candidates, self.evaluators, caps, self.clock, self.progress)
         left = screen.run(incumbents.matters)
         left = left.take(incumbents.matters(left.hoped, left.tdp_w))
@@ -95,7 +96,7 @@ class PortfolioSearch:
         found: dict[int, CommonDesign],
         undecided: NDArray[np.bool_],
     ) -> CommonOutcome:
-        score = np.where(undecided, self.rule.score(left.hoped) * (1 + ROUNDING), 0.0)
+        score = np.where(undecided, self.rule.score(left.hoped) * (1 + BOUND_ROUNDING), 0.0)
         open_ = score > 0
         fallen = dict(screen.pruned_by)
         fallen["open"] = sum(int(n) not in found for n in left.numbers[open_])
@@ -109,9 +110,9 @@ class PortfolioSearch:
 def _planted(seeds: Iterable[Evaluation]) -> Iterable[tuple[int, CommonDesign]]:
     """Seeds that fit every workload, by number."""
     for seed in seeds:
-        settings = tuple(s for s in seed.settings if s is not None)
-        if seed.value > 0 and len(settings) == len(seed.settings):
+        configs = tuple(s for s in seed.configs if s is not None)
+        if seed.value > 0 and len(configs) == len(seed.configs):
             yield (
                 seed.number,
-                CommonDesign(seed.number, seed.value, seed.throughputs, settings, seed.tdp_w, seed.area_mm2),
+                CommonDesign(seed.number, seed.value, seed.throughputs, configs, seed.tdp_w, seed.area_mm2),
             )

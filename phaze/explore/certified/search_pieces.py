@@ -30,15 +30,15 @@ LEAST = 128  # points of a batch that are worth a process
 class SearchPiece(Protocol):
     """Part of a search."""
 
-    def on(self, ground: SearchContext) -> Any:  # noqa: ANN401 - each kind of piece finds something else
-        """What comes of it."""
+    def on(self, context: SearchContext) -> Any:  # noqa: ANN401 - each kind of piece finds something else
+        """Result of the piece."""
 
 
 @dataclass
 class SearchContext:
     """The candidates of a search, their task, and an evaluator that keeps what pieces share.
 
-    `others`: the columns (A, k) that are minimised. `recall`: what earlier searches have found out. In another
+    `others`: the columns (A, k) that are minimised. `memo`: what earlier searches have found out. In another
     process the evaluator is one of its own.
     """
 
@@ -70,39 +70,39 @@ class BlockPiece:
     taken: PointPool
     clock: Clock
 
-    def on(self, ground: SearchContext) -> tuple[int, Screened]:
+    def on(self, context: SearchContext) -> tuple[int, Screened]:
         """How many of them keep the budgets, and what is left of their points."""
-        block = ground.candidates.within(self.numbers)
-        return len(block), self.of(block, ground)
+        block = context.candidates.within(self.numbers)
+        return len(block), self.of(block, context)
 
-    def of(self, block: Block, ground: SearchContext) -> Screened:
-        """What is left of the points of those that keep the budgets."""
-        screen = Screen(ground.evaluator, self.relevance, self.clock)
-        return screen.run(block, ground.others(block), self.taken)
+    def of(self, block: Block, context: SearchContext) -> Screened:
+        """Screened points of those that keep the budgets."""
+        screen = Screen(context.evaluator, self.relevance, self.clock)
+        return screen.run(block, context.others(block), self.taken)
 
 
 @dataclass(frozen=True)
 class BatchPiece:
-    """Points of one setting, by the numbers of their candidates and of the setting: tightened, with `effort` evaluated.
+    """Points of one config, by the numbers of their candidates and of the config: tightened, with `effort` evaluated.
 
     `give_up_s` (A,): iteration times above which a point is of no interest.
     """
 
     numbers: Integers
-    setting: int
+    config: int
     give_up_s: Floats
     effort: SolveLimits | None = None
 
-    def on(self, ground: SearchContext) -> PointBounds:
+    def on(self, context: SearchContext) -> PointBounds:
         """Bounds on their iteration times, (A,)."""
         evaluator, rows = (
-            ground.evaluator.on(ground.candidates.table(self.numbers)),
+            context.evaluator.on(context.candidates.table(self.numbers)),
             np.arange(len(self.numbers)),
         )
-        setting = evaluator.settings[self.setting]
+        config = evaluator.configs[self.config]
         if self.effort is None:
-            return evaluator.bounds(setting, rows, self.give_up_s)
-        return evaluator.exact(setting, rows, self.give_up_s, self.effort)
+            return evaluator.bounds(config, rows, self.give_up_s)
+        return evaluator.exact(config, rows, self.give_up_s, self.effort)
 
     def divided(self, most: int) -> Iterator[tuple[NDArray[np.intp], BatchPiece]]:
         """At most that many parts that are worth a process, with the positions of their points.
@@ -111,4 +111,4 @@ class BatchPiece:
         """
         parts = max(1, min(most, len(self.numbers) // LEAST))
         for at in np.array_split(np.argsort(self.numbers, kind="stable"), parts):
-            yield at, BatchPiece(self.numbers[at], self.setting, self.give_up_s[at], self.effort)
+            yield at, BatchPiece(self.numbers[at], self.config, self.give_up_s[at], self.effort)

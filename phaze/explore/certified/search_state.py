@@ -1,4 +1,4 @@
-"""What a certified search knows: points that no bound has ruled out, what they must promise to matter, and in the
+"""State of a certified search: points that no bound has ruled out, what they must promise to matter, and in the
 end the outcome.
 """
 
@@ -28,12 +28,12 @@ class BoundStage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointPool:
-    """N points, one value each: candidate number, number of the setting, the columns that are minimised (N, k),
+    """N points, one value each: candidate number, number of the config, the columns that are minimised (N, k),
     area in mm2, optimistic throughput, and stage.
     """
 
     number: NDArray[np.int64]
-    setting: NDArray[np.int16]
+    config: NDArray[np.int16]
     others: Floats
     area_mm2: Floats
     bound: Floats
@@ -63,14 +63,12 @@ class PointPool:
         return PointPool(*(np.concatenate([getattr(p, f.name) for p in pools]) for f in fields(PointPool)))
 
 
-# Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
-ROUNDING = 1e-11
 _AT_ONCE = 256
 
 
 @dataclass
 class Relevance:
-    """What a point must promise to be of interest.
+    """Relevance: what a point must promise to be of interest.
 
     `known`: throughput that some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter.
     `floor`: least throughput of interest.
@@ -148,15 +146,15 @@ S = TypeVar("S")
 
 @dataclass
 class Outcome:
-    """Everything a search found out; points are candidate numbers with settings, throughput in samples per second.
+    """Everything a search found out; points are candidate numbers with configs, throughput in samples per second.
 
-    `settings`: points per candidate. `in_budget`: candidates that keep the budgets. `pruned_by`: how many of their
+    `configs`: points per candidate. `in_budget`: candidates that keep the budgets. `pruned_by`: how many of their
     points fell at which stage.
     `frontier`: what no evaluated point beats, down to the floor. `undecided`: other columns (N, k) and optimistic
     throughput (N,) of points that may lie beyond it; none after a finished search.
     """
 
-    settings: int
+    configs: int
     in_budget: int
     pruned_by: dict[str, int]
     evaluated: dict[Point, float]
@@ -169,14 +167,14 @@ class Outcome:
         return not len(self.undecided[1])
 
     def best_per_candidate(self) -> dict[int, tuple[float, TrainingConfig]]:
-        """Throughput and setting of the best evaluated point of every candidate looked at."""
+        """Throughput and config of the best evaluated point of every candidate looked at."""
         return best_per_candidate(self.evaluated)
 
 
 def best_per_candidate(evaluated: dict[tuple[int, S], float]) -> dict[int, tuple[float, S]]:
-    """The best of the points of every candidate, with its setting; the first of equal ones."""
+    """The best of the points of every candidate, with its config; the first of equal ones."""
     best: dict[int, tuple[float, S]] = {}
-    for (number, setting), throughput in evaluated.items():
+    for (number, config), throughput in evaluated.items():
         if number not in best or throughput > best[number][0]:
-            best[number] = throughput, setting
+            best[number] = throughput, config
     return best

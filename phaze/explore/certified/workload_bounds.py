@@ -10,37 +10,37 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
-ROUNDING = 1e-11
 
 
 def roofline_throughput(evaluator: Evaluator) -> Floats:
     """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
     cluster = evaluator.task.cluster
     peak = fastest_flops_per_s(evaluator.table, evaluator.task, evaluator.task.recipe) * cluster.devices
-    return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + ROUNDING))
+    return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + BOUND_ROUNDING))
 
 
 def throughput_bound(evaluator: Evaluator, rows: Rows) -> Floats:
     """Throughput (A,) that no point of the architectures at `rows` exceeds; 0 where nothing fits in memory."""
     least = iteration_bounds(evaluator, rows).min(axis=0)
-    return np.asarray(evaluator.task.cluster.global_batch / least * (1 + ROUNDING))
+    return np.asarray(evaluator.task.cluster.global_batch / least * (1 + BOUND_ROUNDING))
 
 
 def iteration_bounds(evaluator: Evaluator, rows: Rows) -> Floats:
-    """At most the iteration times of all settings on the architectures at `rows`, (settings, A) seconds.
+    """At most the iteration times of all configs on the architectures at `rows`, (configs, A) seconds.
 
-    Settings of the highest roofline come first. Where one of them takes less than the roofline, or the work, of another
+    Configs of the highest roofline come first. Where one of them takes less than the roofline, or the work, of another
     one leaves, that says enough of the other: no layer is costed for it, or no plan fitted.
     """
-    settings = evaluator.settings
-    found = np.stack([evaluator.roofline_s(setting)[rows] for setting in settings])
+    configs = evaluator.configs
+    found = np.stack([evaluator.roofline_s(config)[rows] for config in configs])
     least = np.full(len(rows), np.inf)
     for k in np.argsort(found.sum(axis=1), kind="stable").tolist():
         at = np.flatnonzero(found[k] < least)
         if len(at):
-            found[k, at] = evaluator.quick_bound(settings[k], rows[at], least[at])
+            found[k, at] = evaluator.iteration_bound(configs[k], rows[at], least[at])
             least[at] = np.minimum(least[at], found[k, at])
     return found
 
@@ -55,9 +55,9 @@ class WorkloadBounds:
     def __init__(self, evaluator: Evaluator) -> None:
         rows = np.arange(len(evaluator.table))
         self._evaluator = evaluator
-        self._settings = evaluator.settings
+        self._configs = evaluator.configs
         self._batch = float(evaluator.task.cluster.global_batch)
-        shape = (len(self._settings), len(rows))
+        shape = (len(self._configs), len(rows))
         self._lower_s = iteration_bounds(evaluator, rows)
         self._placed = np.zeros(shape, dtype=bool)
         self._tried = np.zeros(shape, dtype=bool)
@@ -66,7 +66,7 @@ class WorkloadBounds:
 
     def hoped(self, at: Rows) -> Floats:
         """Throughput (A,) that the architectures at `at` cannot exceed; 0 where they are given up."""
-        return np.asarray(self._batch / self._lower_s[:, at].min(axis=0) * (1 + ROUNDING))
+        return np.asarray(self._batch / self._lower_s[:, at].min(axis=0) * (1 + BOUND_ROUNDING))
 
     def reached(self, at: Rows) -> Floats:
         """Throughput (A,) that some plan reaches; 0 where none is known."""
@@ -77,9 +77,9 @@ class WorkloadBounds:
         reached = self._reached_s[at]
         return np.asarray(np.isfinite(reached) & (self._lower_s[:, at].min(axis=0) >= reached))
 
-    def setting(self, row: int) -> TrainingConfig | None:
-        """The setting of the best plan known."""
-        return self._settings[self._chosen[row]] if self._chosen[row] >= 0 else None
+    def config(self, row: int) -> TrainingConfig | None:
+        """The config of the best plan known."""
+        return self._configs[self._chosen[row]] if self._chosen[row] >= 0 else None
 
     def tighten(self, at: Rows, needed: Floats) -> None:
         """Schedule bounds and exact partitions until the most promising point of each has them.
@@ -95,14 +95,14 @@ class WorkloadBounds:
             k = int(np.bincount(first[waiting]).argmax())
             mine = np.flatnonzero(waiting & (first == k))
             rows = at[mine]
-            found = self._evaluator.bounds(self._settings[k], rows, give_up_s[mine])
+            found = self._evaluator.bounds(self._configs[k], rows, give_up_s[mine])
             self._placed[k, rows] = True
             self._take_over(k, rows, found.lower_s, found.upper_s)
 
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
         """Exact schedules in the order of what points promise, until none can be better or reach `needed`."""
         while True:
-            limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + ROUNDING))
+            limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + BOUND_ROUNDING))
             open_ = (self._lower_s[:, at] < limit) & ~self._tried[:, at]
             if not open_.any():
                 return
@@ -111,13 +111,13 @@ class WorkloadBounds:
             k = int(np.bincount(first[waiting]).argmax())
             mine = np.flatnonzero(waiting & (first == k))
             rows = at[mine]
-            found = self._evaluator.exact(self._settings[k], rows, limit[mine], effort)
+            found = self._evaluator.exact(self._configs[k], rows, limit[mine], effort)
             self._tried[k, rows] = True
             self._take_over(k, rows, found.lower_s, found.upper_s)
 
     def _seconds(self, needed: Floats) -> Floats:
         """Iteration time above which less than the needed throughput is reached."""
-        seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + ROUNDING)
+        seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + BOUND_ROUNDING)
         return np.asarray(np.where(needed > 0, seconds, np.inf))
 
     def _take_over(self, k: int, rows: Rows, lower_s: Floats, upper_s: Floats) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.tolerances import SAME
 from phaze.workload.operators.low_precision import Recipe
 
 
@@ -55,9 +56,6 @@ class StrategyReport(Record):
     figures: dict[str, float] = Field(default_factory=dict, description="what only this strategy can tell")
 
 
-ROUNDING = 1e-9  # the same point worked out in two ways may differ by this much, relatively
-
-
 def certified_distance(best: float | None, certified: float, upper_bound: float) -> Distance:
     """Of a search's best value (None: nothing feasible found) from a certified answer and its upper bound.
 
@@ -67,8 +65,8 @@ def certified_distance(best: float | None, certified: float, upper_bound: float)
     return Distance(
         certified=certified,
         upper_bound=upper_bound,
-        proven=upper_bound <= certified * (1.0 + ROUNDING),
-        share=0.0 if abs(share) < ROUNDING else share,
+        proven=upper_bound <= certified * (1.0 + SAME),
+        share=0.0 if abs(share) < SAME else share,
     )
 
 

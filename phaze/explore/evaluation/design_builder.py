@@ -140,43 +140,43 @@ class DesignBuilder:
         architecture: Architecture,
         evaluator: Evaluator,
         row: int,
-        setting: TrainingConfig,
+        config: TrainingConfig,
         known_s: float,
         effort: SolveLimits,
     ) -> Design:
-        """The report of the architecture at `row` of the evaluator's table under its best plan in one setting.
+        """The report of the architecture at `row` of the evaluator's table under its best plan in one config.
 
         `known_s`: an iteration time known to be reached in it. Raises InfeasibleError where nothing fits.
         """
-        (plan,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), effort)
-        return self.design(architecture, evaluator, row, setting, plan)
+        (plan,) = evaluator.plans(config, np.array([row]), np.array([known_s]), effort)
+        return self.design(architecture, evaluator, row, config, plan)
 
     def design(
         self,
         architecture: Architecture,
         evaluator: Evaluator,
         row: int,
-        setting: TrainingConfig,
+        config: TrainingConfig,
         plan: FoundPlan | None,
     ) -> Design:
         """The same under a plan that was found. Raises InfeasibleError where there is none."""
-        told = None if plan is None else next(worked_out(evaluator, setting, {row: plan}))
-        return self.told(architecture, evaluator, row, setting, told)
+        told = None if plan is None else next(worked_out(evaluator, config, {row: plan}))
+        return self.told(architecture, evaluator, row, config, told)
 
     def told(
         self,
         architecture: Architecture,
         evaluator: Evaluator,
         row: int,
-        setting: TrainingConfig,
+        config: TrainingConfig,
         planned: PlannedIteration | None,
     ) -> Design:
         """The same under a plan that is worked out. Raises InfeasibleError where there is none."""
         if planned is None:
             raise out_of_memory(evaluator, architecture.name)
         planned.check()
-        figures = planned.figures(setting.recipe)
-        peak = float(evaluator.peak_flops_per_s(setting)[row])
+        figures = planned.figures(config.recipe)
+        peak = float(evaluator.peak_flops_per_s(config)[row])
         table = evaluator.table.take(np.array([row]))
         return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
 

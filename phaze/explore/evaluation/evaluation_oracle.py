@@ -25,7 +25,7 @@ from phaze.hardware.silicon.package_power import tdp_w
 from phaze.memo import Memo
 from phaze.scheduling.passes import SolveLimits
 
-# Iteration time (A,) in s that is reached, infinite where nothing fits, and in which setting.
+# Iteration time (A,) in s that is reached, infinite where nothing fits, and in which config.
 Best = tuple[NDArray[np.float64], tuple[TrainingConfig | None, ...]]
 
 
@@ -53,7 +53,7 @@ class PointJudge:
             np.arange(len(piece.numbers)),
         )
         best = [best_points(evaluator, rows, piece.effort) for evaluator in evaluators]
-        return [(found.upper_s, found.settings) for found in best]
+        return [(found.upper_s, found.configs) for found in best]
 
     def evaluators(self, table: ArchitectureTable) -> list[Evaluator]:
         """An evaluator of other architectures for every workload, which shares what does not depend on them."""
@@ -83,7 +83,7 @@ class Evaluation:
     number: int
     value: float
     throughputs: tuple[float, ...]
-    settings: tuple[TrainingConfig | None, ...]
+    configs: tuple[TrainingConfig | None, ...]
     tdp_w: float
     area_mm2: float
     seconds: float
@@ -101,7 +101,7 @@ class Oracle:
     tasks: Sequence[Task]
     merit: Merit
     clock: Clock
-    means: SearchResources = ALONE
+    resources: SearchResources = ALONE
     history: list[Evaluation] = field(default_factory=list)
     _known: dict[int, Evaluation] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ class Oracle:
                 number=int(block.numbers[i]),
                 value=float(value[i]),
                 throughputs=tuple(throughput[:, i].tolist()),
-                settings=tuple(settings[i] for _, settings in best),
+                configs=tuple(configs[i] for _, configs in best),
                 tdp_w=float(block.tdp_w[i]),
                 area_mm2=float(block.area_mm2[i]),
                 seconds=seconds,
@@ -153,17 +153,19 @@ class Oracle:
     def _best(self, numbers: Integers) -> list[Best]:
         """The best points of some candidates for every workload, by as many workers as they are worth."""
         effort = SolveLimits(self.clock.left)
-        parts = np.array_split(numbers, max(1, min(self.means.executor.workers, len(numbers) // LEAST)))
+        parts = np.array_split(numbers, max(1, min(self.resources.executor.workers, len(numbers) // LEAST)))
         pieces = [CandidateBatch(part, effort) for part in parts]
         # One piece is nothing to send away.
         found = (
-            self.means.executor.map(self._judge, pieces) if len(pieces) > 1 else map(self._judge.do, pieces)
+            self.resources.executor.map(self._judge, pieces)
+            if len(pieces) > 1
+            else map(self._judge.do, pieces)
         )
         return [_joined(same) for same in zip(*found, strict=True)]
 
     @cached_property
     def _judge(self) -> PointJudge:
-        return PointJudge(self.candidates, self.tasks, self.means.memo)
+        return PointJudge(self.candidates, self.tasks, self.resources.memo)
 
     def _over_budget(self, numbers: Integers) -> list[Evaluation]:
         """Candidates that are over a budget: nothing is known of them but their size."""
@@ -183,4 +185,4 @@ class Oracle:
 def _joined(parts: Sequence[Best]) -> Best:
     """The best points of one workload from parts of a batch."""
     seconds = np.concatenate([upper_s for upper_s, _ in parts])
-    return seconds, tuple(setting for _, settings in parts for setting in settings)
+    return seconds, tuple(config for _, configs in parts for config in configs)

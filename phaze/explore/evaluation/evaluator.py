@@ -19,6 +19,7 @@ from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, 
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,94 +57,94 @@ class Evaluator(CostedTask):
 
     @property
     def plans_each(self) -> int:
-        """Plans that every architecture has, over all settings."""
-        return sum(self.options(setting).size for setting in self.settings)
+        """Plans that every architecture has, over all configs."""
+        return sum(self.options(config).size for config in self.configs)
 
-    def across(self, setting: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> FastestPlans:
-        """The plans of a setting on architectures of one memory and one link."""
-        key = "across", setting, capacity_bytes, link_bytes_per_s
+    def across(self, config: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> FastestPlans:
+        """The plans of a config on architectures of one memory and one link."""
+        key = "across", config, capacity_bytes, link_bytes_per_s
         if key not in self.shared:
-            options, probes = self.options(setting), partial(self._probes, setting)
+            options, probes = self.options(config), partial(self._probes, config)
             self.shared[key] = FastestPlans(options, capacity_bytes, link_bytes_per_s, probes)
         found: FastestPlans = self.shared[key]
         return found
 
-    def _probes(self, setting: TrainingConfig) -> Floats:
+    def _probes(self, config: TrainingConfig) -> Floats:
         """Terms of some architectures from fast to slow, (3 K + 2, P): bounds of strategies are made for such.
 
         They are those of the evaluator whose costs are shared, so that bounds do not depend on what is asked together.
         """
-        key = "probes", setting
+        key = "probes", config
         if key not in self.shared:
             known = self._base
             rows = np.unique(np.linspace(0, len(known.table) - 1, PROBED).astype(np.intp))
-            terms = np.minimum(known.least_times(setting, rows).terms, NEVER_S)
+            terms = np.minimum(known.least_times(config, rows).terms, NEVER_S)
             order = np.argsort(terms[:-2].sum(axis=0), kind="stable")
             self.shared[key] = terms[:, order[(len(order) - 1) * QUANTILES // 100]]
         found: Floats = self.shared[key]
         return found
 
-    def _classes(self, setting: TrainingConfig, rows: Rows) -> list[tuple[FastestPlans, Rows]]:
+    def _classes(self, config: TrainingConfig, rows: Rows) -> list[tuple[FastestPlans, Rows]]:
         """Positions within `rows` by memory and link, with their plans."""
         links = self.link_bytes_per_s[rows]
         found = []
         for capacity, at in self.capacities(rows):
             for link in np.unique(links[at]).tolist():
-                found.append((self.across(setting, capacity, link), at[links[at] == link]))
+                found.append((self.across(config, capacity, link), at[links[at] == link]))
         return found
 
-    def roofline_s(self, setting: TrainingConfig) -> Floats:
+    def roofline_s(self, config: TrainingConfig) -> Floats:
         """The first lower bound on the iteration time, (A,) seconds: FLOPs at peak; no layer is costed.
 
         Of the devices that end last, in the strategy where they do so first.
         """
-        key = "least FLOPs", setting
+        key = "least FLOPs", config
         if key not in self.shared:
-            self.shared[key] = least_flops(self._tiers(setting))
+            self.shared[key] = least_flops(self._tiers(config))
         flops: float = self.shared[key]
         return np.asarray(
-            flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, setting.recipe)
+            flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, config.recipe)
         )
 
-    def _tiers(self, setting: TrainingConfig) -> tuple[PlanTier, ...]:
-        """All plans of a setting, whatever the memory; links are those of the first architecture."""
+    def _tiers(self, config: TrainingConfig) -> tuple[PlanTier, ...]:
+        """All plans of a config, whatever the memory; links are those of the first architecture."""
         link = float(self.link_bytes_per_s[0]) if len(self.table) else np.inf
-        return self.across(setting, np.inf, link).tiers
+        return self.across(config, np.inf, link).tiers
 
-    def least_bytes(self, setting: TrainingConfig) -> float:
-        """What the fullest device of every plan of a setting needs at least; infinite where there are none."""
-        key = "least bytes", setting
+    def least_bytes(self, config: TrainingConfig) -> float:
+        """Least bytes of the fullest device over the plans of a config; infinite where there are none."""
+        key = "least bytes", config
         if key not in self.shared:
-            each = (least_bytes(tier.sheet) for tier in self._tiers(setting))
+            each = (least_bytes(tier.sheet) for tier in self._tiers(config))
             self.shared[key] = min(each, default=np.inf)
         found: float = self.shared[key]
         return found
 
     def amounts_between(self, above: float, below: float) -> Floats:
         """Numbers of bytes between two, each once, ascending: all that plans may need of a device are among them."""
-        sheets = (tier.sheet for setting in self.settings for tier in self._tiers(setting))
+        sheets = (tier.sheet for config in self.configs for tier in self._tiers(config))
         return np.unique(np.concatenate([np.zeros(0), *(amounts_between(s, above, below) for s in sheets)]))
 
-    def work_s(self, setting: TrainingConfig) -> tuple[Floats, Floats]:
+    def work_s(self, config: TrainingConfig) -> tuple[Floats, Floats]:
         """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
-        return self.timed(setting).work(np.arange(len(self.table)))
+        return self.timed(config).work(np.arange(len(self.table)))
 
-    def work_bound(self, setting: TrainingConfig, work_s: tuple[Floats, Floats]) -> Floats:
-        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the setting's chain.
+    def work_bound(self, config: TrainingConfig, work_s: tuple[Floats, Floats]) -> Floats:
+        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the config's chain.
 
         Memory does not count, but where plans are held to less of it than architectures have.
         """
-        share = self.options(setting).least_share
-        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - 1e-11)
-        return np.where(self.takes(setting) & self._holds(setting), seconds, np.inf)
+        share = self.options(config).least_share
+        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
+        return np.where(self.takes(config) & self._holds(config), seconds, np.inf)
 
-    def _holds(self, setting: TrainingConfig) -> NDArray[np.bool_]:
+    def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
         """Whether some plan may fit, (A,): looked at where plans are held to less memory than architectures have."""
         if self.task.memory_bytes is None:
             return np.ones(len(self.table), dtype=np.bool_)
-        return self.capacity_bytes >= self.least_bytes(setting)
+        return self.capacity_bytes >= self.least_bytes(config)
 
-    def quick_bound(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats | None = None) -> Floats:
+    def iteration_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats | None = None) -> Floats:
         """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.
 
         It does not count memory where the point does not get below `give_up_s` (A,) without it.
@@ -152,145 +153,143 @@ class Evaluator(CostedTask):
             np.full(len(rows), np.inf) if give_up_s is None else give_up_s,
             np.full(len(rows), np.inf),
         )
-        if not self._holds(setting)[rows].any():
+        if not self._holds(config)[rows].any():
             return found
-        times = self.least_times(setting, rows)
-        for across, at in self._classes(setting, rows):
+        times = self.least_times(config, rows)
+        for across, at in self._classes(config, rows):
             found[at] = across.bound_s(times.take(at), limit_s[at])
-        return np.where(self.takes(setting)[rows], found, np.inf)
+        return np.where(self.takes(config)[rows], found, np.inf)
 
-    def path_bound(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
+    def path_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
         """A lower bound on the iteration time, (A,) seconds, from the work of devices alone.
 
         Neither memory nor exchanges count, so that no strategy has to be fitted. Where memory is what plans are held to
         they do, for points that get below `give_up_s` (A,) without them.
         """
         held = self.task.memory_bytes is not None
-        return self.quick_bound(setting, rows, give_up_s if held else np.zeros(len(rows)))
+        return self.iteration_bound(config, rows, give_up_s if held else np.zeros(len(rows)))
 
-    def bounds(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> PointBounds:
+    def bounds(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
 
         Infinite where the point cannot get below `give_up_s` (A,).
         """
         bounds = PointBounds.none(len(rows))
-        at = np.flatnonzero(self._hopeful(setting, rows, give_up_s))
+        at = np.flatnonzero(self._hopeful(config, rows, give_up_s))
         if len(at):
-            times = self.timed(setting).bounds(rows[at])
-            bounds.put(at, self._place(setting, rows[at], times, give_up_s[at]))
+            times = self.timed(config).bounds(rows[at])
+            bounds.put(at, self._place(config, rows[at], times, give_up_s[at]))
         return bounds
 
-    def _hopeful(self, setting: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
-        hopeful = self.quick_bound(setting, rows, give_up_s) < give_up_s
+    def _hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
+        hopeful = self.iteration_bound(config, rows, give_up_s) < give_up_s
         at = np.flatnonzero(hopeful)
         if len(at):
-            hopeful[at] = (
-                self._bound_s(setting, rows[at], self.timed(setting).rough(rows[at])) < give_up_s[at]
-            )
+            hopeful[at] = self._bound_s(config, rows[at], self.timed(config).rough(rows[at])) < give_up_s[at]
         return hopeful
 
     def exact(
-        self, setting: TrainingConfig, rows: Rows, give_up_s: Floats, effort: SolveLimits
+        self, config: TrainingConfig, rows: Rows, give_up_s: Floats, effort: SolveLimits
     ) -> PointBounds:
         """The same from exact schedules; the bounds are equal unless the effort ran out.
 
         The most uncertain passes are scheduled first; architectures that then cannot get below their
         `give_up_s` any more are let go without scheduling the rest.
         """
-        timed = self.timed(setting)
+        timed = self.timed(config)
         times = timed.bounds(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)
             if solved >= RECHECK:
-                hopeful = self._iteration_s(setting, rows[alive], times[0].take(alive), give_up_s[alive])
+                hopeful = self._iteration_s(config, rows[alive], times[0].take(alive), give_up_s[alive])
                 alive, solved = alive[np.isfinite(hopeful)], 0
         left = times[0].take(alive), times[1].take(alive)
         bounds = PointBounds.none(len(rows))
-        bounds.put(alive, self._place(setting, rows[alive], left, give_up_s[alive]))
+        bounds.put(alive, self._place(config, rows[alive], left, give_up_s[alive]))
         return bounds
 
     def _iteration_s(
-        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
+        self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
     ) -> Floats:
         """The least iteration time for these layer times, (A,)."""
         given, shape = (times, give_up_s), (len(rows),)
         return self._recalled(
-            "iteration", setting, rows, given, shape, lambda: self._least_s(setting, rows, *given)
+            "iteration", config, rows, given, shape, lambda: self._least_s(config, rows, *given)
         )
 
-    def _least_s(self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats) -> Floats:
-        return self._search(setting, rows, times, give_up_s)[0]
+    def _least_s(self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats) -> Floats:
+        return self._search(config, rows, times, give_up_s)[0]
 
     def _search(
-        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
+        self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
     ) -> tuple[Floats, NDArray[np.int64]]:
         best, choice = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
-        every = self.times(setting, rows, times)
-        for across, at in self._classes(setting, rows):
+        every = self.times(config, rows, times)
+        for across, at in self._classes(config, rows):
             if len(at):
                 best[at], choice[at] = across.best(every.take(at), give_up_s[at])
         return best, choice
 
     def _place(
-        self, setting: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
     ) -> PointBounds:
         """Bounds on the iteration time from (lower, upper) layer times."""
         given, shape = (times, give_up_s), (2, len(rows))
         low, high = self._recalled(
-            "place", setting, rows, given, shape, lambda: self._placed(setting, rows, *given)
+            "place", config, rows, given, shape, lambda: self._placed(config, rows, *given)
         )
         return PointBounds(low, high)
 
     def _recalled(
         self,
         what: str,
-        setting: TrainingConfig,
+        config: TrainingConfig,
         rows: Rows,
         given: object,
         shape: tuple[int, ...],
         work_out: Callable[[], Floats],
     ) -> Floats:
-        """Figures of placements that depend on `given`, the setting and the architectures alone."""
+        """Figures of placements that depend on `given`, the config and the architectures alone."""
         if self.memo is None:
             return work_out()
         chain, hardware = (
-            self.timed(setting).content,
+            self.timed(config).content,
             (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
         )
-        key = digest(what, chain, self._rules, (setting.recompute, setting.grain), hardware, given)
+        key = digest(what, chain, self._rules, (config.recompute, config.grain), hardware, given)
         return self.memo.array(key, shape, work_out)
 
     @cached_property
     def content(self) -> str:
         """Digest of everything but the architectures that values of points depend on."""
-        return digest(self._rules, [(setting, self.timed(setting).content) for setting in self.settings])
+        return digest(self._rules, [(config, self.timed(config).content) for config in self.configs])
 
     def _placed(
-        self, setting: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
     ) -> Floats:
         lower, upper = times
-        low, choice = self._search(setting, rows, lower, give_up_s)
+        low, choice = self._search(config, rows, lower, give_up_s)
         high, open_ = low.copy(), np.flatnonzero(lower.differs(upper) & (choice >= 0))
         if len(open_):
-            high[open_] = self._value(setting, rows[open_], upper.take(open_), choice[open_])
+            high[open_] = self._value(config, rows[open_], upper.take(open_), choice[open_])
             if self.framework.hides_reduction or self.framework.hides_gathers:
                 # Exchanges may hide behind what computation takes longer than it is known to.
-                low[open_] = np.minimum(low[open_], self._bound_s(setting, rows[open_], lower.take(open_)))
+                low[open_] = np.minimum(low[open_], self._bound_s(config, rows[open_], lower.take(open_)))
         return np.stack([low, high])
 
-    def _bound_s(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> Floats:
+    def _bound_s(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> Floats:
         """At most the iteration time where layers take these times or longer, (A,)."""
-        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
-        for across, at in self._classes(setting, rows):
+        found, every = np.full(len(rows), np.inf), self.times(config, rows, times)
+        for across, at in self._classes(config, rows):
             found[at] = across.bound_s(every.take(at), np.full(len(at), np.inf))
         return found
 
     def _value(
-        self, setting: TrainingConfig, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
+        self, config: TrainingConfig, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
     ) -> Floats:
-        found, every = np.full(len(rows), np.inf), self.times(setting, rows, times)
-        for across, at in self._classes(setting, rows):
+        found, every = np.full(len(rows), np.inf), self.times(config, rows, times)
+        for across, at in self._classes(config, rows):
             found[at] = across.value(every.take(at), choice[at])
         return found
 
@@ -300,18 +299,18 @@ class Evaluator(CostedTask):
         return digest(self.task.workload.numerics, self.task.cluster, self.task.plan_space, self.framework)
 
     def plans(
-        self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits
+        self, config: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits
     ) -> list[FoundPlan | None]:
-        """The best plan of each architecture in one setting; None where nothing fits.
+        """The best plan of each architecture in one config; None where nothing fits.
 
         `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
         """
-        _, times = self.timed(setting).exact(rows, effort)
-        every = self.times(setting, rows, times)
+        _, times = self.timed(config).exact(rows, effort)
+        every = self.times(config, rows, times)
         found: list[FoundPlan | None] = [None] * len(rows)
-        for limit_s in (known_s * (1 + 1e-9), np.full(len(rows), np.inf)):
+        for limit_s in (known_s * (1 + SAME), np.full(len(rows), np.inf)):
             left = np.flatnonzero([one is None for one in found])
-            for across, at in self._classes(setting, rows[left]) if len(left) else []:
+            for across, at in self._classes(config, rows[left]) if len(left) else []:
                 best, choice = across.best(every.take(left[at]), limit_s[left[at]])
                 for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
                     found[i] = FoundPlan(across.found[number].strategy, seconds) if number >= 0 else None

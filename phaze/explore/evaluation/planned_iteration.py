@@ -24,9 +24,10 @@ from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
-from phaze.parallel.training.iteration_estimate import STATES, Estimator, KindTime, kind_times
+from phaze.parallel.training.iteration_estimate import Estimator, KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import SETTLED_STATES
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Shardable, Sharding
 
@@ -48,25 +49,25 @@ def estimator_of(
     """
     task = measured_links(task, table)
     workload, said = task.workload_in(recipe), task.framework
-    effort = SolveLimits(left_s, STATES)
+    effort = SolveLimits(left_s, SETTLED_STATES)
     return Estimator(workload, table, task.cluster, said, task.rung, task.own, effort, laid_out)
 
 
 def worked_out(
-    evaluator: Evaluator, setting: TrainingConfig, plans: Mapping[int, FoundPlan]
+    evaluator: Evaluator, config: TrainingConfig, plans: Mapping[int, FoundPlan]
 ) -> Iterator[PlannedIteration]:
-    """The plans that a search found in a setting at some rows of the evaluator's table, their layers all at once.
+    """The plans that a search found in a config at some rows of the evaluator's table, their layers all at once.
 
     Raises PlanError as `PlannedIteration.found` does.
     """
-    each = estimators(evaluator, setting, list(plans))
+    each = estimators(evaluator, config, list(plans))
     return map(PlannedIteration.found, each, plans.values())
 
 
-def estimators(evaluator: Evaluator, setting: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
-    """Plans of a setting on the architectures at some rows of the evaluator's table, their layers all at once."""
+def estimators(evaluator: Evaluator, config: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
+    """Plans of a config on the architectures at some rows of the evaluator's table, their layers all at once."""
     table = evaluator.table.take(np.array(rows, dtype=np.intp))
-    return estimator_of(evaluator.task, table, setting.recipe, evaluator.layouts(setting)).each()
+    return estimator_of(evaluator.task, table, config.recipe, evaluator.layouts(config)).each()
 
 
 @dataclass(frozen=True)

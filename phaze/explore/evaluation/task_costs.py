@@ -65,7 +65,7 @@ class CostedTask:
     """One task on one table of architectures; caches what points share.
 
     `shared` does not depend on the architectures: those of one task may share it. `base`: one whose costs this one
-    shares, at the positions of its own architectures, with the models derived from it. `recall`: what earlier
+    shares, at the positions of its own architectures, with the models derived from it. `memo`: what earlier
     searches have found out.
     """
 
@@ -111,14 +111,14 @@ class CostedTask:
         return self.base or self
 
     @property
-    def settings(self) -> tuple[TrainingConfig, ...]:
+    def configs(self) -> tuple[TrainingConfig, ...]:
         """The shapes of the plan space under every recipe, in a fixed order."""
-        if "settings" not in self.shared:
-            self.shared["settings"] = tuple(self._settings())
-        found: tuple[TrainingConfig, ...] = self.shared["settings"]
+        if "configs" not in self.shared:
+            self.shared["configs"] = tuple(self._configs())
+        found: tuple[TrainingConfig, ...] = self.shared["configs"]
         return found
 
-    def _settings(self) -> Iterator[TrainingConfig]:
+    def _configs(self) -> Iterator[TrainingConfig]:
         shapes = tuple(self.task.plan_space.shapes(self.task.workload, self.task.cluster))
         for recipe, shape in product(self.task.recipes, shapes):
             yield TrainingConfig(
@@ -134,7 +134,7 @@ class CostedTask:
 
     @cached_property
     def capacity_bytes(self) -> Floats:
-        """What plans may fill of the memory of every architecture, (A,)."""
+        """Bytes that plans may fill of the memory of every architecture, (A,)."""
         return self.task.usable_bytes(hbm_capacity_bytes(self.table))
 
     @cached_property
@@ -157,13 +157,13 @@ class CostedTask:
         """Seconds of an optimizer step per parameter on every architecture, (A,)."""
         return optimizer_s_per_parameter(self.table, self.task.workload.numerics)
 
-    def peak_flops_per_s(self, setting: TrainingConfig) -> Floats:
-        """What MFU counts against, (A,)."""
-        return counted_flops_per_s(self.table, setting.recipe)
+    def peak_flops_per_s(self, config: TrainingConfig) -> Floats:
+        """Peak that MFU counts against, (A,)."""
+        return counted_flops_per_s(self.table, config.recipe)
 
-    def takes(self, setting: TrainingConfig) -> NDArray[np.bool_]:
-        """Which architectures have the formats of a setting, (A,)."""
-        return takes_recipe(self.table, setting.recipe)
+    def takes(self, config: TrainingConfig) -> NDArray[np.bool_]:
+        """Which architectures have the formats of a config, (A,)."""
+        return takes_recipe(self.table, config.recipe)
 
     @cached_property
     def model_flops(self) -> float:
@@ -177,46 +177,46 @@ class CostedTask:
 
     @property
     def framework(self) -> Framework:
-        """What the software does."""
+        """Framework: what the software does."""
         return self.task.framework
 
-    def layouts(self, setting: TrainingConfig) -> PlanLayouts:
-        """Layers and chunks of the workload as a setting has it."""
-        key = "layouts", setting.recipe
+    def layouts(self, config: TrainingConfig) -> PlanLayouts:
+        """Layers and chunks of the workload as a config has it."""
+        key = "layouts", config.recipe
         if key not in self.shared:
-            workload = self.task.workload_in(setting.recipe)
+            workload = self.task.workload_in(config.recipe)
             self.shared[key] = PlanLayouts(workload, self.task.cluster, self.framework.running(workload))
         found: PlanLayouts = self.shared[key]
         return found
 
-    def shape(self, setting: TrainingConfig) -> ParallelPlan:
-        """The strategy without a pipeline that a setting stands for."""
-        none = 0 if self.task.plan_space.frugal and setting.recomputes else None
+    def shape(self, config: TrainingConfig) -> ParallelPlan:
+        """The strategy without a pipeline that a config stands for."""
+        none = 0 if self.task.plan_space.frugal and config.recomputes else None
         return ParallelPlan(
-            setting.microbatch,
-            sharding=setting.sharding,
-            recompute=setting.recompute,
+            config.microbatch,
+            sharding=config.sharding,
+            recompute=config.recompute,
             recomputed=none,
-            grain=setting.grain,
+            grain=config.grain,
         )
 
-    def options(self, setting: TrainingConfig) -> ShapeOptions:
-        """The pipelines of a setting."""
-        key = "options", setting
+    def options(self, config: TrainingConfig) -> ShapeOptions:
+        """The pipelines of a config."""
+        key = "options", config
         if key not in self.shared:
-            self.shared[key] = ShapeOptions(self.layouts(setting), self.task.plan_space, self.shape(setting))
+            self.shared[key] = ShapeOptions(self.layouts(config), self.task.plan_space, self.shape(config))
         found: ShapeOptions = self.shared[key]
         return found
 
-    def timed(self, setting: TrainingConfig) -> TimedChain:
+    def timed(self, config: TrainingConfig) -> TimedChain:
         """The layers on the cores, collectives aside."""
-        key = setting.chain
+        key = config.chain
         if key not in self._chains:
             base = self.base
             if base is not None:
-                found = base.timed(setting).on(self.unlinked_model, self._unlinked_table)
+                found = base.timed(config).on(self.unlinked_model, self._unlinked_table)
             else:
-                chain = self.layouts(setting).chain(self.shape(setting))
+                chain = self.layouts(config).chain(self.shape(config))
                 found = TimedChain(
                     chain,
                     self.unlinked_model,
@@ -227,19 +227,19 @@ class CostedTask:
             self._chains[key] = found
         return self._chains[key]
 
-    def linked(self, setting: TrainingConfig) -> TimedChain:
+    def linked(self, config: TrainingConfig) -> TimedChain:
         """The layers with all their operators, collectives among them, on the architectures as they are."""
-        key = setting.chain
+        key = config.chain
         if key not in self._whole:
-            self._whole[key] = TimedChain(self.timed(setting).chain, self.model, self.table)
+            self._whole[key] = TimedChain(self.timed(config).chain, self.model, self.table)
         return self._whole[key]
 
-    def _passes(self, setting: TrainingConfig) -> list[tuple[PassCosts, PassCosts]]:
+    def _passes(self, config: TrainingConfig) -> list[tuple[PassCosts, PassCosts]]:
         """Costs of the operators of every unique layer, forward and backward, collectives among them."""
-        key = setting.chain
+        key = config.chain
         if key not in self._linked:
             if self.base is not None:
-                base = self._base._passes(setting)
+                base = self._base._passes(config)
                 self._linked[key] = [(f.on(self.model), b.on(self.model)) for f, b in base]
             else:
                 none, said = Pass((), ()), self.framework
@@ -248,17 +248,17 @@ class CostedTask:
                         self.model.costs(with_score_passes(layer.forward, said)),
                         self.model.costs(with_score_passes(layer.backward or none, said)),
                     )
-                    for layer in self.timed(setting).chain.layers
+                    for layer in self.timed(config).chain.layers
                 ]
         return self._linked[key]
 
-    def layer_costs(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
-        """What the layers take on the architectures at `rows`, whose passes take these times on their cores."""
-        chain, said = self.timed(setting).chain, self.framework
+    def layer_costs(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
+        """Costs of the layers on the architectures at `rows`, whose passes take these times on their cores."""
+        chain, said = self.timed(config).chain, self.framework
         links = self.link_bytes_per_s[rows]
         costed: list[list[Operators]] = []
         for side in (0, 1):
-            each = zip(chain.layers, (both[side] for both in self._passes(setting)), strict=True)
+            each = zip(chain.layers, (both[side] for both in self._passes(config)), strict=True)
             found = []
             for layer, costs in each:
                 latencies = costs.latencies(rows)
@@ -278,22 +278,22 @@ class CostedTask:
         chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
         return layer_costs_of(chain, costed[0], costed[1], lasting, chips, said)
 
-    def times(self, setting: TrainingConfig, rows: Rows, times: LayerTimes) -> GroupTimes:
+    def times(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> GroupTimes:
         """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
-        kinds, _ = self.options(setting).kinds
-        found = passes_of(self.layer_costs(setting, rows, times), kinds, self.framework)
+        kinds, _ = self.options(config).kinds
+        found = passes_of(self.layer_costs(config, rows, times), kinds, self.framework)
         return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
 
-    def least_times(self, setting: TrainingConfig, rows: Rows) -> GroupTimes:
+    def least_times(self, config: TrainingConfig, rows: Rows) -> GroupTimes:
         """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
         least, options, chain = (
-            self.timed(setting).lower_bounds(rows),
-            self.options(setting),
-            self.timed(setting).chain,
+            self.timed(config).lower_bounds(rows),
+            self.options(config),
+            self.timed(config).chain,
         )
         stretch, index = self.framework.stretch, np.array(chain.index)
         found = np.zeros((len(rows), 7, len(options.kinds[0])))
-        exposed = self._exposed_s(setting)[:, self.model.factors.memory_of[rows]]
+        exposed = self._exposed_s(config)[:, self.model.factors.memory_of[rows]]
         for row, seconds, link_s in ((0, least.forward_s, exposed[0]), (2, least.backward_s, exposed[1])):
             every = seconds * stretch + link_s
             for k, (first, last) in enumerate(options.kinds[0]):
@@ -302,14 +302,14 @@ class CostedTask:
             found[:, 1] = found[:, 0]
         return GroupTimes(found, self.optimizer_s[rows])
 
-    def _exposed_s(self, setting: TrainingConfig) -> Floats:
+    def _exposed_s(self, config: TrainingConfig) -> Floats:
         """Seconds of collectives that nothing can hide in each unique layer, forward and backward, (2, M, U).
 
         M are the distinct sides of memory and links, which are those of the base as well.
         """
-        known, key = self._base._exposed, setting.chain
+        known, key = self._base._exposed, config.chain
         if key not in known:
-            layers, none = self.timed(setting).chain.layers, Pass((), ())
+            layers, none = self.timed(config).chain.layers, Pass((), ())
             turns = [layer.forward for layer in layers], [layer.backward or none for layer in layers]
             each = [[self._unhidden_s(p, turned=t > 0) for p in turn] for t, turn in enumerate(turns)]
             known[key] = np.ascontiguousarray(np.moveaxis(np.array(each), 1, 2))

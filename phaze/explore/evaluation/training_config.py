@@ -1,4 +1,4 @@
-"""What distinguishes the points of one architecture."""
+"""Training configs: what distinguishes the points of one architecture."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Task
 
 Chain = tuple[int, Sharding, bool, Recipe | None]
-"""Microbatch, sharding, whether attention recomputes, recipe: settings that share them share a chain of layers."""
+"""Microbatch, sharding, whether attention recomputes, recipe: configs that share them share a chain of layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What distinguishes the points of one architecture. `recipe`: of linear layers; None, as the workload has them."""
+    """Config of a point of one architecture. `recipe`: of linear layers; None, as the workload has them."""
 
     microbatch: int
     tensor_parallel: int
@@ -61,18 +61,18 @@ class TrainingConfig:
 
     @property
     def chain(self) -> Chain:
-        """What the layers follow from."""
+        """Key of the chain of layers: what these follow from."""
         return self.microbatch, self.sharding, self.recompute is Recompute.SELECTIVE, self.recipe
 
     @property
     def order(self) -> tuple[int, int, str, str, bool, int, int, str]:
-        """By which settings can be sorted."""
+        """By which configs can be sorted."""
         degrees = self.sequence, self.context, self.expert, self.grain.value
         return self.microbatch, self.tensor_parallel, self.recompute, self.recipe or "", *degrees
 
 
 def config_of_placement(task: Task, placement: Placement) -> TrainingConfig:
-    """The setting that a placement of a task is in."""
+    """The config that a placement of a task is in."""
     told, recompute = placement.plan, Recompute(placement.recompute)
     if told is None:
         return TrainingConfig(
@@ -92,31 +92,31 @@ def config_of_placement(task: Task, placement: Placement) -> TrainingConfig:
     )
 
 
-def config_row(task: Task, setting: TrainingConfig) -> dict[str, Any]:
-    """A setting as columns of a design table: what the points of a task may differ in."""
+def config_row(task: Task, config: TrainingConfig) -> dict[str, Any]:
+    """A config as columns of a design table: what the points of a task may differ in."""
     further = {
-        "sequence_parallel": setting.sequence,
-        "context_parallel": setting.context,
-        "expert_parallel": setting.expert,
+        "sequence_parallel": config.sequence,
+        "context_parallel": config.context,
+        "expert_parallel": config.expert,
     }
     return {
-        "microbatch_size": setting.microbatch,
-        "tensor_parallel": setting.tensor_parallel,
-        "recompute": setting.recompute.value,
+        "microbatch_size": config.microbatch,
+        "tensor_parallel": config.tensor_parallel,
+        "recompute": config.recompute.value,
         **further,
-        **({"grain": setting.grain.value} if len(task.plan_space.grains) > 1 else {}),
-        **({"recipe": recipe_word(setting.recipe)} if task.recipe else {}),
+        **({"grain": config.grain.value} if len(task.plan_space.grains) > 1 else {}),
+        **({"recipe": recipe_word(config.recipe)} if task.recipe else {}),
     }
 
 
-def config_columns(task: Task, settings: Sequence[TrainingConfig]) -> dict[str, NDArray[Any]]:
-    """Settings as columns of a design table, at least one."""
-    rows = [config_row(task, setting) for setting in settings]
+def config_columns(task: Task, configs: Sequence[TrainingConfig]) -> dict[str, NDArray[Any]]:
+    """Configs as columns of a design table, at least one."""
+    rows = [config_row(task, config) for config in configs]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def config_of_row(row: Mapping[str, Any]) -> TrainingConfig:
-    """The setting behind a row of a design table."""
+    """The config behind a row of a design table."""
     return TrainingConfig(
         int(row["microbatch_size"]),
         int(row["tensor_parallel"]),

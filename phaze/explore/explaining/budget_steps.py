@@ -1,4 +1,4 @@
-"""What a little more, or less, of a budget would change.
+"""Budget steps: the change that a little more, or less, of a budget would make.
 
 Less power: the frontier of the run is the answer, and proven where it is complete. More power: the frontier of one
 search under the largest budget answers all smaller steps. More area, or clocks that depend on the budget: a search
@@ -38,7 +38,7 @@ def fastest(
 
 
 def less_power(request: ExploreRequest, document: ResultDocument) -> list[BudgetStep]:
-    """What smaller power budgets would cost, from the frontier of the run; largest loss first."""
+    """Costs of smaller power budgets, from the frontier of the run; largest loss first."""
     limit = request.budgets.power_w
     if limit is None:
         return []
@@ -53,7 +53,7 @@ def less_power(request: ExploreRequest, document: ResultDocument) -> list[Budget
 def more_budget(
     request: ExploreRequest, document: ResultDocument, time_limit_s: float, progress: Progress
 ) -> list[BudgetStep]:
-    """What larger budgets would buy; every search may take `time_limit_s`, and says what it has proven."""
+    """Gains of larger budgets; every search may take `time_limit_s`, and says what it has proven."""
     before, budgets = _most(document), request.budgets
     wanted = _wanted(request, time_limit_s)
     found: list[BudgetStep | None] = []

@@ -53,12 +53,12 @@ def objective_worth(request: ExploreRequest, evaluator: Evaluator, effort: Solve
     """
     axis, table = metric(request.objective), evaluator.table
     block = Block(np.arange(len(table)), table, tdp_w(table, request.budgets.tdp_margin), area_mm2(table))
-    if axis.needs is Needs.PLAN or request.task.recipe is not None:  # settings then differ in their peaks
+    if axis.needs is Needs.PLAN or request.task.recipe is not None:  # configs then differ in their peaks
         return _each(request, evaluator, block, axis)
     seconds = best_points(evaluator, block.numbers, effort).upper_s
     values = PointValues(Measures(evaluator), known_columns(block), [axis])
     unknown = np.full(len(block), np.nan)
-    columns = values.columns(evaluator.settings[0], block.numbers, seconds, unknown, unknown)
+    columns = values.columns(evaluator.configs[0], block.numbers, seconds, unknown, unknown)
     told = np.array([maximised(axis, value) for value in np.asarray(axis.of(columns)).tolist()])
     return ArchitectureWorth(columns["throughput_samples_per_s"], np.where(np.isfinite(seconds), told, 0.0))
 
@@ -91,7 +91,7 @@ _ONE = np.array([0])
 class ExplainedWinner:
     """An architecture under its best placement, as part of what was asked.
 
-    `placed`: the setting it is in, where the objective depends on the plan; otherwise the fastest.
+    `placed`: the config it is in, where the objective depends on the plan; otherwise the fastest.
     """
 
     request: ExploreRequest
@@ -111,7 +111,7 @@ class ExplainedWinner:
 
     @cached_property
     def task(self) -> Task:
-        """The workload on its cluster, within the setting the winner is `placed` in."""
+        """The workload on its cluster, within the config the winner is `placed` in."""
         task, placed = self.request.task, self.placed
         if placed is None:
             return task
@@ -132,12 +132,12 @@ class ExplainedWinner:
         return best_points(self.evaluator, _ONE, self.effort)
 
     @property
-    def setting(self) -> TrainingConfig:
-        """Its best setting. Raises InfeasibleError where nothing fits in memory."""
-        setting = self._best.settings[0]
-        if setting is None:
+    def config(self) -> TrainingConfig:
+        """Its best config. Raises InfeasibleError where nothing fits in memory."""
+        config = self._best.configs[0]
+        if config is None:
             raise self._unfit
-        return setting
+        return config
 
     @property
     def throughput(self) -> float:
@@ -147,7 +147,7 @@ class ExplainedWinner:
     @cached_property
     def plan(self) -> FoundPlan:
         """The best placement, with its stages. Raises InfeasibleError where nothing fits in memory."""
-        plan = self.evaluator.plans(self.setting, _ONE, self._best.upper_s, self.effort)[0]
+        plan = self.evaluator.plans(self.config, _ONE, self._best.upper_s, self.effort)[0]
         if plan is None:
             raise self._unfit
         return plan
@@ -166,7 +166,7 @@ class ExplainedWinner:
         return np.asarray(self.task.cluster.global_batch / found.upper_s)
 
     def worth(self, table: ArchitectureTable) -> ArchitectureWorth:
-        """What other architectures come to by the objective, in whatever setting is best for it."""
+        """What other architectures come to by the objective, in whatever config is best for it."""
         return objective_worth(self.request, self._free.on(table), self.effort)
 
     @cached_property
@@ -176,5 +176,5 @@ class ExplainedWinner:
 
     @cached_property
     def _free(self) -> Evaluator:
-        """Of the architecture alone, in any setting."""
+        """Of the architecture alone, in any config."""
         return self.evaluator if self.placed is None else Evaluator(self.request.task, self.table)

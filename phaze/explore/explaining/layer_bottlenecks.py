@@ -1,4 +1,4 @@
-"""What every layer waits for: its critical chain of operators, each second given to the resource that sets it.
+"""Bottlenecks of every layer: its critical chain of operators, each second given to the resource that sets it.
 
 The chain is walked back from the operator that ends last, each time to one that ends when the next can start. An
 operator's time is the fill of the arrays and, beyond it, that of its slowest resource; where the bytes of the
@@ -23,16 +23,16 @@ from phaze.explore.explaining.explained_winner import ExplainedWinner
 from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.scheduling.passes import SolveLimits, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleResult, schedule
+from phaze.tolerances import SAME
 from phaze.workload.work import Pass
 
 _ONE = np.array([0])
-_ROUNDING = 1e-9  # relative; times closer than this are equal
 CAUSES = ("compute", "global_buffer", "hbm", "link", "fill")
 
 
 def layer_bottlenecks(winner: ExplainedWinner) -> list[LayerBottleneck]:
     """Every unique layer and direction under the winner's best placement, those that take most time first."""
-    timed = winner.evaluator.timed(winner.setting)
+    timed = winner.evaluator.timed(winner.config)
     runs = executions(winner, timed.chain.index)
     found = [
         (layer.kind, direction, runs[direction, unique], *time_parts(passes[unique], winner.effort))
@@ -71,7 +71,7 @@ def _again(winner: ExplainedWinner) -> Iterator[bool]:
     """Of every layer of the chain, whether its forward pass runs again."""
     plan = winner.plan
     if isinstance(plan, FoundPlan):
-        costs = estimator_of(winner.task, winner.table, winner.setting.recipe)
+        costs = estimator_of(winner.task, winner.table, winner.config.recipe)
         division = costs.division(plan.strategy)
         yield from np.repeat(recomputed_groups(division, plan.strategy), division.sizes).tolist()
         return
@@ -101,7 +101,7 @@ def time_parts(timed: TimedPass, effort: SolveLimits) -> tuple[dict[str, float],
 
 def _chain(attribution: Attribution, result: ScheduleResult) -> Iterator[tuple[str, float]]:
     """(cause, seconds) along a critical chain, from its end; they sum to the makespan."""
-    close = result.makespan_s * _ROUNDING
+    close = result.makespan_s * SAME
     spans = {
         o: (result.starts_s[o], end) for o, end in result.ends_s.items() if end > result.starts_s[o] + close
     }
@@ -117,7 +117,7 @@ def _chain(attribution: Attribution, result: ScheduleResult) -> Iterator[tuple[s
 
 
 def _causes(attribution: Attribution, operator: int, time_s: float) -> Iterator[tuple[str, float]]:
-    """What one operator's time is made of; compute in whichever mode, as nothing else depends on the mode."""
+    """Parts of one operator's time; compute in whichever mode, as nothing else depends on the mode."""
     fill = float(attribution.fill_s[0, operator])
     off = {
         "global_buffer": float(attribution.buffer_s[0, operator]),
@@ -126,7 +126,7 @@ def _causes(attribution: Attribution, operator: int, time_s: float) -> Iterator[
     }
     slowest = max(off, key=lambda name: off[name])
     yield "fill", fill
-    yield slowest if time_s - fill <= off[slowest] * (1 + _ROUNDING) else "compute", time_s - fill
+    yield slowest if time_s - fill <= off[slowest] * (1 + SAME) else "compute", time_s - fill
 
 
 def path_s(work: Pass, latency_s: Floats) -> float:

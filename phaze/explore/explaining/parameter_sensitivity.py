@@ -68,13 +68,13 @@ def _chip_throughputs(winner: ExplainedWinner) -> dict[str, tuple[float, float]]
 
 
 def _network_throughputs(winner: ExplainedWinner, name: str) -> tuple[float, float]:
-    """Throughput with less and with more of a field of the network, over the settings that can be best."""
+    """Throughput with less and with more of a field of the network, over the configs that can be best."""
     best_s = np.array([winner.plan.iteration_s])
-    settings = shortlist(winner.evaluator, np.array([0]), best_s, 1 / (1 - STEP))
+    configs = shortlist(winner.evaluator, np.array([0]), best_s, 1 / (1 - STEP))
     less, more = (
         fastest_s(
             Evaluator(winner.on(scaled_network(winner.task.network, {name: factor})), winner.table),
-            settings,
+            configs,
             winner.effort,
         )[0]
         for factor in (1 - STEP, 1 + STEP)

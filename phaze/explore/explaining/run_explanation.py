@@ -27,6 +27,7 @@ from phaze.explore.request.search_progress import Clock, Progress, SilentProgres
 from phaze.hardware.architecture import Architecture, list_architectures, load_architecture, to_table
 from phaze.hardware.derived_figures import macs, narrow_speed, peak_clock_hz
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, RETOLD
 
 _PARTS = {
     "waiting for memory": "memory_s",
@@ -47,7 +48,7 @@ def against_chips(best: Design, comparison: Sequence[Comparison]) -> list[Agains
 
 
 def kept_shares(result: WorkloadResult) -> dict[str, float]:
-    """What one workload keeps of the peak, by cause; the product is its model FLOPs utilisation.
+    """Share of the peak that one workload keeps, by cause; the product is its model FLOPs utilisation.
 
     Where every kernel waits for memory, as in decode, that wait counts as its arithmetic.
     """
@@ -107,9 +108,7 @@ def _sentence(name: str, ratio: float, factors: Sequence[Factor]) -> str:
     return f"the winner is {ratio:.2f} x as fast as {name}: {', '.join(parts)}"
 
 
-STATES = 500  # of one schedule search; most are proven by then
 PATIENCE_S = 600.0  # schedules are limited by states, which is reproducible; a few seconds are the rule
-_SAME = 1e-6  # relative; what a run and a new evaluation of its winner may differ by
 
 
 def explain(
@@ -125,7 +124,7 @@ def explain(
     """
     report = progress or SilentProgress()
     best, name = document.best, request.task.workload.name
-    winner = ExplainedWinner.of(request, document, SolveLimits(Clock(PATIENCE_S).left, STATES))
+    winner = ExplainedWinner.of(request, document, SolveLimits(Clock(PATIENCE_S).left, FEW_STATES))
     report.update("explaining", 0, 4, "the winner")
     _check(winner, document)
     report.update("explaining", 1, 4, "its neighbours")
@@ -163,7 +162,7 @@ def explain(
 
 def _check(winner: ExplainedWinner, document: ResultDocument) -> None:
     told = document.best.workloads[winner.task.workload.name].throughput_samples_per_s
-    if abs(winner.throughput / told - 1.0) > _SAME and document.certificate.optimal:
+    if abs(winner.throughput / told - 1.0) > RETOLD and document.certificate.optimal:
         raise InputError(
             f"the run says {told:.6g} samples/s of {document.best.id}, this version of the model "
             f"{winner.throughput:.6g}; run it again and explain that"

@@ -1,4 +1,4 @@
-"""What a whole frontier is judged by: the hypervolume that it dominates, and its knee."""
+"""Indicators of a whole frontier: the hypervolume that it dominates, and its knee."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _MEMBERS, _QUERIES = 32, 4096  # compared at once: a block of truth values stays
 
 
 class Archive(Protocol):
-    """What a search needs of the points it has evaluated.
+    """Archive of the points that a search has evaluated, as far as it needs them.
 
     A point has a throughput, the more the better, and `others` that are better when smaller (TDP, area, energy).
     `keys`: what reached each member.

@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.errors import InputError
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, Measures
+from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.design_metrics import Metric, Needs
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
 class ParetoPoint:
-    """A point of the frontier: row of the table, setting, its columns by name, its plan where one was needed."""
+    """A point of the frontier: row of the table, config, its columns by name, its plan where one was needed."""
 
     row: int
-    setting: TrainingConfig
+    config: TrainingConfig
     columns: Mapping[str, float]
     plan: FoundPlan | None
 
@@ -51,12 +52,12 @@ class ParetoFrontier:
 
 @dataclass(frozen=True)
 class OpenPoints:
-    """Undecided points: setting and row of each, whether schedule bounds were used, optimistic values.
+    """Undecided points: config and row of each, whether schedule bounds were used, optimistic values.
 
     `known_s`: the iteration time where the bounds on it meet, infinite elsewhere.
     """
 
-    setting: Rows
+    config: Rows
     row: Rows
     tightened: NDArray[np.bool_]
     known_s: Floats
@@ -103,7 +104,7 @@ class PointValues:
         names = [axis.name for axis in self.axes]
         return names.index("throughput") if "throughput" in names else 0
 
-    def longest_s(self, setting: TrainingConfig, rows: Rows, lead: Floats) -> Floats:
+    def longest_s(self, config: TrainingConfig, rows: Rows, lead: Floats) -> Floats:
         """Iteration times above which no point has a lead as good as this, turned so that less is better, (A,) each.
 
         Infinite where the lead does not follow from the time: it is neither throughput nor energy, which is a power
@@ -113,22 +114,22 @@ class PointValues:
         if name == "throughput":
             batch = self.measures.evaluator.task.cluster.global_batch
             np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead))
-            return unlimited * (1 + ROUNDING)
+            return unlimited * (1 + BOUND_ROUNDING)
         if name != "energy_per_sample":
             return unlimited
         work_j, more_j = (
-            self.measures.least_energy_j(setting, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
+            self.measures.least_energy_j(config, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
         )
-        longest: Floats = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + ROUNDING)
+        longest: Floats = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + BOUND_ROUNDING)
         return longest
 
     def columns(
-        self, setting: TrainingConfig, rows: Rows, seconds: Floats, energy: Floats, memory: Floats
+        self, config: TrainingConfig, rows: Rows, seconds: Floats, energy: Floats, memory: Floats
     ) -> dict[str, Any]:
-        """Design columns of points of a setting from iteration times, joules per sample and peak bytes, (A,) each."""
+        """Design columns of points of a config from iteration times, joules per sample and peak bytes, (A,) each."""
         evaluator = self.measures.evaluator
         cluster = evaluator.task.cluster
-        peak = evaluator.peak_flops_per_s(setting)[rows]
+        peak = evaluator.peak_flops_per_s(config)[rows]
         return {
             **{name: column[rows] for name, column in self.architectures.items()},
             "throughput_samples_per_s": cluster.global_batch / seconds,
@@ -141,14 +142,14 @@ class PointValues:
         """The axes of points, (A, axes), each turned so that less is better."""
         return np.stack([(-1.0 if axis.maximise else 1.0) * axis.of(columns) for axis in self.axes], axis=1)
 
-    def optimistic(self, setting: TrainingConfig, rows: Rows, least_s: Floats) -> Floats:
+    def optimistic(self, config: TrainingConfig, rows: Rows, least_s: Floats) -> Floats:
         """What no point is better than, (A, axes), from finite lower bounds on iteration times, (A,) seconds."""
         energy = memory = np.zeros(len(rows))
         if self.needs_plan:
-            energy = self.measures.least_energy_j(setting, rows, least_s)
+            energy = self.measures.least_energy_j(config, rows, least_s)
         if any(axis.name == "memory" for axis in self.axes):
-            memory = np.full(len(rows), self.measures.evaluator.least_bytes(setting) * (1 - ROUNDING))
-        return self.minimised(self.columns(setting, rows, least_s * (1 - ROUNDING), energy, memory))
+            memory = np.full(len(rows), self.measures.evaluator.least_bytes(config) * (1 - BOUND_ROUNDING))
+        return self.minimised(self.columns(config, rows, least_s * (1 - BOUND_ROUNDING), energy, memory))
 
     def others(self, values: Floats) -> Floats:
         """All axes but the lead, (A, axes - 1)."""

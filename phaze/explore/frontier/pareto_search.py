@@ -1,6 +1,6 @@
 """A certified frontier on any axes, those that depend on the plan among them.
 
-A point is an architecture in one setting (microbatch, width, recompute, recipe) under the plan that is best for its
+A point is an architecture in one config (microbatch, width, recompute, recipe) under the plan that is best for its
 throughput; its energy and memory are those of that plan. Every point gets an optimistic vector; points whose
 vector a known point dominates fall. Of the rest those are looked at whose optimistic vectors no other open
 one dominates: no bound could spare them. First schedule bounds tighten their vectors, then they are evaluated.
@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.evaluation.energy_and_memory import ROUNDING, Measures
+from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.frontier.pareto_archive import ParetoArchive, first_within, nondominated
 from phaze.explore.frontier.pareto_points import OpenPoints, ParetoFrontier, ParetoPoint, PointValues
 from phaze.explore.request.design_metrics import Metric
 from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING, POINT_STATES
 
 SAMPLE = 64  # architectures searched first, so that the bounds of the others have something to meet
 ROUND, TIGHTENED = 32, 256  # points evaluated, and tightened, together at least
 BATCH = 1024  # and at most
-STATES = 1e7  # of one schedule search: finite, so that times do not depend on what is asked together
 
 
 @dataclass
@@ -48,11 +48,11 @@ class ParetoSearch:
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self._values = PointValues(Measures(self.evaluator), self.architectures, self.axes)
-        self._settings = self.evaluator.settings
+        self._configs = self.evaluator.configs
         self._longest_s = np.inf
         if self.least_throughput > 0:
             self._longest_s = (
-                self.evaluator.task.cluster.global_batch / self.least_throughput * (1 + ROUNDING)
+                self.evaluator.task.cluster.global_batch / self.least_throughput * (1 + BOUND_ROUNDING)
             )
         self._archive = ParetoArchive(len(self.axes) - 1)
         self._members: dict[int, ParetoPoint] = {}
@@ -94,24 +94,24 @@ class ParetoSearch:
     def _bounded(self, rows: Rows) -> OpenPoints:
         """All points of some architectures that are undominated by their cheap bounds."""
         parts = []
-        for k in range(len(self._settings)):
-            able = self.evaluator.takes(self._settings[k])[rows]
+        for k in range(len(self._configs)):
+            able = self.evaluator.takes(self._configs[k])[rows]
             self._counts["format"] += int((~able).sum())
             hopeful = self._hopeful(k, rows[able])
             give_up_s = self._give_up_s(k, hopeful)
-            seconds = self.evaluator.quick_bound(self._settings[k], hopeful.row, give_up_s)
+            seconds = self.evaluator.iteration_bound(self._configs[k], hopeful.row, give_up_s)
             parts.append(self._undominated(self._optimistic(k, hopeful.row, seconds)))
         return self._nothing.join(parts)
 
     def _hopeful(self, k: int, rows: Rows) -> OpenPoints:
-        """Points of one setting that are undominated by what their work takes alone."""
-        setting = self._settings[k]
+        """Points of one config that are undominated by what their work takes alone."""
+        config = self._configs[k]
         on_rows = self.evaluator.on(self.evaluator.table.take(rows))
-        seconds = on_rows.work_bound(setting, on_rows.work_s(setting))
+        seconds = on_rows.work_bound(config, on_rows.work_s(config))
         return self._undominated(self._optimistic(k, rows, seconds))
 
     def _optimistic(self, k: int, rows: Rows, least_s: Floats, upper_s: Floats | None = None) -> OpenPoints:
-        """Points of one setting with their optimistic values; those that cannot count are let go.
+        """Points of one config with their optimistic values; those that cannot count are let go.
 
         `upper_s`: iteration times in reach, where schedule bounds were used.
         """
@@ -124,7 +124,7 @@ class ParetoSearch:
             np.full(len(rows), np.inf) if upper_s is None else np.where(least_s == upper_s, upper_s, np.inf)
         )
         at = np.flatnonzero(counts)
-        values = self._values.optimistic(self._settings[k], rows[at], least_s[at])
+        values = self._values.optimistic(self._configs[k], rows[at], least_s[at])
         return OpenPoints(np.full(len(at), k), rows[at], np.full(len(at), tightened), known_s[at], values)
 
     def _undominated(self, open_: OpenPoints) -> OpenPoints:
@@ -136,20 +136,20 @@ class ParetoSearch:
         return open_.take(~fallen)
 
     def _give_up_s(self, k: int, open_: OpenPoints) -> Floats:
-        """Iteration times above which points of a setting are dominated, or too slow to count, (A,)."""
+        """Iteration times above which points of a config are dominated, or too slow to count, (A,)."""
         first = first_within(self._archive.others, self._values.others(open_.values))
         lead = -np.append(self._archive.throughput, -np.inf)[first]
-        seconds = self._values.longest_s(self._settings[k], open_.row, lead)
-        return np.minimum(seconds, self._longest_s * (1 + ROUNDING))
+        seconds = self._values.longest_s(self._configs[k], open_.row, lead)
+        return np.minimum(seconds, self._longest_s * (1 + BOUND_ROUNDING))
 
     # -- looking closer ----------------------------------------------------------------------------------------
 
     def _promising(self, open_: OpenPoints) -> Rows:
-        """Points of one setting and kind that no open point's optimistic values dominate, and its next best.
+        """Points of one config and kind that no open point's optimistic values dominate, and its next best.
 
-        It is the setting and kind with most such points; a few more are looked at together at little cost.
+        It is the config and kind with most such points; a few more are looked at together at little cost.
         """
-        values, label = open_.values, open_.setting * 2 + open_.tightened
+        values, label = open_.values, open_.config * 2 + open_.tightened
         front = nondominated(values)
         mine = np.flatnonzero(label == np.bincount(label[front]).argmax())
         low, high = values.min(axis=0), values.max(axis=0)
@@ -159,22 +159,22 @@ class ParetoSearch:
         return order[: min(max(int(front[mine].sum()), least), BATCH)]
 
     def _look(self, group: OpenPoints) -> OpenPoints:
-        """Tighten or evaluate points of one setting and kind; what is still undecided of them."""
-        k, rows = int(group.setting[0]), group.row
+        """Tighten or evaluate points of one config and kind; what is still undecided of them."""
+        k, rows = int(group.config[0]), group.row
         if group.tightened[0]:
             self._evaluate(k, group)
             return self._nothing
-        found = self.evaluator.bounds(self._settings[k], rows, self._give_up_s(k, group))
+        found = self.evaluator.bounds(self._configs[k], rows, self._give_up_s(k, group))
         return self._optimistic(k, rows, found.lower_s, found.upper_s)
 
     def _evaluate(self, k: int, group: OpenPoints) -> None:
         """Exact schedules and plans; points that are not settled by them stay open, what they reach counts."""
-        effort = SolveLimits(self.clock.left, STATES)
+        effort = SolveLimits(self.clock.left, POINT_STATES)
         seconds = group.known_s.copy()
         at = np.flatnonzero(~np.isfinite(seconds))
         if len(at):
             some = group.take(at)
-            found = self.evaluator.exact(self._settings[k], some.row, self._give_up_s(k, some), effort)
+            found = self.evaluator.exact(self._configs[k], some.row, self._give_up_s(k, some), effort)
             unsettled = found.lower_s < found.upper_s
             left = self._optimistic(
                 k, some.row[unsettled], found.lower_s[unsettled], found.upper_s[unsettled]
@@ -188,21 +188,21 @@ class ParetoSearch:
         self._add(k, group.row[reached], seconds[reached], effort)
 
     def _add(self, k: int, rows: Rows, seconds: Floats, effort: SolveLimits) -> None:
-        setting = self._settings[k]
+        config = self._configs[k]
         plans: tuple[FoundPlan | None, ...] = (None,) * len(rows)
         energy = memory = np.full(len(rows), np.nan)
         if self._values.needs_plan:
-            found = self._values.measures.exact(setting, rows, effort, seconds)
+            found = self._values.measures.exact(config, rows, effort, seconds)
             plans, seconds = found.plans, found.iteration_s
             energy, memory = found.energy_per_sample_j, found.memory_bytes
-        columns = self._values.columns(setting, rows, seconds, energy, memory)
+        columns = self._values.columns(config, rows, seconds, energy, memory)
         values = self._values.minimised(columns)
         others = self._values.others(values)
         for i, row in enumerate(rows.tolist()):
-            number = row * len(self._settings) + k
+            number = row * len(self._configs) + k
             if seconds[i] > self._longest_s:
                 continue
             key = (float(self.architectures["area_mm2"][row]), number)
             if self._archive.add(others[i], -float(values[i, self._values.lead]), key):
                 one = {name: float(column[i]) for name, column in columns.items()}
-                self._members[number] = ParetoPoint(row, setting, one, plans[i])
+                self._members[number] = ParetoPoint(row, config, one, plans[i])

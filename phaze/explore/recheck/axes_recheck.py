@@ -1,7 +1,7 @@
 """The claims of a run over any axes worked out again: the winner, every point of the frontier, and other points.
 
-A point is an architecture in one setting. Every point of the frontier is evaluated anew; then architectures are
-picked as for other runs, and evaluated in the settings that are most frequent on the frontier, in those of their own
+A point is an architecture in one config. Every point of the frontier is evaluated anew; then architectures are
+picked as for other runs, and evaluated in the configs that are most frequent on the frontier, in those of their own
 highest rooflines, and in some drawn at random.
 """
 
@@ -27,7 +27,6 @@ from phaze.explore.evaluation.training_config import TrainingConfig, config_of_p
 from phaze.explore.recheck.architecture_sample import Population, pick_sample
 from phaze.explore.recheck.common_recheck import Recheck
 from phaze.explore.recheck.elementary_checks import (
-    CLOSE,
     bound_agrees,
     counts_agree,
     same_figure,
@@ -37,7 +36,7 @@ from phaze.explore.recheck.rechecked_points import (
     WHOLE,
     AxesPoints,
     beaten,
-    by_setting,
+    by_config,
     claimed_values,
     objective,
 )
@@ -46,10 +45,11 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.silicon.package_price import price_usd
+from phaze.tolerances import SAME
 
-FREQUENT = 4  # settings of the frontier in which every sampled architecture is evaluated
-HOPEFUL = 3  # settings of every sampled architecture with the highest rooflines, wherever they are
-DRAWN = 8  # settings drawn at random: without bounds each takes seconds on a large cluster
+FREQUENT = 4  # configs of the frontier in which every sampled architecture is evaluated
+HOPEFUL = 3  # configs of every sampled architecture with the highest rooflines, wherever they are
+DRAWN = 8  # configs drawn at random: without bounds each takes seconds on a large cluster
 BLIND = 2  # of them every sampled architecture is evaluated in so many
 
 
@@ -92,7 +92,7 @@ class AxesRecheck(Recheck):
         )
 
     def _winner(self) -> Iterator[Check]:
-        """The winner's plan in its setting built anew and checked, its size and power from its hardware fields."""
+        """The winner's plan in its config built anew and checked, its size and power from its hardware fields."""
         best, margin = self.document.best, self.request.budgets.tdp_margin
         name = self.request.task.workload.name
         chip = Architecture(name=best.id, fields=best.architecture)
@@ -124,7 +124,7 @@ class AxesRecheck(Recheck):
         """Every point of the frontier in the design table, in the space, and evaluated anew."""
         points, rows = self.document.frontier, self.designs
         alike = len(points) == len(rows) and all(
-            point.id == row["id"] and bool(np.isclose(own, told, rtol=CLOSE, atol=0.0).all())
+            point.id == row["id"] and bool(np.isclose(own, told, rtol=SAME, atol=0.0).all())
             for point, row, own, told in zip(
                 points, rows, self._claimed, claimed_values(self.request, list(rows)), strict=True
             )
@@ -157,10 +157,10 @@ class AxesRecheck(Recheck):
         batch = self.request.task.cluster.global_batch
         known_s = np.array([batch / row["throughput_samples_per_s"] for row in self.designs])
         found = np.empty_like(self._claimed)
-        for count, (setting, at) in enumerate(by_setting(chosen)):
+        for count, (config, at) in enumerate(by_config(chosen)):
             self.progress.update("frontier", count, len(set(chosen)), f"{len(chosen)} points")
-            found[at] = points.reached(setting, at, known_s[at])
-        wrong = ~np.isclose(found, self._claimed, rtol=CLOSE, atol=0.0)
+            found[at] = points.reached(config, at, known_s[at])
+        wrong = ~np.isclose(found, self._claimed, rtol=SAME, atol=0.0)
         if not self.document.certificate.frontier_complete:  # faster plans may exist, with other needs
             alike = [axis.needs is not Needs.PLAN for axis in axes_of(self.request)]
             wrong &= (found > self._claimed) & alike
@@ -172,7 +172,7 @@ class AxesRecheck(Recheck):
         )
 
     def _samples(self) -> Iterator[Check]:
-        """Architectures that were picked, in several settings each."""
+        """Architectures that were picked, in several configs each."""
         population = Population(self._candidates, self.request.tasks)
         frontier = [point.architecture for point in self.document.frontier]
         strata = population.strata(self.document.best.architecture, frontier, self.seed)
@@ -189,7 +189,7 @@ class AxesRecheck(Recheck):
         limit, best = self.document.certificate.upper_bound, float(worth.max(initial=0.0))
         yield Check(
             name="no sampled point beats the bound",
-            passed=best <= limit * (1 + CLOSE),
+            passed=best <= limit * (1 + SAME),
             note=f"best of {len(values)}: {best:.9g}, at most {limit:.9g}",
         )
         yield self._none_missing(values)
@@ -197,17 +197,17 @@ class AxesRecheck(Recheck):
     def _evaluated(self, block: Block) -> tuple[Floats, list[int]]:
         """Values of all points of the sample that fit and are settled, and the architecture of each."""
         points, random = AxesPoints(self.request, block), np.random.default_rng(self.seed)
-        settings = points.evaluator.settings
-        often = [setting for setting, _ in Counter(map(config_of_row, self.designs)).most_common(FREQUENT)]
-        drawn = random.choice(len(settings), size=min(DRAWN, len(settings)), replace=False)
-        wanted = {(i, setting) for i in range(len(block)) for setting in often}
-        wanted |= {(i, settings[int(k)]) for i in range(len(block)) for k in random.choice(drawn, size=BLIND)}
+        configs = points.evaluator.configs
+        often = [config for config, _ in Counter(map(config_of_row, self.designs)).most_common(FREQUENT)]
+        drawn = random.choice(len(configs), size=min(DRAWN, len(configs)), replace=False)
+        wanted = {(i, config) for i in range(len(block)) for config in often}
+        wanted |= {(i, configs[int(k)]) for i in range(len(block)) for k in random.choice(drawn, size=BLIND)}
         wanted |= set(_hopeful(points.evaluator))
         ordered = sorted(wanted, key=lambda one: (one[0], one[1].order))
         values = np.empty((len(ordered), self._claimed.shape[1]))
-        for count, (setting, at) in enumerate(by_setting([setting for _, setting in ordered])):
-            self.progress.update("evaluating", count, len(settings), f"{len(ordered)} points")
-            values[at] = points.settled(setting, np.array([ordered[int(k)][0] for k in at], dtype=np.intp))
+        for count, (config, at) in enumerate(by_config([config for _, config in ordered])):
+            self.progress.update("evaluating", count, len(configs), f"{len(ordered)} points")
+            values[at] = points.settled(config, np.array([ordered[int(k)][0] for k in at], dtype=np.intp))
         kept = np.flatnonzero(np.isfinite(values).all(axis=1))
         return values[kept], [ordered[int(k)][0] for k in kept]
 
@@ -220,12 +220,12 @@ class AxesRecheck(Recheck):
 
 
 def _hopeful(evaluator: Evaluator) -> Iterator[tuple[int, TrainingConfig]]:
-    """Architectures with the settings whose work alone takes the least time: there a missed point would be best."""
-    least = np.stack([evaluator.roofline_s(setting) for setting in evaluator.settings])
+    """Architectures with the configs whose work alone takes the least time: there a missed point would be best."""
+    least = np.stack([evaluator.roofline_s(config) for config in evaluator.configs])
     first = np.argsort(least, axis=0, kind="stable")[:HOPEFUL]
     for k, i in np.ndindex(first.shape):
         if np.isfinite(least[first[k, i], i]):
-            yield i, evaluator.settings[int(first[k, i])]
+            yield i, evaluator.configs[int(first[k, i])]
 
 
 def _row(point: FrontierPoint) -> dict[str, Any]:

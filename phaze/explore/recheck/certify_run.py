@@ -26,7 +26,6 @@ from phaze.explore.recheck.axes_recheck import AxesRecheck
 from phaze.explore.recheck.common_recheck import Recheck
 from phaze.explore.recheck.document_recheck import question_unchanged
 from phaze.explore.recheck.elementary_checks import (
-    CLOSE,
     Leaves,
     bound_agrees,
     counts_agree,
@@ -42,9 +41,9 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 BLIND = 2  # points of each sampled architecture that are taken without asking any bound
-STATES = 500  # of each schedule's search: what is found is real, whether or not it is proven the best
 
 
 class ThroughputPowerRecheck(Recheck):
@@ -148,16 +147,16 @@ class ThroughputPowerRecheck(Recheck):
     def _reached(self, task: Task, table: ArchitectureTable, which: int) -> Floats:
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
         evaluator, rows = Evaluator(task, table), np.arange(len(table))
-        effort = SolveLimits(lambda: np.inf, STATES)
+        effort = SolveLimits(lambda: np.inf, FEW_STATES)
         self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
         best = best_points(evaluator, rows, effort).upper_s
         random = np.random.default_rng([self.seed, which])
         for _ in range(BLIND):
-            blind = random.integers(len(evaluator.settings), size=len(table))
+            blind = random.integers(len(evaluator.configs), size=len(table))
             for k in np.unique(blind):
                 at = rows[blind == k]
                 nothing = np.full(len(at), np.inf)
-                found = evaluator.exact(evaluator.settings[int(k)], at, nothing, effort)
+                found = evaluator.exact(evaluator.configs[int(k)], at, nothing, effort)
                 best[at] = np.minimum(best[at], found.upper_s)
         return np.asarray(task.cluster.global_batch / best)
 
@@ -166,7 +165,7 @@ class ThroughputPowerRecheck(Recheck):
         best = max(values, default=0.0)
         return Check(
             name=name,
-            passed=best <= limit * (1 + CLOSE),
+            passed=best <= limit * (1 + SAME),
             note=f"best of {len(rows)}: {best:.9g}, at most {limit:.9g}",
         )
 
@@ -176,7 +175,7 @@ class ThroughputPowerRecheck(Recheck):
         tdp = np.array([t for t, _, _ in self._steps])
         score = np.array([s for _, s, _ in self._steps])
         kept = [(t, s) for t, s in rows if s > 0 and self._worth.value(s, t) > 0]
-        missing = sum(not ((tdp <= t) & (score >= s * (1 - CLOSE))).any() for t, s in kept)
+        missing = sum(not ((tdp <= t) & (score >= s * (1 - SAME))).any() for t, s in kept)
         return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
 
 

@@ -23,7 +23,6 @@ from phaze.explore.answers.portfolio_exploration import (
     describe_several,
     portfolio_scope,
 )
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     RESULT_SCHEMA,
@@ -38,13 +37,14 @@ from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import config_of_placement, config_of_row
-from phaze.explore.recheck.elementary_checks import CLOSE, Leaves, Path, path_text, same_value
-from phaze.explore.recheck.rechecked_points import MaximisedValue, by_setting
+from phaze.explore.recheck.elementary_checks import Leaves, Path, path_text, same_value
+from phaze.explore.recheck.rechecked_points import MaximisedValue, by_config
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 Row = Mapping[str, Any]
 WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
@@ -219,7 +219,7 @@ class DocumentRecheck:
         return [(("best",), self.document.best), *runners_up]
 
     def _again(self, design: Design) -> dict[str, Any]:
-        """A design from its hardware fields and settings alone, in JSON; empty where there is none."""
+        """A design from its hardware fields and configs alone, in JSON; empty where there is none."""
         chip, names = self._chip(design.architecture), {task.workload.name for task in self.request.tasks}
         if chip is None or set(design.workloads) != names:
             return {}
@@ -261,10 +261,10 @@ class DocumentRecheck:
         if block is not None:
             task, evaluator = self.request.task, Evaluator(self.request.task, block.table)
             speed = np.array([row["throughput_samples_per_s"] for row in rows])
-            settings = [config_of_row(row) for row in rows]
-            known = np.array([setting in evaluator.settings for setting in settings], dtype=bool)
-            peaks = {s: evaluator.peak_flops_per_s(s) for s in {*settings} & {*evaluator.settings}}
-            peak = np.array([peaks[s][i] if s in peaks else np.nan for i, s in enumerate(settings)])
+            configs = [config_of_row(row) for row in rows]
+            known = np.array([config in evaluator.configs for config in configs], dtype=bool)
+            peaks = {s: evaluator.peak_flops_per_s(s) for s in {*configs} & {*evaluator.configs}}
+            peak = np.array([peaks[s][i] if s in peaks else np.nan for i, s in enumerate(configs)])
             mfu = speed * evaluator.model_flops / task.cluster.global_batch / (task.devices * peak)
             found = {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "mfu": mfu}
             names = architecture_ids(block.table, self._candidates.varied)
@@ -272,12 +272,12 @@ class DocumentRecheck:
                 [row["id"] != name for row, name in zip(rows, names, strict=True)], dtype=bool
             )
             for name, values in found.items():
-                wrong |= ~np.isclose([row[name] for row in rows], values, rtol=CLOSE, atol=0.0)
+                wrong |= ~np.isclose([row[name] for row in rows], values, rtol=SAME, atol=0.0)
         note = f"{int(wrong.sum())} of {len(rows)} rows differ"
         return Check(name="size, power and MFU of the design table", passed=not wrong.any(), note=note)
 
     def _frontier(self) -> Iterator[Check]:
-        """Every point of the frontier from its hardware and its setting in the design table."""
+        """Every point of the frontier from its hardware and its config in the design table."""
         rows = self._rows
         again: list[FrontierPoint | None] = [None] * len(rows)
         block = self._block
@@ -295,13 +295,13 @@ class DocumentRecheck:
     def _points(self, block: Block, rows: Sequence[int]) -> list[FrontierPoint | None]:
         """Some rows of the design table as points of a frontier; None where nothing fits."""
         evaluator = Evaluator(self.request.task, block.table)
-        settings = [config_of_row(self.designs[row]) for row in rows]
+        configs = [config_of_row(self.designs[row]) for row in rows]
         found: list[FrontierPoint | None] = [None] * len(rows)
-        for setting, places in by_setting(settings):
-            if setting not in evaluator.settings:
+        for config, places in by_config(configs):
+            if config not in evaluator.configs:
                 continue
             own = np.array([rows[k] for k in places])
-            plans = evaluator.plans(setting, own, np.full(len(own), np.inf), WHOLE)
+            plans = evaluator.plans(config, own, np.full(len(own), np.inf), WHOLE)
             placed = {
                 k: (row, plan)
                 for k, row, plan in zip(places.tolist(), own.tolist(), plans, strict=True)
@@ -310,8 +310,8 @@ class DocumentRecheck:
             own_plans = dict(placed.values())
             points = frontier_points(
                 evaluator,
-                setting,
-                dict(zip(own_plans, worked_out(evaluator, setting, own_plans), strict=True)),
+                config,
+                dict(zip(own_plans, worked_out(evaluator, config, own_plans), strict=True)),
                 self._candidates.varied,
                 self.request.budgets.tdp_margin,
             )
@@ -357,16 +357,16 @@ class DocumentRecheck:
 
 
 def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) -> Design:
-    """A chip under the best plan of the setting that is claimed.
+    """A chip under the best plan of the config that is claimed.
 
-    Raises ValueError where there is no such setting, InfeasibleError where nothing fits.
+    Raises ValueError where there is no such config, InfeasibleError where nothing fits.
     """
     builder = DesignBuilder(task, margin)
     evaluator = Evaluator(task, to_table([chip]))
-    setting = config_of_placement(task, claimed)
-    if setting not in evaluator.settings:
+    config = config_of_placement(task, claimed)
+    if config not in evaluator.configs:
         raise ValueError("no such setting")
-    return builder.placed(chip, evaluator, 0, setting, np.inf, WHOLE)
+    return builder.placed(chip, evaluator, 0, config, np.inf, WHOLE)
 
 
 def _json(record: BaseModel | None) -> Any:  # noqa: ANN401 - any JSON

@@ -15,23 +15,22 @@ from phaze.explore.documents.result_document import Certificate, ResultDocument
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.recheck.architecture_sample import Population
 from phaze.explore.request.explore_request import ExploreRequest
+from phaze.tolerances import SAME
 
-CLOSE = 1e-9
-"""Relative difference below which figures are the same: sums of many terms, in another order."""
 HURRIED = 1 / 4
 """Share of its time limit that the shortest part of a search has to itself."""
 
 
 def same_figure(name: str, claimed: float, found: float) -> Check:
     """One figure of the run against the same one worked out again."""
-    passed = abs(claimed - found) <= CLOSE * max(abs(claimed), abs(found))
+    passed = abs(claimed - found) <= SAME * max(abs(claimed), abs(found))
     return Check(name=name, passed=passed, note=f"claimed {claimed:.9g}, found {found:.9g}")
 
 
 def throughput_reached(name: str, claimed: float, found: float, *, exactly: bool) -> Check:
     """A throughput of the run that is reached again; where it stopped early, a better plan may exist."""
     check = same_figure(name, claimed, found)
-    return check if exactly else check.model_copy(update={"passed": claimed <= found * (1 + CLOSE)})
+    return check if exactly else check.model_copy(update={"passed": claimed <= found * (1 + SAME)})
 
 
 def hurried(request: ExploreRequest, document: ResultDocument) -> bool:
@@ -42,11 +41,11 @@ def hurried(request: ExploreRequest, document: ResultDocument) -> bool:
 def bound_agrees(claimed: Certificate) -> Check:
     """The bound is no worse than what was reached, and the gap and optimality follow from the two."""
     c = claimed
-    consistent = c.upper_bound >= c.objective_value * (1 - CLOSE)
+    consistent = c.upper_bound >= c.objective_value * (1 - SAME)
     gap = c.upper_bound / c.objective_value - 1 if c.objective_value > 0 else np.inf
     return Check(
         name="bound, gap and optimality agree",
-        passed=consistent and abs(gap - c.gap) <= CLOSE * (1 + c.gap) and c.optimal == (c.gap == 0),
+        passed=consistent and abs(gap - c.gap) <= SAME * (1 + c.gap) and c.optimal == (c.gap == 0),
         note=f"bound {c.upper_bound:.9g}, objective {c.objective_value:.9g}, gap {c.gap:.3g}",
     )
 
@@ -160,7 +159,7 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other or abs(one - other) <= CLOSE * max(abs(one), abs(other))
+        return one == other or abs(one - other) <= SAME * max(abs(one), abs(other))
     return one == other
 
 

@@ -1,4 +1,4 @@
-"""Points of a re-check: architectures in settings, each with its value on every axis, and what throughputs are worth to
+"""Points of a re-check: architectures in configs, each with its value on every axis, and what throughputs are worth to
 the run."""
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_points import PointValues
-from phaze.explore.recheck.elementary_checks import CLOSE
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, POINT_STATES, SAME
 
-STATES = 500  # of each schedule's search; a point that is not settled by then is not judged
-WHOLE = SolveLimits(lambda: np.inf, 1e7)  # as much as the search spends on a point
+WHOLE = SolveLimits(lambda: np.inf, POINT_STATES)  # as much as the search spends on a point
 
 
 @dataclass(frozen=True)
@@ -50,28 +49,28 @@ class AxesPoints:
     def _values(self) -> PointValues:
         return PointValues(Measures(self.evaluator), known_columns(self.block), axes_of(self.request))
 
-    def reached(self, setting: TrainingConfig, rows: Rows, known_s: Floats) -> Floats:
+    def reached(self, config: TrainingConfig, rows: Rows, known_s: Floats) -> Floats:
         """Values of points that are said to be reached in `known_s` seconds, (A,), with all effort it takes."""
-        return self._measured(setting, rows, known_s, WHOLE)
+        return self._measured(config, rows, known_s, WHOLE)
 
-    def settled(self, setting: TrainingConfig, rows: Rows) -> Floats:
+    def settled(self, config: TrainingConfig, rows: Rows) -> Floats:
         """Values of points that little effort settles, without any bound; infinite where it does not."""
-        effort, nothing = SolveLimits(lambda: np.inf, STATES), np.full(len(rows), np.inf)
-        found = self.evaluator.exact(setting, rows, nothing, effort)
+        effort, nothing = SolveLimits(lambda: np.inf, FEW_STATES), np.full(len(rows), np.inf)
+        found = self.evaluator.exact(config, rows, nothing, effort)
         sure = np.isfinite(found.upper_s)
         if self._values.needs_plan:  # slower schedules than the best ones might come with another plan
             sure &= found.lower_s >= found.upper_s
         values = np.full((len(rows), len(self._values.axes)), np.inf)
         if sure.any():
-            values[sure] = self._measured(setting, rows[sure], found.upper_s[sure], effort)
+            values[sure] = self._measured(config, rows[sure], found.upper_s[sure], effort)
         return values
 
-    def _measured(self, setting: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits) -> Floats:
-        found = self._values.measures.exact(setting, rows, effort, known_s)
+    def _measured(self, config: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits) -> Floats:
+        found = self._values.measures.exact(config, rows, effort, known_s)
         seconds, energy_j = found.iteration_s, found.energy_per_sample_j
-        columns = self._values.columns(setting, rows, seconds, energy_j, found.memory_bytes)
+        columns = self._values.columns(config, rows, seconds, energy_j, found.memory_bytes)
         floor = floor_throughput(self.request, self.request.task)
-        slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - CLOSE)
+        slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - SAME)
         return np.where(slow[:, None], np.inf, self._values.minimised(columns))
 
 
@@ -91,14 +90,14 @@ def objective(request: ExploreRequest, values: Floats) -> Floats:
 
 def beaten(values: Floats, frontier: Floats) -> NDArray[np.bool_]:
     """Points (A, axes) that some point of the frontier is as good as on every axis."""
-    near = values + CLOSE * np.abs(values)
+    near = values + SAME * np.abs(values)
     return np.array([bool((frontier <= one).all(axis=1).any()) for one in near], dtype=np.bool_)
 
 
-def by_setting(chosen: list[TrainingConfig]) -> Iterator[tuple[TrainingConfig, Rows]]:
-    """Every setting with the positions where it is chosen."""
-    for setting in sorted(set(chosen), key=lambda one: one.order):
-        yield setting, np.array([i for i, one in enumerate(chosen) if one == setting], dtype=np.intp)
+def by_config(chosen: list[TrainingConfig]) -> Iterator[tuple[TrainingConfig, Rows]]:
+    """Every config with the positions where it is chosen."""
+    for config in sorted(set(chosen), key=lambda one: one.order):
+        yield config, np.array([i for i, one in enumerate(chosen) if one == config], dtype=np.intp)
 
 
 Row = Mapping[str, Any]

@@ -17,7 +17,6 @@ from phaze.explore.answers.cluster_exploration import (
     device_counts,
     with_devices,
 )
-from phaze.explore.certified.bound_refinement import FEW_STATES
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     ClusterChoice,
@@ -32,13 +31,14 @@ from phaze.explore.documents.result_document import (
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
-from phaze.explore.recheck.elementary_checks import CLOSE, Leaves, Path, hurried
+from phaze.explore.recheck.elementary_checks import Leaves, Path, hurried
 from phaze.explore.recheck.rechecked_points import MaximisedValue
 from phaze.explore.request.explore_request import ClusterBudget, ExploreRequest
 from phaze.hardware.architecture import from_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
 Row = Mapping[str, Any]
 WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
@@ -123,9 +123,9 @@ class SeveralWorkloads:
             id=found.id,
             throughput_samples_per_s=reached,
             upper_bound_samples_per_s=max(bound, reached)
-            if abs(bound - reached) > CLOSE * reached
+            if abs(bound - reached) > SAME * reached
             else reached,
-            gap=bound / reached - 1 if reached > 0 and bound > reached * (1 + CLOSE) else 0.0,
+            gap=bound / reached - 1 if reached > 0 and bound > reached * (1 + SAME) else 0.0,
             area_mm2=found.area_mm2,
             tdp_w=found.tdp_w,
         )
@@ -297,7 +297,7 @@ class SeveralClusters:
             if not _sensible(choice, c.objective_value, c.upper_bound)
         ]
         highest = max([c.objective_value, *(choice.upper_bound_samples_per_s for choice in claimed.choices)])
-        passed = not wrong and abs(highest - c.upper_bound) <= CLOSE * c.upper_bound
+        passed = not wrong and abs(highest - c.upper_bound) <= SAME * c.upper_bound
         return Check(
             name="bounds of all numbers of devices", passed=passed, note=", ".join(map(str, wrong)) or "agree"
         )
@@ -310,5 +310,5 @@ def _sensible(choice: ClusterChoice, value: float, bound: float) -> bool:
         choice.status, bound
     )
     told = (reached is not None) == (choice.id is not None) == searched
-    reachable = reached is None or reached <= min(upper, value) * (1 + CLOSE)
-    return choice.status in set(DeviceCountStatus) and told and reachable and upper <= most * (1 + CLOSE)
+    reachable = reached is None or reached <= min(upper, value) * (1 + SAME)
+    return choice.status in set(DeviceCountStatus) and told and reachable and upper <= most * (1 + SAME)

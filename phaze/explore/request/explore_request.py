@@ -88,7 +88,7 @@ def _check_forward(space: PlanSpace, held: Mapping[str, tuple[Any, ...]], mode: 
 
 
 def _zeros(space: PlanSpace, held: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """What ranks divide beside pipelines of what is held; no pipelines where that is nothing."""
+    """ZeRO stages: what ranks divide beside pipelines of what is held; no pipelines where that is nothing."""
     if space.pipelined_zeros is None or "zeros" not in held:
         return {}
     left = tuple(zero for zero in held["zeros"] if zero in space.pipelined_zeros)
@@ -131,7 +131,7 @@ def _word(value: object) -> object:
 
 
 class Objective(StrEnum):
-    """What is optimised; the direction is built in."""
+    """Objective that is optimised; the direction is built in."""
 
     THROUGHPUT = "throughput"
     THROUGHPUT_PER_TDP = "throughput_per_tdp"
@@ -207,7 +207,7 @@ class Task:
     memory_bytes: float | None = None
 
     def usable_bytes(self, capacity_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What plans may fill of memories of some sizes, (A,)."""
+        """Bytes that plans may fill of memories of some sizes, (A,)."""
         usable = self.framework.usable_memory * capacity_bytes
         return usable if self.memory_bytes is None else np.minimum(usable, self.memory_bytes)
 

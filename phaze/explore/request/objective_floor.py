@@ -1,4 +1,4 @@
-"""What makes one evaluated design better than another: the objective, and the floors it has to keep."""
+"""Order of evaluated designs: the objective, and the floors it has to keep."""
 
 from __future__ import annotations
 

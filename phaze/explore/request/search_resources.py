@@ -46,7 +46,7 @@ class Store(Protocol):
     """Remembers evaluations under the digest of everything they depend on, so that none can be out of date."""
 
     def get(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """What is known of some keys."""
+        """Values that are known of some keys."""
 
     def put(self, items: Mapping[str, bytes]) -> None:
         """Remember; a value that is there already stays."""
@@ -83,7 +83,7 @@ class SearchResources:
 
     @property
     def memo(self) -> Memo | None:
-        """What evaluators ask for earlier results; None where nothing is remembered."""
+        """Memo that evaluators ask for earlier results; None where nothing is remembered."""
         return None if isinstance(self.store, NoStore) else Memo(self.store)
 
 

@@ -22,15 +22,14 @@ from phaze.explore.request.explore_request import Objective, Task
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES, SAME
 
-ROUNDING = 1e-9  # by which bounds and the threshold are relaxed
 BATCH = 256  # architectures evaluated together
-STATES = 500  # of one schedule search
 
 
 @dataclass(frozen=True)
 class NearOptimal:
-    """The designs found, best first: numbers of candidates, objective, throughput in samples/s, setting.
+    """The designs found, best first: numbers of candidates, objective, throughput in samples/s, config.
 
     `complete`: nothing within the slack is missing. `promising`: architectures whose bound was within it.
     """
@@ -38,7 +37,7 @@ class NearOptimal:
     numbers: NDArray[np.int64]
     value: Floats
     throughput: Floats
-    settings: tuple[TrainingConfig, ...]
+    configs: tuple[TrainingConfig, ...]
     promising: int
     complete: bool
 
@@ -104,26 +103,26 @@ class NearOptimalSearch:
         evaluator, batch = self._on(block.table), self.task.cluster.global_batch
         peak = fastest_flops_per_s(block.table, self.task, self.task.recipe) * self.task.devices
         roof = batch * peak / evaluator.model_flops
-        value = merit(self.objective, roof * (1 + ROUNDING), block.tdp_w)
+        value = merit(self.objective, roof * (1 + SAME), block.tdp_w)
         rows = np.flatnonzero(value >= self.least)
         seconds = np.full(len(rows), np.inf)
-        for setting in evaluator.settings if len(rows) else ():
-            seconds = np.minimum(seconds, evaluator.quick_bound(setting, rows))
-        value[rows] = merit(self.objective, batch / seconds * (1 + ROUNDING), block.tdp_w[rows])
+        for config in evaluator.configs if len(rows) else ():
+            seconds = np.minimum(seconds, evaluator.iteration_bound(config, rows))
+        value[rows] = merit(self.objective, batch / seconds * (1 + SAME), block.tdp_w[rows])
         return value
 
     def _evaluated(self, numbers: NDArray[np.int64]) -> list[tuple[float, float, int, float, TrainingConfig]]:
-        """(objective, TDP, number, throughput, setting) of those that are near enough."""
+        """(objective, TDP, number, throughput, config) of those that are near enough."""
         block = self.candidates.within(numbers)
         batch = self.task.cluster.global_batch
-        effort = SolveLimits(self.clock.left, STATES)
+        effort = SolveLimits(self.clock.left, FEW_STATES)
         best = best_points(self._on(block.table), np.arange(len(block)), effort, self._give_up_s(block))
         throughput = batch / best.upper_s
         value = merit(self.objective, throughput, block.tdp_w)
         return [
-            (float(value[i]), float(block.tdp_w[i]), int(block.numbers[i]), float(throughput[i]), setting)
-            for i, setting in enumerate(best.settings)
-            if setting is not None and value[i] >= self.least
+            (float(value[i]), float(block.tdp_w[i]), int(block.numbers[i]), float(throughput[i]), config)
+            for i, config in enumerate(best.configs)
+            if config is not None and value[i] >= self.least
         ]
 
     def _give_up_s(self, block: Block) -> Floats:
@@ -132,4 +131,4 @@ class NearOptimalSearch:
             return np.full(len(block), np.inf)
         per_w = block.tdp_w if self.objective is Objective.THROUGHPUT_PER_TDP else np.ones(len(block))
         least = np.asarray(self.least * per_w)
-        return np.asarray(self.task.cluster.global_batch / least * (1 + ROUNDING))
+        return np.asarray(self.task.cluster.global_batch / least * (1 + SAME))

@@ -26,8 +26,7 @@ from phaze.explore.robustness.scenario_throughputs import (
     distinct_designs,
     scenario_throughput,
 )
-
-TIE = 1e-9  # relative; values closer than this are equal
+from phaze.tolerances import SAME
 
 
 def regrets(values: Floats) -> Floats:
@@ -38,7 +37,7 @@ def regrets(values: Floats) -> Floats:
 
 def best_probability(values: Floats) -> Floats:
     """Share of scenarios in which no design is better, (M,); designs that tie all count."""
-    share: Floats = (regrets(values) <= TIE).mean(axis=0)
+    share: Floats = (regrets(values) <= SAME).mean(axis=0)
     return share
 
 
@@ -55,13 +54,12 @@ def rank_correlations(nominal: Floats, values: Floats) -> Floats:
 def _order(one: Floats, other: Floats) -> NDArray[np.int64]:
     """1 where the first is larger, -1 where the second is, 0 where they tie."""
     difference = one - other
-    tied = np.abs(difference) <= TIE * np.maximum(np.abs(one), np.abs(other))
+    tied = np.abs(difference) <= SAME * np.maximum(np.abs(one), np.abs(other))
     return np.where(tied, 0, np.sign(difference)).astype(np.int64)
 
 
 SLACK = 0.05
 DESIGNS, SCENARIOS = 20, 64
-_ROUNDING = 1e-9
 _LOW, _HIGH = 5.0, 95.0  # percentiles
 
 
@@ -83,7 +81,7 @@ def judge_robustness(
     """
     timer, report = clock or Clock(request.time_limit_s), progress or SilentProgress()
     candidates = Candidates(request.space, request.budgets)
-    least = best_value * (1.0 - slack) * (1.0 - _ROUNDING)
+    least = best_value * (1.0 - slack) * (1.0 - SAME)
     near = NearOptimalSearch(candidates, request.task, request.objective, least, timer, report).run()
     if not len(near.numbers):
         raise OutOfTimeError("the time limit passed before a design near the best was evaluated")
@@ -191,7 +189,7 @@ def _range(values: Floats) -> tuple[float, float]:
 
 def _share_above(values: Floats, limit: float | None) -> float | None:
     """Share of scenarios above a budget, rounding aside; None without one."""
-    return None if limit is None else float((values > limit * (1.0 + _ROUNDING)).mean())
+    return None if limit is None else float((values > limit * (1.0 + SAME)).mean())
 
 
 def _summary(designs: list[RobustDesign], steadiest: RobustDesign, slack: float) -> str:

@@ -15,7 +15,7 @@ from phaze.explore.evaluation.parameter_scaling import scaled_chips, scaled_netw
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.robustness.constant_scenarios import Scenarios
-from phaze.explore.robustness.near_optimal_designs import STATES, NearOptimal
+from phaze.explore.robustness.near_optimal_designs import NearOptimal
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
@@ -25,9 +25,10 @@ from phaze.hardware.derived_figures import (
     vector_alus,
 )
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import FEW_STATES
 from phaze.workload.work import Format
 
-SETTINGS_WITHIN = 1.25  # settings further from a design's best than this factor are not tried again
+SETTINGS_WITHIN = 1.25  # configs further from a design's best than this factor are not tried again
 _PATIENCE_S = 3600.0  # schedules are limited by states, which is reproducible, not by time
 _LINK = "link_bandwidth_bytes_per_s"
 
@@ -58,11 +59,11 @@ def distinct_designs(candidates: Candidates, near: NearOptimal, most: int) -> Co
 def scenario_throughput(
     task: Task, compared: ComparedDesigns, scenarios: Scenarios, progress: Progress
 ) -> Floats:
-    """Samples per second in every scenario, (N, M), over the settings that come near the best without it."""
-    effort = SolveLimits(Clock(_PATIENCE_S).left, STATES)
+    """Samples per second in every scenario, (N, M), over the configs that come near the best without it."""
+    effort = SolveLimits(Clock(_PATIENCE_S).left, FEW_STATES)
     table, batch = compared.block.table, task.cluster.global_batch
     nominal = Evaluator(task, table)
-    settings = shortlist(nominal, np.arange(len(table)), batch / compared.throughput, SETTINGS_WITHIN)
+    configs = shortlist(nominal, np.arange(len(table)), batch / compared.throughput, SETTINGS_WITHIN)
     found = np.empty((scenarios.count, len(table)))
     for network in np.unique(scenarios.network_of):
         here = np.flatnonzero(scenarios.network_of == network)
@@ -71,7 +72,7 @@ def scenario_throughput(
         )
         variants = _evaluator(nominal, scenarios, here)
         first = len(table) * np.arange(len(here))[:, None]
-        rows = {setting: (first + at).ravel() for setting, at in settings.items()}
+        rows = {config: (first + at).ravel() for config, at in configs.items()}
         found[here] = (batch / fastest_s(variants, rows, effort)).reshape(len(here), -1)
     return found
 

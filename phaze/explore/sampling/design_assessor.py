@@ -26,9 +26,9 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import SETTLED_STATES
 
 Row = dict[str, Any]
-STATES = 100_000  # of the search for one schedule: a limit that, unlike seconds, gives every machine the same answer
 _MOST = 16  # doublings of memory that are tried
 _ONE = np.array([0])
 
@@ -48,15 +48,15 @@ class Assessor:
     def do(self, piece: int) -> Row:
         """Figures of one candidate, by its number.
 
-        The columns of a design table that the best placement decides, its setting, and `memory_missed`: by what
+        The columns of a design table that the best placement decides, its config, and `memory_missed`: by what
         share the memory is too small (at most 0 where the workload fits). Where it does not fit, that alone.
         """
         table = self.candidates.table(np.array([piece], dtype=np.int64))
         evaluator = self._on(table)
         found = best_points(evaluator, _ONE, _effort())
-        if (setting := found.settings[0]) is None:
+        if (config := found.configs[0]) is None:
             return {"memory_missed": self._misfit(table)}
-        return self._row(evaluator, setting, float(found.upper_s[0]))
+        return self._row(evaluator, config, float(found.upper_s[0]))
 
     @property
     def content(self) -> str:
@@ -72,32 +72,32 @@ class Assessor:
     def design(self, number: int, figures: Row) -> Design:
         """Everything that is reported of a candidate, from its figures."""
         evaluator = self._on(self.candidates.table(np.array([number], dtype=np.int64)))
-        setting = config_of_row(figures)
+        config = config_of_row(figures)
         seconds = self.task.cluster.global_batch / figures["throughput_samples_per_s"]
         builder = DesignBuilder(self.task, self.candidates.budgets.tdp_margin)
         architecture = self.candidates.architecture(number)
-        return builder.placed(architecture, evaluator, 0, setting, seconds, _effort())
+        return builder.placed(architecture, evaluator, 0, config, seconds, _effort())
 
     def _on(self, table: ArchitectureTable) -> Evaluator:
         if not self._shared:
             self._shared.append(Evaluator(self.task, self.candidates.survey()))
         return self._shared[0].on(table)
 
-    def _row(self, evaluator: Evaluator, setting: TrainingConfig, seconds: float) -> Row:
-        """The columns of a design table that its placement decides, and the setting."""
+    def _row(self, evaluator: Evaluator, config: TrainingConfig, seconds: float) -> Row:
+        """The columns of a design table that its placement decides, and the config."""
         task = self.task
-        plan = evaluator.plans(setting, _ONE, np.array([seconds]), _effort())[0]
+        plan = evaluator.plans(config, _ONE, np.array([seconds]), _effort())[0]
         if plan is None:
-            msg = f"no plan in the setting {setting} that an iteration time was found for"
+            msg = f"no plan in the setting {config} that an iteration time was found for"
             raise AssertionError(msg)
-        ((seconds, joules, memory_bytes),) = time_energy_memory(evaluator, setting, {0: plan})
-        peak = float(evaluator.peak_flops_per_s(setting)[0])
+        ((seconds, joules, memory_bytes),) = time_energy_memory(evaluator, config, {0: plan})
+        peak = float(evaluator.peak_flops_per_s(config)[0])
         return {
             "throughput_samples_per_s": task.cluster.global_batch / seconds,
             "energy_per_sample_j": joules / task.cluster.global_batch,
             "memory_bytes": float(memory_bytes),
             "mfu": flops_utilisation(evaluator.model_flops, seconds, task.cluster.devices, peak),
-            **config_row(task, setting),
+            **config_row(task, config),
             "memory_missed": float(memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
 
@@ -112,11 +112,11 @@ class Assessor:
 
     def _may_fit(self, one: ArchitectureTable, capacity_bytes: float) -> bool:
         evaluator = self._on(one.replace(hbm_capacity_bytes=np.array([capacity_bytes])))
-        return any(np.isfinite(evaluator.quick_bound(setting, _ONE)[0]) for setting in evaluator.settings)
+        return any(np.isfinite(evaluator.iteration_bound(config, _ONE)[0]) for config in evaluator.configs)
 
 
 def _effort() -> SolveLimits:
-    return SolveLimits(lambda: np.inf, STATES)
+    return SolveLimits(lambda: np.inf, SETTLED_STATES)
 
 
 Assess = Callable[[Sequence[int]], Iterable[Row]]
@@ -153,7 +153,7 @@ class RememberedFigures:
     def _keys(self, numbers: Sequence[int]) -> list[str]:
         columns = self.assessor.candidates.table(np.array(numbers, dtype=np.int64)).columns
         hardware = [{name: column[i] for name, column in columns.items()} for i in range(len(numbers))]
-        return [digest("assess", self._task, float(STATES), fields) for fields in hardware]
+        return [digest("assess", self._task, float(SETTLED_STATES), fields) for fields in hardware]
 
     @cached_property
     def _task(self) -> str:

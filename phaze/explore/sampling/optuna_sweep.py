@@ -38,7 +38,7 @@ _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in th
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What to sweep, how, and where the study is kept. `trials` counts those of earlier runs.
+    """Plan of a sweep: what, how, and where the study is kept. `trials` counts those of earlier runs.
 
     `resume`: whether a study that has trials is continued; if not, it is refused. `join`: continue or begin it
     together with other hosts. `batch` trials are asked together, so at most that many workers have something to do.
@@ -68,7 +68,7 @@ class SweepResult:
 
 @dataclass
 class Sweep:
-    """One sweep, new or continued; whatever its `means`, the study is the same.
+    """One sweep, new or continued; whatever its `resources`, the study is the same.
 
     `lease_s`: after how long without a sign of life other hosts take a host for dead. `share`: what this one did.
 
@@ -78,7 +78,7 @@ class Sweep:
     plan: SweepPlan
     progress: Progress
     stop: Callable[[], bool] = lambda: False
-    means: SearchResources = ALONE
+    resources: SearchResources = ALONE
     lease_s: float = LEASE_S
     share: SharedEvaluation | None = None
     _known: dict[int, Row] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Sweep:
 
     @cached_property
     def _remembered(self) -> RememberedFigures:
-        return RememberedFigures(self.assessor, self.means.store)
+        return RememberedFigures(self.assessor, self.resources.store)
 
     @cached_property
     def _scope(self) -> CandidateScope:
@@ -142,12 +142,12 @@ class Sweep:
 
     def _alone(self, numbers: Sequence[int]) -> Iterator[Row]:
         """Figures of some candidates, by whoever works for this sweep."""
-        return self._remembered.rows(numbers, lambda new: self.means.executor.map(self.assessor, new))
+        return self._remembered.rows(numbers, lambda new: self.resources.executor.map(self.assessor, new))
 
     def _together(self) -> Assess:
         """How figures are found where other hosts look for them, too."""
         of = evaluation_identity(self.plan.task, self.plan.candidates)
-        self.share = self._meeting.evaluations(of, self._alone, self.means.executor.workers, self.stop)
+        self.share = self._meeting.evaluations(of, self._alone, self.resources.executor.workers, self.stop)
         return self.share.assess
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What every search without proof is: a strategy that spends a budget of evaluations on an oracle."""
+"""Search without proof: a strategy that spends a budget of evaluations on an oracle."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def report_search(
     stopped: Stop,
     figures: Mapping[str, float] | None = None,
 ) -> StrategyReport:
-    """What a search that has just ended reports."""
+    """Report of a search that has just ended."""
     improvements = list(improving(oracle.history))
     return StrategyReport(
         strategy=strategy.name,

@@ -97,7 +97,7 @@ class PlanPieces:
 
     @cached_property
     def layer_costs(self) -> LayerCosts:
-        """What the layers take."""
+        """Costs of the layers."""
         return self.played.costs.layer_costs(self.played.strategy)
 
     @cached_property
@@ -107,7 +107,7 @@ class PlanPieces:
 
     @cached_property
     def stage_times(self) -> StageTimes:
-        """What the chunks take."""
+        """Times of the chunks."""
         return self.played.costs.stage_times(self.played.strategy)
 
     def pieces(self, kind: ActionKind, chunk: int) -> tuple[Piece, ...]:

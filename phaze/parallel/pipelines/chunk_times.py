@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phaze.arrays import Floats, Integers
+from phaze.tolerances import SAME
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Chunks:
             if not np.all(np.isfinite(times) & (times >= 0.0)):
                 raise ValueError(f"{name}: times must be finite and not negative")
         alone_s = np.maximum(self.forward_s, self.backward_s[..., ::-1])
-        if np.any(self.pairs_s < alone_s * (1 - 1e-9)):  # but for rounding
+        if np.any(self.pairs_s < alone_s * (1 - SAME)):  # but for rounding
             raise ValueError("paired_s: two passes together cannot be faster than either alone")
 
     @property

@@ -14,7 +14,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.plan_batches import plan_outline
 from phaze.parallel.plan_batches.memory_fit import spread, with_blocks
 from phaze.parallel.plan_batches.plan_table import PlanTable, Ragged, product_of
-from phaze.parallel.plan_batches.shape_options import ROUNDING
+from phaze.tolerances import BOUND_ROUNDING
 
 
 class Longest(NamedTuple):
@@ -194,7 +194,7 @@ class PlanColumns:
         """Lower bound of the seconds of an iteration of each plan, (n, A), for terms (3 K + 2, A)."""
         forms, first = self._distinct
         found: Floats = np.maximum.reduceat(product_of(forms, terms), first, axis=0)
-        return found * (1 - ROUNDING)
+        return found * (1 - BOUND_ROUNDING)
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Rows]:

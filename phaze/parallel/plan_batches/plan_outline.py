@@ -11,7 +11,7 @@ import numpy as np
 from phaze.arrays import Flags, Floats, Rows
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.plan_batches.plan_table import PlanTable, Ragged, product_of
-from phaze.parallel.plan_batches.shape_options import ROUNDING
+from phaze.tolerances import BOUND_ROUNDING
 
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
 STEPS = np.array([3e-11, 5e-12])  # their seconds of an optimizer step per parameter
@@ -40,7 +40,7 @@ class PlanOutline:
     def least_s(self, terms: Floats) -> Floats:
         """Lower bound of the seconds of an iteration of any plan, (A,), for terms (3 K + 2, A)."""
         found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in self.forms]).min(axis=0)
-        return found * (1 - ROUNDING)
+        return found * (1 - BOUND_ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def least_flops(tiers: Sequence[PlanTier]) -> float:
 def plan_lower_bounds_s(sheet: PlanTable, terms: Floats) -> Floats:
     """Lower bound of the seconds of an iteration of every plan, (S, A), from the work of its devices alone."""
     found: Floats = np.maximum.reduce([product_of(forms, terms) for forms in _forms(sheet)])
-    return found * (1 - ROUNDING)
+    return found * (1 - BOUND_ROUNDING)
 
 
 def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:

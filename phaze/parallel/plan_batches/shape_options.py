@@ -20,8 +20,6 @@ from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain
 
-ROUNDING = 1e-11  # bounds are sums of some thousand rounded terms: relaxed so that rounding never prunes
-
 
 @dataclass(frozen=True, slots=True)
 class Depth:

@@ -15,13 +15,14 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
 from phaze.parallel.plan_batches.plan_outline import PlanTier, plan_lower_bounds_s
 from phaze.parallel.plan_batches.plan_table import PlanTable
-from phaze.parallel.plan_batches.shape_options import ROUNDING, Depth, ShapeOptions
+from phaze.parallel.plan_batches.shape_options import Depth, ShapeOptions
 from phaze.parallel.plan_search.mixed_pipelines import Architectures, MixedPipeline, mixed_pipelines
 from phaze.parallel.training.memory_footprint import ChunkFootprint, ranks_of
 from phaze.scheduling.passes import NEVER_S
 from phaze.solvers.placement.mixed import Goal, MixedChain, line_bounds, place_mixed
 from phaze.solvers.placement.mixed import Line as MixedLine
 from phaze.solvers.placement.stage_costs import interval_sums
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,7 @@ class MixedSearch:
             return inf
         if self.goal is Goal.TIME:
             return seconds
-        share = self.options.least_share * (1 - ROUNDING)
+        share = self.options.least_share * (1 - BOUND_ROUNDING)
         return max(seconds * float(self.architectures.power_w.min()), share * self._joules)
 
     def _whole(self, plan: ParallelPlan) -> ParallelPlan:
@@ -253,7 +254,7 @@ class MixedSearch:
         if self.goal is Goal.TIME:
             return seconds
         stages = np.array([s.pipeline_parallel / s.schedule.weight_copies for s in sheet.plans])
-        shared = sheet.each / stages * self._joules * (1 - ROUNDING)
+        shared = sheet.each / stages * self._joules * (1 - BOUND_ROUNDING)
         found: Floats = np.maximum(seconds * self.architectures.power_w.min(), shared)
         return found
 
@@ -322,7 +323,7 @@ class MixedSearch:
             if (one.plan.zero, one.plan.order) == (plan.zero, plan.order)
         )
         while not self.over():
-            found = self._chosen(one, one.neighbours(best.rows), best.value * (1 - ROUNDING))
+            found = self._chosen(one, one.neighbours(best.rows), best.value * (1 - BOUND_ROUNDING))
             if found is None:
                 break
             best = found

@@ -20,10 +20,8 @@ from phaze.parallel.recount.timeline_checker import TimelineError, check_timelin
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
 from phaze.parallel.training.iteration_estimate import Estimator, KindTime
 from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.tolerances import SAME
 from phaze.workload.parallel_degrees import Parallel
-
-TOLERANCE = 1e-9
-"""Share of an iteration, or of a device's memory, that counts as rounding."""
 
 
 class PlanError(Exception):
@@ -158,10 +156,10 @@ class _Check:
         """Parts of time are those of a device that has most to do, sum to the iteration, and none is negative."""
         time, whole = self.iteration.time, self.iteration.iteration_s
         for name in _TIMES:
-            _require(getattr(time, name) >= -TOLERANCE * whole, f"{name} is negative: {getattr(time, name)}")
+            _require(getattr(time, name) >= -SAME * whole, f"{name} is negative: {getattr(time, name)}")
         self._equal("sum of the parts", sum(getattr(time, n) for n in _TIMES if n != "hidden_s"), whole)
         work = [sum(map(self._work_s, own)) for own in self.recount.devices]
-        busiest = [d for d, s in enumerate(work) if s >= max(work) * (1 - TOLERANCE)]
+        busiest = [d for d, s in enumerate(work) if s >= max(work) * (1 - SAME)]
         wrong = [self._differing(self._parts(device)) for device in busiest]
         _require(not all(wrong), f"{wrong[0]}, counted again")
 
@@ -171,9 +169,7 @@ class _Check:
         if kinds:
             self._equal("kinds", sum(k.time_s for k in kinds), time.product_s + time.vector_s)
         for k in kinds:
-            _require(
-                0 <= k.stall_s <= k.time_s * (1 + TOLERANCE), f"{k.kind} waits {k.stall_s} of {k.time_s} s"
-            )
+            _require(0 <= k.stall_s <= k.time_s * (1 + SAME), f"{k.kind} waits {k.stall_s} of {k.time_s} s")
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""
@@ -182,15 +178,15 @@ class _Check:
         rooms = np.broadcast_to(self.capacity_bytes, p).tolist()
         for device, (memory, order, capacity) in enumerate(zip(stated, self.ran.orders, rooms, strict=True)):
             expected = self.recount.memory(device, order)
-            slack = TOLERANCE * (sum(expected.values()) + 1.0)
+            slack = SAME * (sum(expected.values()) + 1.0)
             for name in _BYTES:
                 found = getattr(memory, name)
                 same = abs(found - expected[name]) <= slack
                 _require(same, f"{name} of device {device}: {found}, counted again {expected[name]}")
-            fits = memory.total_bytes <= capacity * (1 + TOLERANCE)
+            fits = memory.total_bytes <= capacity * (1 + SAME)
             _require(fits, f"device {device} needs {memory.total_bytes} bytes of {capacity}")
         room = self.estimator.host_capacity_bytes(self.plan)
-        _require(self.iteration.host_bytes <= room * (1 + TOLERANCE), f"hosts of {room} bytes are too small")
+        _require(self.iteration.host_bytes <= room * (1 + SAME), f"hosts of {room} bytes are too small")
 
     def _work_s(self, chunk: int) -> float:
         return float(sum(side.pass_s for side in self.recount.passes[chunk]))
@@ -237,13 +233,13 @@ class _Check:
 
     def _differing(self, expected: dict[str, float]) -> str:
         """Differences between the stated parts of time and the counted ones, in words; None if there are none."""
-        slack = TOLERANCE * self.iteration.iteration_s
+        slack = SAME * self.iteration.iteration_s
         stated = {name: getattr(self.iteration.time, name) for name in expected}
         wrong = [n for n, seconds in expected.items() if not abs(stated[n] - seconds) <= slack]
         return ", ".join(f"{n} is {stated[n]} and {expected[n]}" for n in wrong)
 
     def _equal(self, what: str, stated: float, found: float) -> None:
-        _require(isclose(stated, found, rel_tol=TOLERANCE), f"{what}: {stated}, counted again {found}")
+        _require(isclose(stated, found, rel_tol=SAME), f"{what}: {stated}, counted again {found}")
 
 
 _TIMES = [f.name for f in fields(TimeBreakdown)]

@@ -11,9 +11,7 @@ from phaze.parallel.pipelines.action_order import Action, ActionKind
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, device_of
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
-
-TOLERANCE = 1e-9
-"""Share of the makespan that counts as rounding."""
+from phaze.tolerances import SAME
 
 
 class TimelineError(Exception):
@@ -67,7 +65,7 @@ class _Check:
         opens = ~joined | (np.diff(self.device, prepend=-1) != 0)
         self.first, self.group = np.flatnonzero(opens), np.cumsum(opens) - 1
         self.joined = joined
-        self.slack = TOLERANCE * float(self.end.max(initial=0.0))
+        self.slack = SAME * float(self.end.max(initial=0.0))
 
     def presence(self) -> None:
         """Every microbatch passes every chunk once: forward and, in training, input gradient and weight gradient."""

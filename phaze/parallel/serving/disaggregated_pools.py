@@ -24,6 +24,7 @@ from phaze.parallel.serving.replica_offers import (
 )
 from phaze.parallel.serving.serving_plan import Policy, Role
 from phaze.parallel.serving.serving_space import ServingSpace
+from phaze.tolerances import LAST_DIGITS
 
 Offered = tuple[Replica, Offers]
 
@@ -112,7 +113,7 @@ def _choice(
 
 def _enough(offers: Offers, requests_per_s: float) -> int:
     """The first offer within all limits that serves so much per replica."""
-    return int(np.flatnonzero(offers.kept & (offers.requests_per_s >= requests_per_s * (1 - 1e-12)))[0])
+    return int(np.flatnonzero(offers.kept & (offers.requests_per_s >= requests_per_s * (1 - LAST_DIGITS)))[0])
 
 
 def _at_most(offers: Offers, at: int, transfer_s: float) -> float:
@@ -132,5 +133,5 @@ def split(devices: int, sizes: tuple[int, int], each_per_s: tuple[float, float])
     second = (devices - first * sizes[0]) // sizes[1]
     together = np.minimum(first * each_per_s[0], second * each_per_s[1])
     most = float(together.max())
-    counts = [max(1, math.ceil(most / rate * (1 - 1e-12))) for rate in each_per_s]
+    counts = [max(1, math.ceil(most / rate * (1 - LAST_DIGITS))) for rate in each_per_s]
     return counts[0], counts[1]

@@ -18,6 +18,7 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import PASS_STATES
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import LayerChain, Pass, Work
 from phaze.workload.workload import Mode, Workload
@@ -53,9 +54,6 @@ def doublings(first: int, last: int) -> list[int]:
         found.append(first)
         first *= 2
     return [*found, last]
-
-
-_STATES = 10_000  # of one exact schedule: far more than a layer's pass takes, and the same on every machine
 
 
 def is_attention(work: Work) -> bool:
@@ -104,7 +102,7 @@ class Chip:
         """Costs of a part of every layer of an inference chain."""
         layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
         timed, row = TimedChain(replace(chain, layers=layers), self.model, self.table), np.array([0])
-        _, times = timed.exact(row, SolveLimits(lambda: np.inf, _STATES))
+        _, times = timed.exact(row, SolveLimits(lambda: np.inf, PASS_STATES))
         joules = [
             float(dynamic_j(pass_events(p.costs, row), self.table)[0]) if p.work.works else 0.0
             for p in timed.forward

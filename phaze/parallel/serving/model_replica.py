@@ -12,6 +12,7 @@ from phaze.arrays import Floats
 from phaze.cost.collective_times import collective_s, send_s, tier
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving.layer_grid import LayerGrid, Line
+from phaze.tolerances import LAST_DIGITS
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import Collective
 
@@ -170,7 +171,7 @@ def _filled(weights: Floats, limit: float) -> list[int]:
     """First positions of runs that are filled up to a limit one after the other."""
     starts, load = [0], 0.0
     for position, weight in enumerate(weights.tolist()):
-        if load + weight > limit * (1 + 1e-12) and position > starts[-1]:
+        if load + weight > limit * (1 + LAST_DIGITS) and position > starts[-1]:
             starts.append(position)
             load = 0.0
         load += weight

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from math import isclose
 
-from phaze.parallel.recount.plan_checker import TOLERANCE, PlanError
+from phaze.parallel.recount.plan_checker import PlanError
 from phaze.parallel.serving.replica_offers import Limits
 from phaze.parallel.serving.serving_plan import Role, ServingPlan
 from phaze.parallel.serving.serving_requests import Traffic
+from phaze.tolerances import SAME
 
 
 def check_serving_plan(plan: ServingPlan, traffic: Traffic, limits: Limits) -> None:
     """Raise PlanError where a plan takes too many devices, too much memory or time, or contradicts itself."""
-    slack = 1 + TOLERANCE
+    slack = 1 + SAME
     _must(plan.devices <= plan.devices_given, f"{plan.devices} devices of {plan.devices_given}")
     for pool in plan.pools:
         _must(pool.memory_bytes <= limits.memory_bytes * slack, f"{pool.role}: {pool.memory_bytes} bytes")
@@ -20,7 +21,7 @@ def check_serving_plan(plan: ServingPlan, traffic: Traffic, limits: Limits) -> N
     _must(plan.tpot_s <= limits.targets.tpot_s * slack, f"time per output token {plan.tpot_s} s")
     _must(0 <= plan.waiting_s < plan.ttft_s, f"waiting {plan.waiting_s} of {plan.ttft_s} s")
     served = plan.requests_per_s * traffic.output_tokens
-    _must(isclose(plan.tokens_per_s, served, rel_tol=TOLERANCE), f"{plan.tokens_per_s} tokens/s")
+    _must(isclose(plan.tokens_per_s, served, rel_tol=SAME), f"{plan.tokens_per_s} tokens/s")
     _must(plan.requests_per_s <= (traffic.rate_per_s or plan.requests_per_s) * slack, "more than arrives")
     _must(0 < plan.prefill_mfu < 1, f"model FLOPs utilisation {plan.prefill_mfu} of the prefill")
     _little(plan, traffic)
@@ -37,7 +38,7 @@ def _little(plan: ServingPlan, traffic: Traffic) -> None:
         for pool in plan.pools
         if pool.role is not Role.PREFILL
     )
-    _must(decoding <= places * (1 + TOLERANCE), f"{decoding} requests decode in {places} places")
+    _must(decoding <= places * (1 + SAME), f"{decoding} requests decode in {places} places")
 
 
 def _must(holds: bool, what: str) -> None:

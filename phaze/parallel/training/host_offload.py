@@ -28,10 +28,10 @@ from phaze.parallel.training.memory_footprint import (
     recomputed_groups,
 )
 from phaze.parallel.training.stage_times import PassTime
+from phaze.tolerances import SAME
 from phaze.workload.workload import Numerics
 
 _GIB = 2.0**30
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Host:
 
     def check(self, iteration: Iteration) -> None:
         """Raises InputError where what devices leave to the host does not fit there."""
-        if iteration.host_bytes > self.memory_bytes * (1 + _ROUNDING):
+        if iteration.host_bytes > self.memory_bytes * (1 + SAME):
             raise InputError(
                 f"{iteration.host_bytes / _GIB:.4g} GiB offloaded by a device do not fit into the "
                 f"{self.memory_bytes / _GIB:.4g} GiB of its host"

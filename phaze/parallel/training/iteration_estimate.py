@@ -51,11 +51,10 @@ from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import StageTimes, boundary_bytes, group_passes, stage_times
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import SAME, SETTLED_STATES
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain, Pass
 from phaze.workload.workload import Workload
-
-_ROUNDING = 1e-9  # of an iteration
 
 
 def breakdown(
@@ -128,10 +127,7 @@ def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> fl
 def _rest_s(whole_s: float, parts_s: float) -> float:
     """Rest of a whole, in s; none but for rounding is none."""
     rest_s = whole_s - parts_s
-    return 0.0 if abs(rest_s) <= _ROUNDING * whole_s else rest_s
-
-
-STATES = 1e5  # of one search for a schedule on cores, which starts from those of all layers together
+    return 0.0 if abs(rest_s) <= SAME * whole_s else rest_s
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,7 @@ class Estimator:
     framework: Framework
     rung: Fidelity = Fidelity.ANALYTIC
     own: OwnConstants = field(default_factory=lambda: NO_OWN)
-    limits: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=STATES))
+    limits: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=SETTLED_STATES))
     laid_out: PlanLayouts | None = None
     among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)

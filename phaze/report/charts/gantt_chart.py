@@ -12,8 +12,7 @@ from math import inf
 
 from phaze.report.number_format import duration, percent, time_unit
 from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult
-
-_ROUNDING = 1e-9  # relative excess of the shared bandwidth that counts as none
+from phaze.tolerances import SAME
 
 
 def slack_s(problem: ScheduleProblem, result: ScheduleResult) -> dict[str, float]:
@@ -54,7 +53,7 @@ class _Clashes:
         self._held = {name: set(cores) for name, cores in result.cores.items() if name not in self._whole}
         self._blocked = {op.id for op in problem.operators if not problem.unblocked.issuperset(op.units)}
         self._draw = {op.id: op.modes[result.modes[op.id]].bandwidth for op in problem.operators}
-        self._bandwidth = inf if problem.bandwidth is None else problem.bandwidth * (1 + _ROUNDING)
+        self._bandwidth = inf if problem.bandwidth is None else problem.bandwidth * (1 + SAME)
 
     def before(self, name: str) -> set[str]:
         """Operators that must be over when one starts."""
@@ -148,7 +147,6 @@ def _blocks(rows: set[int]) -> Iterator[Block]:
 IDLE = "#f2f2f2"
 CRITICAL = "no slack (critical chain)"
 OUTLINE_PX = 2.5
-_NO_SLACK = 1e-9  # relative to the makespan: room for rounding only
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML forbids
 
 
@@ -225,7 +223,7 @@ def gantt(problem: ScheduleProblem, result: ScheduleResult, title: str) -> Gantt
             kind=kinds[op.units],
             start_s=result.starts_s[op.id],
             end_s=result.ends_s[op.id],
-            critical=slack[op.id] <= _NO_SLACK * result.makespan_s,
+            critical=slack[op.id] <= SAME * result.makespan_s,
             blocks=rows.blocks(op.id),
             facts=_facts(op, result, slack[op.id]),
         )

@@ -1,4 +1,4 @@
-"""What a report is made from, the schedules of every workload's layers among it."""
+"""Contents that a report is made from, the schedules of every workload's layers among it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every page has around its sections: head, contents, style, scripts; one HTML file that needs nothing else."""
+"""Frame of every page around its sections: head, contents, style, scripts; one HTML file that needs nothing else."""
 
 from __future__ import annotations
 

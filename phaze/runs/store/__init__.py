@@ -1,1 +1,1 @@
-"""What was evaluated before: on disk, under the digest of everything it depends on."""
+"""Evaluations of before: on disk, under the digest of everything it depends on."""

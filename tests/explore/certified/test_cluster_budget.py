@@ -213,7 +213,7 @@ def test_numbers_of_devices_share_what_layers_cost(request_, monkeypatch):
     alone = best_points(Evaluator(other, table), rows, effort)
     assert known < len(costed) - known
     assert (shared.upper_s == alone.upper_s).all()
-    assert shared.settings == alone.settings
+    assert shared.configs == alone.configs
 
 
 def test_only_numbers_of_devices_that_may_win_are_searched(request_, monkeypatch):

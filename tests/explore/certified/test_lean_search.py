@@ -51,7 +51,7 @@ def answer(request_):
 def amounts(task):
     """Bytes that devices need, of every plan of a task, each once, ascending; and the least that a plan needs."""
     evaluator, found, least = Evaluator(task, to_table([])), set(), np.inf
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         options = evaluator.options(setting)
         for depth in options.depths:
             for one in options.plans(depth):
@@ -66,7 +66,7 @@ def test_what_plans_need_at_least_is_that_of_every_plan(request_):
     task, space = request_.task, request_.space
     evaluator = Evaluator(task, space.table())
     rows, effort = np.arange(len(evaluator.table)), SolveLimits(lambda: np.inf)
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         options = evaluator.options(setting)
         rooms = (
             PlanFootprint.of(options.layouts, one, task.plan_space.choices(one)[0])
@@ -79,7 +79,7 @@ def test_what_plans_need_at_least_is_that_of_every_plan(request_):
             held = evaluator.of(replace(task, memory_bytes=share * least))
             nothing = np.full(len(rows), np.inf)
             assert (np.isfinite(held.exact(setting, rows, nothing, effort).upper_s) == there).all()
-            assert (np.isfinite(held.quick_bound(setting, rows)) == there).all()
+            assert (np.isfinite(held.iteration_bound(setting, rows)) == there).all()
 
 
 def test_no_amount_that_a_plan_needs_is_missing(request_):

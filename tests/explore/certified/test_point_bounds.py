@@ -28,20 +28,20 @@ def evaluator(request, tiny, small_space, network):
 def exact_s(evaluator):
     """Iteration times (settings, A) of all points, none given up."""
     rows, never = np.arange(len(evaluator.table)), np.full(len(evaluator.table), np.inf)
-    return np.stack([evaluator.exact(s, rows, never, EFFORT).upper_s for s in evaluator.settings])
+    return np.stack([evaluator.exact(s, rows, never, EFFORT).upper_s for s in evaluator.configs])
 
 
 def test_no_point_is_faster_than_its_bounds(evaluator, exact_s):
     rows = np.arange(len(evaluator.table))
-    for setting, found in zip(evaluator.settings, exact_s, strict=True):
+    for setting, found in zip(evaluator.configs, exact_s, strict=True):
         assert (evaluator.roofline_s(setting) <= found * ROUNDING).all()
         assert (evaluator.work_bound(setting, evaluator.work_s(setting)) <= found * ROUNDING).all()
-        assert (evaluator.quick_bound(setting, rows) <= found * ROUNDING).all()
+        assert (evaluator.iteration_bound(setting, rows) <= found * ROUNDING).all()
 
 
 def test_points_are_given_up_only_where_they_cannot_do_better(evaluator, exact_s):
     rows = np.arange(len(evaluator.table))
-    for setting, found in zip(evaluator.settings, exact_s, strict=True):
+    for setting, found in zip(evaluator.configs, exact_s, strict=True):
         bounds = evaluator.bounds(setting, rows, found * (1 + 1e-9))
         assert (bounds.lower_s <= found * ROUNDING).all()
         assert np.array_equal(np.isfinite(bounds.upper_s), np.isfinite(found))

@@ -68,7 +68,7 @@ def answer(request_, store=None):
     found = explore(
         request_,
         clock=Clock(600.0),
-        means=SearchResources(store=store) if store is not None else SearchResources(),
+        resources=SearchResources(store=store) if store is not None else SearchResources(),
     )
     document = found.document.model_dump(mode="json", by_alias=True)
     del document["manifest"]
@@ -117,7 +117,7 @@ def test_damaged_entries_and_those_of_other_versions_change_nothing(request_, tm
 def test_bands_and_placements_do_not_depend_on_what_is_asked_together(request_):
     table, chosen = request_.space.table(range(request_.space.size)), np.random.default_rng(3)
     whole = Evaluator(request_.task, table)
-    setting = whole.settings[-1]
+    setting = whole.configs[-1]
     rows, limit = np.arange(len(table)), np.full(len(table), np.inf)
     lower, upper = whole.timed(setting).bounds(rows)
     bounds = whole.bounds(setting, rows, limit)

@@ -116,7 +116,7 @@ def test_winner_and_frontier_are_those_of_searching_every_chip_alone(task, space
 
 def test_points_and_plans_are_counted(task, space, answer):
     certificate = answer.certificate
-    settings = Evaluator(task, space.table()).settings
+    settings = Evaluator(task, space.table()).configs
     assert certificate.space_size == space.size * len(settings) == space.size * task.points_per_architecture
     alone = find_best_plan(task, space.architecture(0)).certificate.space_size
     assert certificate.plans_per_architecture == alone
@@ -165,7 +165,7 @@ def test_fixing_a_choice_never_wins(task, space, answer):
 def test_energy_beside_throughput_against_all_points(task, space, chips):
     evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         points += [
@@ -179,7 +179,7 @@ def test_energy_beside_throughput_against_all_points(task, space, chips):
 def test_the_least_energy_is_that_of_some_point(task, space, chips):
     evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
     points = []
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         points += list(time_energy_memory(evaluator, setting, plans))
@@ -275,7 +275,7 @@ def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
 
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):
     evaluator = Evaluator(task, to_table(chips[:1]))
-    setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
+    setting, rows, none = evaluator.configs[0], np.arange(1), np.full(1, inf)
     (found,) = evaluator.plans(setting, rows, none, SolveLimits(lambda: inf))
     unproven = replace(found, iteration_s=found.iteration_s * 1.005)
     (planned,) = worked_out(evaluator, setting, {0: unproven})
@@ -296,7 +296,7 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
         lambda *given: called.append(len(given[2])) or layer_costs(*given),
     )
     rows = np.arange(len(chips))
-    for setting in evaluator.settings[::5]:
+    for setting in evaluator.configs[::5]:
         found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
         plans = {row: one for row, one in enumerate(found) if one is not None}
         called.clear()
@@ -308,7 +308,7 @@ def test_layers_of_a_frontier_are_worked_out_once_for_every_setting(task, space,
 
 def test_loads_of_a_plan_are_worked_out_once_to_tell_and_to_check_it(task, chips, monkeypatch):
     evaluator, called = Evaluator(task, to_table(chips[:1])), []
-    setting, rows, none = evaluator.settings[0], np.arange(1), np.full(1, inf)
+    setting, rows, none = evaluator.configs[0], np.arange(1), np.full(1, inf)
     (found,) = evaluator.plans(setting, rows, none, SolveLimits(lambda: inf))
     monkeypatch.setattr(
         "phaze.parallel.training.iteration_estimate.stage_times",

@@ -64,7 +64,7 @@ def test_workers_change_no_answer(request_, monkeypatch):
     alone = told(explore(request_))
     for workers in (2, 3):
         executor = Elsewhere(workers)
-        assert told(explore(request_, means=SearchResources(executor))) == alone
+        assert told(explore(request_, resources=SearchResources(executor))) == alone
         assert executor.pieces >= 6
 
 
@@ -93,7 +93,7 @@ def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
     numbers = candidates.all().numbers
     random = np.random.default_rng(0)
     for setting in range(
-        0, len(SearchContext(candidates, request_.task, certified_search.tdp_column).evaluator.settings), 9
+        0, len(SearchContext(candidates, request_.task, certified_search.tdp_column).evaluator.configs), 9
     ):
         fresh = SearchContext(candidates, request_.task, certified_search.tdp_column)
         free = np.full(len(numbers), np.inf)

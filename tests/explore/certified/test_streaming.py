@@ -66,7 +66,7 @@ def frontier(outcome):
 
 def check_counts(outcome, candidates):
     assert outcome.finished
-    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.in_budget * outcome.settings
+    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.in_budget * outcome.configs
     assert outcome.in_budget == sum(len(block) for block in candidates.blocks(64))
 
 
@@ -138,9 +138,9 @@ def test_each_bound_is_at_most_the_next_and_the_exact_time(task, small_space):
     candidates = Candidates(small_space, Budgets())
     evaluator = Evaluator(task, candidates.table(np.arange(96)))
     rows = np.arange(0, 96, 5)
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         work = evaluator.work_bound(setting, evaluator.work_s(setting))[rows]
-        path = evaluator.quick_bound(setting, rows)
+        path = evaluator.iteration_bound(setting, rows)
         exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), SolveLimits(lambda: 60.0)).lower_s
         assert (work <= path * (1 + 1e-12)).all()
         assert (path <= exact * (1 + 1e-11)).all()
@@ -157,8 +157,8 @@ def test_an_evaluator_on_other_architectures_equals_a_fresh_one(task, small_spac
     shared, fresh = base.on(part), Evaluator(task, part)
     assert (shared.base is base) == known
     rows, nothing = np.arange(len(part)), np.full(len(part), np.inf)
-    for setting in base.settings[::2]:
+    for setting in base.configs[::2]:
         mine, other = (e.exact(setting, rows, nothing, SolveLimits(lambda: 60.0)) for e in (shared, fresh))
         for evaluator in (shared, fresh):  # which strategies tell most is seen on other architectures
-            assert (evaluator.quick_bound(setting, rows) <= mine.lower_s * (1 + 1e-11)).all()
+            assert (evaluator.iteration_bound(setting, rows) <= mine.lower_s * (1 + 1e-11)).all()
         np.testing.assert_array_equal(mine.upper_s, other.upper_s)

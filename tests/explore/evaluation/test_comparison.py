@@ -81,7 +81,7 @@ def test_layers_of_all_chips_are_worked_out_at_once(request_, monkeypatch):
         lambda *given: called.append(len(given[2])) or layer_costs(*given),
     )
     chains = {
-        setting.chain for setting in Evaluator(request_.task, to_table([load_architecture("h100")])).settings
+        setting.chain for setting in Evaluator(request_.task, to_table([load_architecture("h100")])).configs
     }
     list(chips_beside(request_, DesignBuilder(request_.task)))
     assert called == [len(CHIPS)] * len(called)

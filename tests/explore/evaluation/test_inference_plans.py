@@ -143,10 +143,10 @@ def test_plans_of_many_architectures_are_those_of_each_alone(models, mode, softw
         e = estimator_of(task, table.take(np.array([row])))
         expected = best_plans(e, task.plan_space, evaluator.capacity_bytes[row])
         if not expected.best:
-            assert found.settings[row] is None
+            assert found.configs[row] is None
             continue
         assert found.upper_s[row] == pytest.approx(expected.best[0].iteration.iteration_s, rel=1e-12)
-        (plan,) = evaluator.plans(found.settings[row], np.array([row]), found.upper_s[[row]], EFFORT)
+        (plan,) = evaluator.plans(found.configs[row], np.array([row]), found.upper_s[[row]], EFFORT)
         told = e.iteration(plan.strategy)
         assert told.iteration_s == pytest.approx(plan.iteration_s, rel=1e-12)
         assert told.memory_bytes <= evaluator.capacity_bytes[row]
@@ -159,15 +159,15 @@ def test_bounds_never_exceed_what_they_bound(models, mode, software):
     table = varied_architectures().take(np.arange(0, 48, 11))
     evaluator, rows = Evaluator(task, table), np.arange(len(table))
     never, compared = np.full(len(rows), np.inf), 0
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
         fits = np.isfinite(exact)
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, evaluator.work_s(setting)),
             evaluator.path_bound(setting, rows, np.full(len(rows), np.inf)),
-            evaluator.quick_bound(setting, rows),
-            evaluator.quick_bound(setting, rows, never),
+            evaluator.iteration_bound(setting, rows),
+            evaluator.iteration_bound(setting, rows, never),
             evaluator.bounds(setting, rows, never).lower_s,
         ]
         for bound in ladder:

@@ -29,7 +29,7 @@ def shapes(tiny, software, **changes):
     task = replace(Task(tiny, 4, NETWORK, global_batch=4, framework=software), **changes)
     evaluator = Evaluator(task, varied_architectures().take(np.arange(0, 48, 7)))
     link, rows = float(evaluator.link_bytes_per_s[0]), np.arange(7)
-    for setting in evaluator.settings[::2]:
+    for setting in evaluator.configs[::2]:
         times = evaluator.times(setting, rows, evaluator.timed(setting).exact(rows, EFFORT)[0])
         yield evaluator, setting, link, times
 
@@ -138,8 +138,8 @@ def test_strategies_that_promise_less_are_fitted_only_where_the_others_do_not():
     """Work is counted: with roomy memory and fast links the first tiers have the best strategies of a deep model."""
     task = Task(load_workload("gpt3-small"), 32, NETWORK)
     evaluator, rows = Evaluator(task, varied_architectures().take(np.arange(0, 48, 11))), np.arange(5)
-    across = evaluator.across(evaluator.settings[0], 1e12, 1e18)
-    times = evaluator.least_times(evaluator.settings[0], rows)
+    across = evaluator.across(evaluator.configs[0], 1e12, 1e18)
+    times = evaluator.least_times(evaluator.configs[0], rows)
     best, _ = across.best(times, np.full(5, inf))
     assert len(fitted_tiers(across)) < len(across.tiers)
     left = [
@@ -161,7 +161,7 @@ def unlike():
     task = Task(load_workload("resnet18"), 16, NETWORK, 40, framework=load_framework("ideal"))
     evaluator = Evaluator(task, varied_architectures().take(np.arange(0, 48, 5)))
     link, rows = float(evaluator.link_bytes_per_s[0]), np.arange(len(evaluator.table))
-    some = evaluator.settings[:4:2]
+    some = evaluator.configs[:4:2]
     return [
         (
             evaluator.across(setting, 64e9, link),

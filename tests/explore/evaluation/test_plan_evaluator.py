@@ -73,11 +73,11 @@ def test_best_plans_are_those_of_each_architecture_alone(tiny, software, capacit
     for row in rows.tolist():
         expected = alone(task, table, row)
         if not expected.best:
-            assert found.settings[row] is None
+            assert found.configs[row] is None
             continue
         assert found.upper_s[row] == pytest.approx(expected.best[0].iteration.iteration_s, rel=1e-12)
         assert found.lower_s[row] == found.upper_s[row]
-        (plan,) = evaluator.plans(found.settings[row], np.array([row]), found.upper_s[[row]], EFFORT)
+        (plan,) = evaluator.plans(found.configs[row], np.array([row]), found.upper_s[[row]], EFFORT)
         one = Estimator(task.workload, table.take(np.array([row])), task.cluster, task.framework)
         assert one.iteration(plan.strategy).iteration_s == pytest.approx(plan.iteration_s, rel=1e-12)
         limit = task.framework.usable_memory * hbm_capacity_bytes(table)[row]
@@ -90,15 +90,15 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
     table = varied_architectures().take(np.arange(0, 48, 11))
     evaluator, rows = Evaluator(task, table), np.arange(len(table))
     never = np.full(len(rows), np.inf)
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
         fits = np.isfinite(exact)
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, evaluator.work_s(setting)),
             evaluator.path_bound(setting, rows, np.full(len(rows), np.inf)),
-            evaluator.quick_bound(setting, rows),
-            evaluator.quick_bound(setting, rows, never),
+            evaluator.iteration_bound(setting, rows),
+            evaluator.iteration_bound(setting, rows, never),
             evaluator.bounds(setting, rows, never).lower_s,
         ]
         for bound in ladder:
@@ -110,7 +110,7 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
 def test_bounds_of_schedules_know_what_cheaper_bounds_know():
     workload = load_workload("mobilenet-v2")
     evaluator = Evaluator(small_task(workload), varied_architectures())
-    rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.settings[0])
+    rows, timed = np.arange(len(evaluator.table)), evaluator.timed(evaluator.configs[0])
     (lower, upper), least = timed.bounds(rows), timed.lower_bounds(rows)
     for name in ("forward_s", "backward_s"):
         low, high = getattr(lower, name), getattr(upper, name)
@@ -126,14 +126,14 @@ def test_answers_do_not_depend_on_what_is_asked_together(tiny):
     for some in (rows[::-3], rows[5:9]):
         part = best_points(Evaluator(task, table), some, EFFORT)
         assert part.upper_s.tolist() == together.upper_s[some].tolist()
-        assert list(part.settings) == [together.settings[row] for row in some]
+        assert list(part.configs) == [together.configs[row] for row in some]
     shared = best_points(evaluator.on(table.take(rows[:6])), rows[:6], EFFORT)
     assert shared.upper_s.tolist() == together.upper_s[:6].tolist()
 
 
 def test_what_cannot_be_beaten_is_left_alone(tiny):
     evaluator = Evaluator(small_task(tiny), varied_architectures())
-    rows, setting = np.arange(len(evaluator.table)), evaluator.settings[0]
+    rows, setting = np.arange(len(evaluator.table)), evaluator.configs[0]
     exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), EFFORT).lower_s
     limit = np.where(rows % 2, exact * 1.01, exact * 0.99)
     again = evaluator.exact(setting, rows, limit, EFFORT).lower_s
@@ -156,7 +156,7 @@ def test_fixed_degrees_are_kept_and_never_better(tiny):
         evaluator = Evaluator(task, table)
         found = best_points(evaluator, np.array([0]), EFFORT)
         assert found.upper_s[0] >= free.upper_s[0] * (1 - 1e-12)
-        (plan,) = evaluator.plans(found.settings[0], np.array([0]), found.upper_s, EFFORT)
+        (plan,) = evaluator.plans(found.configs[0], np.array([0]), found.upper_s, EFFORT)
         s = plan.strategy
         told = (s.pipeline_parallel, s.sharding.tensor, s.data_parallel, s.microbatch, s.recompute)
         assert dict(zip(held, told, strict=True))[name] == values[0]
@@ -186,7 +186,7 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
     steps = {round(expected[number], 6) for number in frontier}
     assert {round(best[number][0], 6) for _, number in outcome.frontier.keys} == steps
     counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
-    assert counted == outcome.in_budget * outcome.settings
+    assert counted == outcome.in_budget * outcome.configs
 
 
 @pytest.mark.parametrize("looks", [1, 4, 8, 12, 20, 30, 60])
@@ -195,7 +195,7 @@ def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(ti
     whole = CertifiedSearch(candidates, task, Clock(120.0), SilentProgress(), block=32).run()
     part = CertifiedSearch(candidates, task, StopsSoon(looks), SilentProgress(), block=32).run()
     counted = sum(part.pruned_by.values()) + len(part.evaluated)
-    assert counted == part.in_budget * part.settings
+    assert counted == part.in_budget * part.configs
     best = whole.best_per_candidate()
     others, bound = part.undecided
     reached = max((throughput for throughput, _ in part.best_per_candidate().values()), default=0.0)
@@ -212,7 +212,7 @@ def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
     task = Task(load_workload(name), 64, NETWORK, global_batch=64)
     table = varied_architectures().take(np.arange(0, 48, 17))
     evaluator, rows = Evaluator(task, table), np.arange(len(table))
-    for setting in evaluator.settings[:: max(1, len(evaluator.settings) // 6)]:
+    for setting in evaluator.configs[:: max(1, len(evaluator.configs) // 6)]:
         options = evaluator.options(setting)
         chain, width = options.chain, options.shape.width
         times, peak = evaluator.least_times(setting, rows).rows, fastest_flops_per_s(table, task, None)

@@ -38,7 +38,7 @@ def test_the_best_of_all_shapes_is_the_best_plan(software, plans):
     )
     evaluator, rows = Evaluator(task, table), np.arange(1)
     none, effort = np.full(1, inf), SolveLimits(lambda: inf)
-    every = [evaluator.plans(setting, rows, none, effort)[0] for setting in evaluator.settings]
+    every = [evaluator.plans(setting, rows, none, effort)[0] for setting in evaluator.configs]
     least = min(one.iteration_s for one in every if one is not None)
     estimator = Estimator(task.workload, table, task.cluster, framework)
     capacity = framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))

@@ -89,9 +89,9 @@ def test_bounds_hold_at_every_point(evaluator, task):
     roof = (
         batch * fastest_flops_per_s(evaluator.table, task, task.recipe) * task.devices / evaluator.model_flops
     )
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         able = evaluator.takes(setting)
-        quick = evaluator.quick_bound(setting, rows)
+        quick = evaluator.iteration_bound(setting, rows)
         assert np.isinf(quick[~able]).all()
         found = measures.exact(setting, rows[able], EFFORT)
         fits = np.isfinite(found.iteration_s)

@@ -55,7 +55,7 @@ def explanation(least_energy):
 def least_energy_of(request, architecture):
     """Joules per sample of the best of all settings that keep the floor, else of all; every one evaluated."""
     kept, all_ = [], []
-    for setting in Evaluator(request.task, to_table([architecture])).settings:
+    for setting in Evaluator(request.task, to_table([architecture])).configs:
         try:
             design = evaluate(replace(request.task, held=setting.choices), architecture)
         except InfeasibleError:

@@ -48,7 +48,7 @@ def columns(evaluator):
 def measured(evaluator):
     """The best plan of every architecture in every setting."""
     rows, measures = np.arange(len(evaluator.table)), Measures(evaluator)
-    return {setting: measures.exact(setting, rows, EFFORT) for setting in evaluator.settings}
+    return {setting: measures.exact(setting, rows, EFFORT) for setting in evaluator.configs}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_the_frontier_is_that_of_brute_force(names, evaluator, columns, everythi
     for one, other in ((got, expected), (expected, got)):
         for row in one:
             assert np.isclose(other, row, rtol=1e-9, atol=0).all(axis=1).any()
-    assert sum(found.counts.values()) == len(evaluator.settings) * len(evaluator.table)
+    assert sum(found.counts.values()) == len(evaluator.configs) * len(evaluator.table)
 
 
 @pytest.mark.parametrize("name", ["energy_per_sample", "memory", "area", "throughput"])
@@ -156,7 +156,7 @@ def test_bounds_hold_at_every_point(evaluator, columns, measured):
     for setting, found in measured.items():
         rows = np.flatnonzero(np.isfinite(found.iteration_s))
         exact = values.minimised(values.columns(setting, rows, *figures(found)))
-        for least_s in (evaluator.quick_bound(setting, rows), found.iteration_s[rows]):
+        for least_s in (evaluator.iteration_bound(setting, rows), found.iteration_s[rows]):
             assert (values.optimistic(setting, rows, least_s) <= exact).all()
 
 
@@ -206,7 +206,7 @@ def fitting(found):
 
 def test_nothing_is_given_up_for_what_does_not_follow_from_time(evaluator, columns):
     values = PointValues(Measures(evaluator), columns, [metric("memory")])
-    setting, rows = evaluator.settings[0], np.arange(len(evaluator.table))
+    setting, rows = evaluator.configs[0], np.arange(len(evaluator.table))
     assert np.isinf(values.longest_s(setting, rows, np.ones(len(rows)))).all()
     energy = PointValues(Measures(evaluator), columns, [metric("energy_per_sample")])
     assert np.isinf(energy.longest_s(setting, rows, np.full(len(rows), np.inf))).all()
@@ -221,11 +221,11 @@ def test_points_that_their_work_rules_out_are_not_bounded_further(task, small_sp
     monkeypatch.setattr(pareto_search, "SAMPLE", 8)
 
     def bounded():
-        rows, quick = [], Evaluator.quick_bound
+        rows, quick = [], Evaluator.iteration_bound
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 Evaluator,
-                "quick_bound",
+                "iteration_bound",
                 lambda self, s, at, *a: rows.append(len(at)) or quick(self, s, at, *a),
             )
             (point,) = search(evaluator, columns, [metric("energy_per_sample")]).run().points

@@ -151,7 +151,7 @@ def test_workers_change_nothing(make_sweep):
     for workers in (2, 3):
         together = make_sweep(24, f"{workers} workers")
         with open_executor(workers) as team:
-            assert run(together, means=SearchResources(team))[0] == result
+            assert run(together, resources=SearchResources(team))[0] == result
         assert study(together) == study(alone)
 
 
@@ -161,7 +161,7 @@ def test_a_worker_that_dies_is_told_in_one_sentence_and_the_study_goes_on(make_s
         open_executor(2) as team,
         pytest.raises(WorkerLostError, match=r"died \(exit code 7\).*--resume"),
     ):
-        run(plan, kind=Doomed, means=SearchResources(team))
+        run(plan, kind=Doomed, resources=SearchResources(team))
     run(plan)
     run(whole)
     assert study(plan) == study(whole)

@@ -12,13 +12,13 @@ from phaze.errors import InputError
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Oracle
-from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.explore_request import Budgets, Designs, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.sampling.sampled_study import Sampler, check_sampler
 from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch
 from phaze.explore.strategies.sampler_search import SampledSearch
 from phaze.explore.strategies.search_strategy import SearchBudget
-from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
+from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import parse_space
 from phaze.workload.workload import Mode
@@ -118,7 +118,7 @@ def needs(sampler):
 
 def test_wham_is_above_it_only_where_stages_differ(case):
     *_, certified = case
-    oracle, search = fresh(case), WhamSearch(Designs.PER_STAGE, settings=2, top_k=3)
+    oracle, search = fresh(case), WhamSearch(Designs.PER_STAGE, configs=2, top_k=3)
     report, told = search.search(oracle, SearchBudget(EVALUATIONS), 0, SilentProgress())
     assert 0 < report.best_value <= certified * (1 + 1e-9)
     assert told.one.throughputs[0] == report.best_value

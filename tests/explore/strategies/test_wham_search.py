@@ -16,12 +16,12 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Oracle
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import estimator_of
-from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
+from phaze.explore.request.explore_request import Budgets, Designs, ExploreRequest, Objective, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.wham.mixed_designs import MixedDesigns
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
-from phaze.explore.strategies.wham.wham_search import Designs, WhamSearch
+from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.hardware.spaces.space_file import load_space, parse_space
 from phaze.parallel.framework import load_framework
@@ -93,7 +93,7 @@ def test_a_design_per_stage_is_never_worse_than_one_for_all(candidates, task, pe
     assert held == sorted(task.workload.chain(1, 1).names)
     for floor in (0.0, 0.8 * told.one.throughputs[0]):
         target = WhamTarget(Objective.THROUGHPUT_PER_TDP, floor)
-        _, _, watt = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, settings=2))
+        _, _, watt = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, configs=2))
         assert watt.per_stage.value >= watt.one.value * (1 - 1e-9)
         assert watt.per_stage.throughput_samples_per_s >= floor
         assert watt.one.throughputs[0] >= floor
@@ -101,7 +101,7 @@ def test_a_design_per_stage_is_never_worse_than_one_for_all(candidates, task, pe
 
 def test_a_floor_that_nothing_reaches_leaves_nothing(candidates, task):
     target = WhamTarget(Objective.THROUGHPUT_PER_TDP, 1e9)
-    _, report, told = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, settings=1))
+    _, report, told = search(candidates, [task], WhamSearch(Designs.PER_STAGE, target, configs=1))
     assert (report.best_value, told.one, told.per_stage) == (None, None, None)
 
 
@@ -158,7 +158,7 @@ def test_a_mixed_pipeline_is_the_best_of_all(candidates, tiny, network, tmp_path
     block, mixed = candidates.within(np.array(numbers)), 0
     evaluator = Evaluator(task, block.table)
     batch = task.cluster.global_batch
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         every = list(every_pipeline(evaluator, block, setting))
         fast = sorted(seconds for _, seconds, _ in every)
         for floor in (0.0, batch / fast[len(fast) // 50] if every else 1.0):
@@ -184,7 +184,7 @@ def test_no_pipeline_is_better_than_its_bounds(candidates, tiny, network, tmp_pa
     task = Task(tiny, 3, network, plans=load_plans(file))
     block = candidates.within(np.array([10, 60, 94]))
     evaluator, rows = Evaluator(task, block.table), np.arange(len(block))
-    for setting in evaluator.settings:
+    for setting in evaluator.configs:
         options, timed = evaluator.options(setting), evaluator.timed(setting)
         times = evaluator.times(setting, rows, timed.exact(rows, SolveLimits(lambda: 600.0))[1])
         links = evaluator.link_bytes_per_s
@@ -203,7 +203,7 @@ def test_no_pipeline_is_better_than_its_bounds(candidates, tiny, network, tmp_pa
 
 def test_one_design_for_several_workloads(candidates, task, tiny):
     tasks = [task, replace(task, devices=2)]
-    oracle, _, told = search(candidates, tasks, WhamSearch(Designs.COMMON, settings=2))
+    oracle, _, told = search(candidates, tasks, WhamSearch(Designs.ONE, configs=2))
     assert [w.workload for w in told.workloads] == [tiny.name, tiny.name]
     assert len(told.one.throughputs) == 2
     assert told.one.value == pytest.approx(np.mean(told.one.throughputs))

@@ -121,12 +121,16 @@ def test_flops_are_three_products_each_but_two_at_the_image(net, batch):
 
 @SETTINGS
 @given(NETS)
-@example(Net([("relu", 0), ("relu", 0), ("concat", 1), ("conv", 0)]))  # a joined tensor that alone crosses a cut
+@example(
+    Net([("relu", 0), ("relu", 0), ("concat", 1), ("conv", 0)])
+)  # a joined tensor that alone crosses a cut
 def test_every_tensor_is_kept_once(net):
     chain = GraphWorkload(net, Mode.TRAINING).chain(2, 1)
     net.graph(2)
     kept = sum(layer.saved_bytes for layer in layers_of(chain))
-    copies = sum(2 * prod(net.g.shape(joined)) for joined in net.pieces)  # at most: where the joined one crosses
+    copies = sum(
+        2 * prod(net.g.shape(joined)) for joined in net.pieces
+    )  # at most: where the joined one crosses
     assert sum(net.kept.values()) <= kept <= sum(net.kept.values()) + copies
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from phaze.explore.strategies.wham.core_latencies import CoreGrid, Counts, StageKind, StageTime
+from phaze.tolerances import SAME
 
 StageWorth = tuple[float, ...]
 """The metric, to be maximised; longer tuples compare by their first difference."""
 StageMetric = Callable[[float, float], StageWorth]
 """From seconds of a stage and TDP in W."""
-_REACHED = 1 + 1e-9
+_REACHED = 1 + SAME
 
 
 class GrowthEnd(StrEnum):

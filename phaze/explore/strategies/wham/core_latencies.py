@@ -24,6 +24,7 @@ from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import TimedPass
 from phaze.solvers.scheduling.batch.graph import BatchGraph
+from phaze.tolerances import LAST_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,6 @@ def _lowest_terms(
 
 
 Seconds = Sequence[float]
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def conflicts(
     """Seconds that operators lose to missing cores beyond their slack, by unit."""
     lost = dict.fromkeys(latencies.relieved_s, 0.0)
     for i, units in enumerate(graph.units):
-        spare = found.of(i) + _ROUNDING * found.length_s
+        spare = found.of(i) + LAST_DIGITS * found.length_s
         waited = schedule.start_s[i] - schedule.ready_s[i] - spare
         took = schedule.end_s[i] - schedule.start_s[i]
         longer = took - latencies.unlimited_s[i] - spare
@@ -188,7 +188,7 @@ def conflicts(
 
 Counts = tuple[int, int]
 """Which of the tensor-core counts and which of the vector-core counts, smallest first."""
-_REACHED = 1 + 1e-12
+_REACHED = 1 + LAST_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +275,9 @@ def _timed(grid: PassGrid, counts: Counts, cores: dict[str, int]) -> StageTime:
 
 
 def core_grids(
-    axes: SearchAxes, evaluator: Evaluator, setting: TrainingConfig, choices: Sequence[dict[int, int]]
+    axes: SearchAxes, evaluator: Evaluator, config: TrainingConfig, choices: Sequence[dict[int, int]]
 ) -> list[CoreGrid | None]:
-    """The designs of some choices of everything but the core counts, costed together for one setting.
+    """The designs of some choices of everything but the core counts, costed together for one config.
 
     None where no core counts keep the budgets.
     """
@@ -289,7 +289,7 @@ def core_grids(
     found: list[CoreGrid | None] = [None] * len(choices)
     if len(alive):
         rows = np.arange(grid.size).reshape(grid.shape)[alive].ravel()
-        kept = _GridCosts(evaluator.on(table.take(rows)), setting, (len(alive), *grid.shape[1:]))
+        kept = _GridCosts(evaluator.on(table.take(rows)), config, (len(alive), *grid.shape[1:]))
         for k, n in enumerate(alive.tolist()):
             found[n] = kept.grid(k, numbers[n], fits[n], budgets.tdp_margin)
     return found
@@ -300,7 +300,7 @@ class _GridCosts:
     """Costs of the designs of an evaluator's table, which is (N, T, V) designs in a row."""
 
     evaluator: Evaluator
-    setting: TrainingConfig
+    config: TrainingConfig
     shape: tuple[int, ...]
 
     def grid(self, n: int, numbers: Integers, fits: NDArray[np.bool_], tdp_margin: float) -> CoreGrid:
@@ -319,7 +319,7 @@ class _GridCosts:
     @cached_property
     def _passes(self) -> list[tuple[list[PassGrid | None], list[PassGrid | None]]]:
         """Forward and backward of every unique layer, for all choices."""
-        timed = self.evaluator.timed(self.setting)
+        timed = self.evaluator.timed(self.config)
         both = zip(timed.forward, timed.backward, strict=True)
         return [(self._pass(forward), self._pass(backward)) for forward, backward in both]
 

@@ -15,12 +15,12 @@ from phaze.explore.evaluation.planned_iteration import NEAR, PlannedIteration, e
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
-from phaze.parallel.plan_batches.shape_options import ROUNDING
 from phaze.parallel.plan_search.mixed_pipelines import Architectures
 from phaze.parallel.plan_search.mixed_plan_search import MixedFound, MixedSearch
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class MixedPlan:
     """A plan whose devices have designs of their own: `numbers` as candidates and `tdp_w`, along the pipeline.
 
     `value`: what the goal minimises. `designs`: how many there were to choose from. `options`: strategies of the
-    setting, with the cuts that were made for them; `options_solved`: those that the bounds did not rule out.
+    config, with the cuts that were made for them; `options_solved`: those that the bounds did not rule out.
     """
 
-    setting: TrainingConfig
+    config: TrainingConfig
     planned: PlannedIteration
     numbers: tuple[int, ...]
     tdp_w: tuple[float, ...]
@@ -48,11 +48,11 @@ class MixedPlan:
 
 @dataclass(frozen=True)
 class MixedDesigns:
-    """Designs of a block (`evaluator` is of its table) that the devices of a pipeline choose among, in one setting."""
+    """Designs of a block (`evaluator` is of its table) that the devices of a pipeline choose among, in one config."""
 
     evaluator: Evaluator
     block: Block
-    setting: TrainingConfig
+    config: TrainingConfig
     effort: SolveLimits
 
     def best(self, target: WhamTarget, first: FoundPlan | None, below: float) -> MixedPlan | None:
@@ -61,21 +61,21 @@ class MixedDesigns:
         `first`: one to begin with, so that none is worse. Raises PlanError where the plan does not stand the check, or
         comes to quite another time than the search says: a defect of ours.
         """
-        rows, timed = self._rows, self.evaluator.timed(self.setting)
+        rows, timed = self._rows, self.evaluator.timed(self.config)
         if not len(rows):
             return None
-        hopeful = self._search(target, self.evaluator.least_times(self.setting, rows)).lower_bound() < below
+        hopeful = self._search(target, self.evaluator.least_times(self.config, rows)).lower_bound() < below
         if first is None and (not hopeful or self._over()):
             return None
         _, times = timed.exact(rows, self.effort)
-        search = self._search(target, self.evaluator.times(self.setting, rows, times))
+        search = self._search(target, self.evaluator.times(self.config, rows, times))
         found = search.best(None if first is None else first.strategy, below)
         return None if found is None else self._worked_out(found, search)
 
     @cached_property
     def _rows(self) -> Rows:
-        """Designs that have the formats of the setting."""
-        return np.flatnonzero(self.evaluator.takes(self.setting))
+        """Designs that have the formats of the config."""
+        return np.flatnonzero(self.evaluator.takes(self.config))
 
     def _over(self) -> bool:
         return self.effort.left_s() <= 0
@@ -85,16 +85,16 @@ class MixedDesigns:
         evaluator, rows = self.evaluator, self._rows
         links = evaluator.link_bytes_per_s[rows]
         chips = Architectures(times, evaluator.capacity_bytes[rows], links, self.block.tdp_w[rows])
-        across = evaluator.across(self.setting, np.inf, float(links.max()))
-        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + ROUNDING)
+        across = evaluator.across(self.config, np.inf, float(links.max()))
+        most_s = target.longest_s(evaluator.task.cluster.global_batch) * (1 + BOUND_ROUNDING)
         return MixedSearch(across.options, across.tiers, chips, target.goal, most_s, self._over)
 
     def _worked_out(self, found: MixedFound, search: MixedSearch) -> MixedPlan:
         """The plan with every figure worked out device by device, each on its own design."""
         evaluator, rows = self.evaluator, self._rows[list(found.rows)]
         distinct, which = np.unique(rows, return_inverse=True)
-        table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.setting)
-        several = estimator_of(evaluator.task, table, self.setting.recipe, layouts)
+        table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.config)
+        several = estimator_of(evaluator.task, table, self.config.recipe, layouts)
         costs = MixedEstimator.of(several, which.tolist())
         planned = PlannedIteration.of(costs, found.plan)
         seconds = planned.iteration.iteration_s
@@ -102,7 +102,7 @@ class MixedDesigns:
             raise PlanError(f"{found.plan} takes {seconds} s, not {found.iteration_s} s as the search says")
         check_plan(costs, found.plan, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
         return MixedPlan(
-            setting=self.setting,
+            config=self.config,
             planned=planned,
             numbers=tuple(self.block.numbers[rows].tolist()),
             tdp_w=tuple(self.block.tdp_w[rows].tolist()),

@@ -112,11 +112,11 @@ class LocalResult:
 
 @dataclass
 class LocalSearch:
-    """Searches the stages of one setting; what is costed for one kind of stage serves the others."""
+    """Searches the stages of one config; what is costed for one kind of stage serves the others."""
 
     axes: SearchAxes
     evaluator: Evaluator
-    setting: TrainingConfig
+    config: TrainingConfig
     _grids: dict[Node, CoreGrid | None] = field(default_factory=dict)
 
     def run(self, kind: StageKind, metric: StageMetric, hysteresis: int, top_k: int) -> LocalResult:
@@ -171,7 +171,7 @@ class LocalSearch:
         new = [node for node in nodes if node not in self._grids]
         if new:
             choices = [self.chosen(node) for node in new]
-            grids = core_grids(self.axes, self.evaluator, self.setting, choices)
+            grids = core_grids(self.axes, self.evaluator, self.config, choices)
             self._grids.update(zip(new, grids, strict=True))
 
     def _design(self, node: Node, growth: Growth) -> StageDesign:

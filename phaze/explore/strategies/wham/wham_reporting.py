@@ -33,12 +33,12 @@ def tell_axes(axes: SearchAxes) -> list[AxisReport]:
 
 
 def tell_setting(promise: Promise, plan: StrategyRecord, stages: Sequence[StageSearch]) -> SettingSearch:
-    """One setting, with its reference plan."""
+    """One config, with its reference plan."""
     return SettingSearch(
-        microbatch_size=promise.setting.microbatch,
-        tensor_parallel=promise.setting.tensor_parallel,
+        microbatch_size=promise.config.microbatch,
+        tensor_parallel=promise.config.tensor_parallel,
         recompute=plan.recompute,
-        recipe=promise.setting.recipe,
+        recipe=promise.config.recipe,
         promise=promise.value,
         data_parallel=plan.data_parallel,
         pipeline_parallel=plan.pipeline_parallel,
@@ -134,7 +134,7 @@ def tell_mixed(mixed: MixedPlan, one: float, axes: SearchAxes, batch: int) -> Pe
     """The best mixed pipeline for a global batch, beside the `one` best design's value."""
     plan, seconds = mixed.planned.record, mixed.planned.iteration.iteration_s
     names = {n: axes.candidates.architecture(n).name for n in set(mixed.numbers)}
-    stages = mixed.planned.placement(mixed.setting.recipe).stages
+    stages = mixed.planned.placement(mixed.config.recipe).stages
     return PerStage(
         value=batch / mixed.value,
         gain=batch / mixed.value / one - 1.0,
@@ -146,7 +146,7 @@ def tell_mixed(mixed: MixedPlan, one: float, axes: SearchAxes, batch: int) -> Pe
         microbatch_size=plan.microbatch_size,
         tensor_parallel=plan.tensor_parallel,
         recompute=plan.recompute,
-        recipe=mixed.setting.recipe,
+        recipe=mixed.config.recipe,
         data_parallel=plan.data_parallel,
         plan=plan,
         stages=[

@@ -1,6 +1,6 @@
 """WHAM's search as a strategy: local searches per stage, then one design for all or a design for every stage.
 
-After Adnan et al., "WHAM" (arXiv 2404.14632). For the most promising settings the model is cut into stages; every
+After Adnan et al., "WHAM" (arXiv 2404.14632). For the most promising configs the model is cut into stages; every
 distinct stage is searched for its own best designs (`stage_search`); all of them together are evaluated under their
 best plans, and, for a mixed pipeline, offered to the search that chooses plans, cuts and designs together
 (`mixed_designs`)."""
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from phaze.explore.evaluation.evaluation_oracle import Evaluation, Oracle
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.planned_iteration import strategy_record
 from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.request.explore_request import Designs
 from phaze.explore.request.search_progress import Progress
 from phaze.explore.strategies.search_strategy import SearchBudget, report_search
 from phaze.explore.strategies.wham.core_latencies import stage_kinds
@@ -42,22 +42,21 @@ from phaze.explore.strategies.wham.wham_target import (
     reference_plan,
 )
 from phaze.scheduling.passes import SolveLimits
-
-STATES = 1e5  # of one search for a schedule of a reference plan
+from phaze.tolerances import SETTLED_STATES
 
 
 @dataclass(frozen=True, slots=True)
 class WhamLimits:
-    """What is searched for and how far: see `WhamSearch`."""
+    """Limits of a search: what for and how far: see `WhamSearch`."""
 
     target: WhamTarget
     top_k: int
     hysteresis: int
-    settings: int
+    configs: int
 
 
 class WhamCourse:
-    """One run: the designs that stages asked for, and the settings they were searched in."""
+    """One run: the designs that stages asked for, and the configs they were searched in."""
 
     def __init__(self, limits: WhamLimits, oracle: Oracle, budget: SearchBudget, progress: Progress) -> None:
         """Nothing is searched yet. Raises InfeasibleError where no architecture keeps the budgets."""
@@ -69,39 +68,39 @@ class WhamCourse:
         self._hopeful: list[TrainingConfig] = []
 
     def workload(self, position: int) -> WorkloadSearch:
-        """Search the most promising settings of one workload and evaluate what their stages ask for."""
+        """Search the most promising configs of one workload and evaluate what their stages ask for."""
         evaluator, target = self._evaluators[position], self._limits.target
         hopeful = config_promises(evaluator, self._sample, target, self._effort)
-        self._hopeful = [promise.setting for promise in hopeful]
+        self._hopeful = [promise.config for promise in hopeful]
         searched: list[SettingSearch] = []
         for promise in hopeful:
-            if len(searched) >= self._limits.settings or self._pointless(promise):
+            if len(searched) >= self._limits.configs or self._pointless(promise):
                 break
-            told = self._setting(evaluator, promise)
+            told = self._config(evaluator, promise)
             searched += [] if told is None else [told]
         return WorkloadSearch(workload=evaluator.task.workload.name, settings=len(hopeful), searched=searched)
 
     def _pointless(self, promise: Promise) -> bool:
-        """Time or budget is over, or no design of the sample could beat the best one in this setting."""
+        """Time or budget is over, or no design of the sample could beat the best one in this config."""
         if self._budget.stop(self._oracle):
             return True
         best = self._oracle.best
         return len(self._oracle.tasks) == 1 and best is not None and promise.value <= best.value
 
-    def _setting(self, evaluator: Evaluator, promise: Promise) -> SettingSearch | None:
-        plan = reference_plan(evaluator, promise, self._effort.at_most(STATES))
+    def _config(self, evaluator: Evaluator, promise: Promise) -> SettingSearch | None:
+        plan = reference_plan(evaluator, promise, self._effort.at_most(SETTLED_STATES))
         if plan is None:
             return None
-        strategy, layouts = plan.strategy, evaluator.layouts(promise.setting)
+        strategy, layouts = plan.strategy, evaluator.layouts(promise.config)
         sizes = layouts.microbatches(strategy), evaluator.task.cluster.global_batch
-        local = LocalSearch(self.axes, evaluator, promise.setting)
+        local = LocalSearch(self.axes, evaluator, promise.config)
         kinds, told, ranked = stage_kinds(strategy, layouts), [], []
         for k, kind in enumerate(kinds):
             metric = self._target.stage_metric(self._target.most_s(kind, strategy, *sizes))
             found = local.run(kind, metric, self._limits.hysteresis, self._limits.top_k)
             ranked.append([design.number for design in found.designs])
             told.append(tell_stage(local, found, layouts.chain(strategy)))
-            self._progress.update("wham", k + 1, len(kinds), f"stages searched in {promise.setting}")
+            self._progress.update("wham", k + 1, len(kinds), f"stages searched in {promise.config}")
         numbers = list(dict.fromkeys(_by_rank(ranked)))
         self._asked |= dict.fromkeys(numbers)
         self._budget.spend(self._oracle, numbers)
@@ -123,16 +122,16 @@ class WhamCourse:
         )
 
     def per_stage(self) -> PerStage | None:
-        """The best pipeline with designs of their own for stages, in any setting that there is time for."""
+        """The best pipeline with designs of their own for stages, in any config that there is time for."""
         best = self._oracle.best
         if best is None:
             return None
         block = self._oracle.candidates.within(np.array(sorted({*self._asked, best.number})))
         evaluator = self._evaluators[0].on(block.table)
         found: MixedPlan | None = None
-        for setting in self._settings(best):
-            designs = MixedDesigns(evaluator, block, setting, self._effort)
-            first = self._own_plan(evaluator, block.numbers.tolist().index(best.number), setting, best)
+        for config in self._configs(best):
+            designs = MixedDesigns(evaluator, block, config, self._effort)
+            first = self._own_plan(evaluator, block.numbers.tolist().index(best.number), config, best)
             better = designs.best(self._target, first, np.inf if found is None else found.value)
             found = better or found
         if found is None:
@@ -140,24 +139,24 @@ class WhamCourse:
         batch = evaluator.task.cluster.global_batch
         return tell_mixed(found, best.value, self.axes, batch)
 
-    def _settings(self, best: Evaluation) -> list[TrainingConfig]:
+    def _configs(self, best: Evaluation) -> list[TrainingConfig]:
         """That of the best single design, without which a mixed pipeline could be worse, then as they promise."""
-        own = [setting for setting in best.settings if setting is not None]
+        own = [config for config in best.configs if config is not None]
         return list(dict.fromkeys([*own, *self._hopeful]))
 
     def _own_plan(
-        self, evaluator: Evaluator, row: int, setting: TrainingConfig, best: Evaluation
+        self, evaluator: Evaluator, row: int, config: TrainingConfig, best: Evaluation
     ) -> FoundPlan | None:
-        """The plan of the best single design, at a row of the evaluator's table, in the setting where it is best."""
-        if setting not in best.settings:
+        """The plan of the best single design, at a row of the evaluator's table, in the config where it is best."""
+        if config not in best.configs:
             return None
         known_s = evaluator.task.cluster.global_batch / best.throughputs[0]
-        (found,) = evaluator.plans(setting, np.array([row]), np.array([known_s]), self._effort)
+        (found,) = evaluator.plans(config, np.array([row]), np.array([known_s]), self._effort)
         return found
 
     @property
     def _effort(self) -> SolveLimits:
-        """What is left of the time."""
+        """Effort that the time left allows."""
         return SolveLimits(self._oracle.clock.left)
 
     @property
@@ -171,17 +170,12 @@ def _by_rank(ranked: list[list[int]]) -> Iterator[int]:
         yield from (numbers[k] for numbers in ranked if k < len(numbers))
 
 
-class Designs(StrEnum):
-    """How many designs are wanted."""
-
-    ONE = "one"  # one for all stages
-    PER_STAGE = "per-stage"  # stages of a pipeline may differ
-    COMMON = "common"  # one for several workloads
+_COMMON = "common"  # one design for several workloads
 
 
 @dataclass(frozen=True)
 class WhamSearch:
-    """`top_k` designs per stage; `hysteresis` fruitless halvings in a row; at most so many `settings` per workload.
+    """`top_k` designs per stage; `hysteresis` fruitless halvings in a row; at most so many `configs` per workload.
 
     The oracle's merit must be that of the target: `target.merit`.
     """
@@ -190,7 +184,7 @@ class WhamSearch:
     target: WhamTarget = field(default_factory=WhamTarget)
     top_k: int = 10
     hysteresis: int = 1
-    settings: int = 4
+    configs: int = 4
     name: str = "wham"
     seeded: bool = False
 
@@ -208,12 +202,12 @@ class WhamSearch:
         """
         if self.designs is Designs.PER_STAGE and len(oracle.tasks) > 1:
             raise InputError("a design for every stage is for one workload: give one --workload")
-        limits = WhamLimits(self.target, self.top_k, self.hysteresis, self.settings)
+        limits = WhamLimits(self.target, self.top_k, self.hysteresis, self.configs)
         course = WhamCourse(limits, oracle, budget, progress)
         workloads = [course.workload(w) for w in range(len(oracle.tasks))]
         mixed = course.per_stage() if self.designs is Designs.PER_STAGE else None
         told = WhamReport(
-            designs=self.designs.value,
+            designs=_COMMON if len(oracle.tasks) > 1 else self.designs.value,
             objective=self.target.objective.value,
             floor_samples_per_s=self.target.floor_samples_per_s,
             top_k=self.top_k,
@@ -228,10 +222,10 @@ class WhamSearch:
 
 
 def _figures(told: WhamReport) -> dict[str, float]:
-    settings = [setting for workload in told.workloads for setting in workload.searched]
-    stages = [stage for setting in settings for stage in setting.stages]
+    configs = [config for workload in told.workloads for config in workload.searched]
+    stages = [stage for config in configs for stage in config.stages]
     figures = {
-        "settings_searched": float(len(settings)),
+        "settings_searched": float(len(configs)),
         "stages_searched": float(len(stages)),
         "dimensions_tried": float(sum(level.tried for stage in stages for level in stage.levels)),
     }

@@ -95,9 +95,9 @@ SAMPLE = 128
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a setting can be worth at best on any design of the sample, and the `row` of that design."""
+    """What a config can be worth at best on any design of the sample, and the `row` of that design."""
 
-    setting: TrainingConfig
+    config: TrainingConfig
     value: float
     row: int
 
@@ -120,25 +120,25 @@ def candidate_sample(candidates: Candidates) -> Block:
 def config_promises(
     evaluator: Evaluator, block: Block, target: WhamTarget, effort: SolveLimits
 ) -> list[Promise]:
-    """Settings that some design of the sample fits in, most promising first.
+    """Configs that some design of the sample fits in, most promising first.
 
     Those with the least work are looked at first, and as many as half of the time that is left allows.
     """
     rows, batch, whole_s = np.arange(len(block)), evaluator.task.cluster.global_batch, effort.left_s()
     power_w = block.tdp_w if target.goal is Goal.ENERGY else np.ones(len(block))
-    work_s = {one: evaluator.work_bound(one, evaluator.work_s(one)) for one in evaluator.settings}
+    work_s = {one: evaluator.work_bound(one, evaluator.work_s(one)) for one in evaluator.configs}
     found: list[Promise] = []
-    for setting in sorted(work_s, key=lambda one: float((work_s[one] * power_w).min())):
+    for config in sorted(work_s, key=lambda one: float((work_s[one] * power_w).min())):
         if found and effort.left_s() < whole_s / 2:
             break
-        value = batch / (evaluator.quick_bound(setting, rows) * power_w)
+        value = batch / (evaluator.iteration_bound(config, rows) * power_w)
         best = int(value.argmax())
         if value[best] > 0:
-            found.append(Promise(setting, float(value[best]), best))
-    return sorted(found, key=lambda promise: (-promise.value, promise.setting.order))
+            found.append(Promise(config, float(value[best]), best))
+    return sorted(found, key=lambda promise: (-promise.value, promise.config.order))
 
 
 def reference_plan(evaluator: Evaluator, promise: Promise, effort: SolveLimits) -> FoundPlan | None:
     """The best plan of the design behind a promise, or None where none fits after all."""
-    (found,) = evaluator.plans(promise.setting, np.array([promise.row]), np.array([np.inf]), effort)
+    (found,) = evaluator.plans(promise.config, np.array([promise.row]), np.array([np.inf]), effort)
     return found
