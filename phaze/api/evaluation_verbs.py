@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from phaze.api.python_arguments import as_list, speaks_python, verb_options
 from phaze.api.result_tables import Table, columns_of, dataframe, design_rows, plan_row
 from phaze.api.self_display import Shown
+from phaze.inputs.option_models import DEVICES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +157,7 @@ def evaluate(
     arch: str | Path | Architecture,
     workload: Source,
     *,
-    devices: int = 1024,
+    devices: int = DEVICES,
     global_batch: int | None = None,
     data_parallel: int | None = None,
     tensor_parallel: int | None = None,
@@ -208,7 +209,7 @@ def compare(
     arch: Sequence[str | Path | Architecture],
     workload: Source,
     *,
-    devices: int = 1024,
+    devices: int = DEVICES,
     global_batch: int | None = None,
     plans: str | Path | Plans = "full",
     framework: str | Path | Framework = "ideal",
@@ -244,7 +245,7 @@ def plan(
     arch: str | Path | Architecture,
     workload: Source,
     *,
-    devices: int = 1024,
+    devices: int = DEVICES,
     global_batch: int | None = None,
     framework: str | Path | Framework = "ideal",
     plans: str | Path | Plans = "full",

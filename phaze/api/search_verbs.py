@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phaze.api.python_arguments import in_python, speaks_python, verb_options
 from phaze.api.result_tables import Records, Table, columns_of, design_rows, known_row
 from phaze.api.self_display import Shown
+from phaze.inputs.option_models import DEVICES
 from phaze.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def sweep(
     trials: int = 100,
     sampler: str = "tpe",
     objectives: str | Sequence[str] = ("throughput", "tdp"),
-    devices: int = 1024,
+    devices: int = DEVICES,
     global_batch: int | None = None,
     plans: str | Path | Plans = "full",
     framework: str | Path | Framework = "ideal",

@@ -55,18 +55,3 @@ archs, spaces, networks, frameworks, plans = map(
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
-
-
-METRICS = (
-    *("throughput", "throughput_per_tdp", "mfu", "tdp", "area", "cost_per_chip"),
-    *("score", "score_per_tdp", "energy_per_sample", "memory"),
-)
-"""Of frontiers and sweeps."""
-
-OBJECTIVES = (
-    *("throughput", "throughput_per_tdp", "tdp", "area", "energy_per_sample", "memory", "cost_per_chip"),
-)
-"""Of `dse run`."""
-
-NODES = ("N28", "N16", "N12", "N8", "N7", "N6", "N5", "N4", "N3")
-"""Process nodes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
+from phaze.inputs.option_models import DEVICES
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
 from phaze.inputs.task_inputs import make_budgets, make_space, make_task, one_workload
 from phaze.quantity import Quantity, parse_power, parse_time
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from phaze.inputs.task_inputs import Source
     from phaze.workload.operators.low_precision import Recipe
 
-DEVICES = 1024
 CERTIFIED = "certified"
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phaze.cli import shared_options as opt
-from phaze.cli import training_plan_options as own
+from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
 from phaze.cli.questions import plan_serving
 from phaze.cli.shell_completion import one_of
+from phaze.inputs.option_models import PlanOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument
@@ -34,38 +34,8 @@ app = App(name="plan", invoke_without_command=True)
 
 
 @app.callback()
-def training(
-    context: typer.Context,
-    arch: opt.ArchOrNone = None,
-    workload: opt.WorkloadOrNone = None,
-    devices: opt.Devices = 1024,
-    global_batch: opt.GlobalBatch = None,
-    framework: own.Framework = "ideal",
-    plans: own.Plans = "full",
-    data_parallel: own.Degree = None,
-    tensor_parallel: own.Degree = None,
-    pipeline_parallel: own.Degree = None,
-    context_parallel: own.Degree = None,
-    expert_parallel: own.Degree = None,
-    sequence_parallel: own.Sequence = None,
-    whole: own.Whole = None,
-    microbatch: own.Degree = None,
-    schedule: own.Schedule = None,
-    chunks: own.Chunks = None,
-    recompute: own.Recompute = None,
-    zero: own.Zero = None,
-    order: own.Order = None,
-    offload: own.Offload = None,
-    recipe: opt.Recipe = None,
-    attention: own.Attention = None,
-    fusion: own.Fusion = None,
-    bind: opt.Bind = None,
-    network: opt.Network = "default",
-    rung: opt.Rung = "analytic",
-    calibration: opt.Calibration = None,
-    out: opt.Keep = None,
-    json: opt.Json = False,
-) -> None:
+@takes(PlanOptions, may_lack=("arch", "workload"))
+def training(options: PlanOptions, context: typer.Context) -> None:
     """Find the fastest training plan that fits in memory, with a proof; what is fixed stays fixed.
 
     Examples:
@@ -86,12 +56,12 @@ def training(
     from phaze.report.terminal.plan_tables import print_plan
     from phaze.runs.run_directory import kept_answer
 
-    if arch is None or not workload:
+    if not options.arch or not options.workload:
         raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
-    with kept_answer(out) as keep:
-        document = record_question(answer(context.params), "plan", context.params, ["dse", *sys.argv[1:]])
+    with kept_answer(options.out) as keep:
+        document = record_question(answer(options.values), "plan", options.values, ["dse", *sys.argv[1:]])
         keep(document)
-    if json:
+    if options.json:
         print_json(document)
     else:
         print_plan(document, console())

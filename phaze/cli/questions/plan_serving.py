@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from phaze.cli import shared_options as opt
+from phaze.cli.derived_options import takes
 from phaze.errors import InputError
+from phaze.inputs.option_models import PlanServingOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.serving_document import ServingDocument
@@ -18,44 +17,8 @@ if TYPE_CHECKING:
     from phaze.parallel.serving.request_simulation import Trial
 
 
-def command(
-    arch: opt.Arch,
-    workload: opt.Workload,
-    devices: opt.Devices = 8,
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 2048,
-    output_tokens: Annotated[int, typer.Option(min=2, help="Tokens of an answer.")] = 256,
-    max_ttft: Annotated[
-        str | None, typer.Option(help="Target for the mean time to first token, for instance 1s.")
-    ] = None,
-    max_tpot: Annotated[
-        str | None,
-        typer.Option(help="Target for the mean time per output token after it, for instance 50ms."),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Requests per second (default: as many as can be served).")
-    ] = None,
-    disaggregate: Annotated[
-        bool | None,
-        typer.Option(
-            "--disaggregate/--no-disaggregate", help="Pools of their own for prefill (default: the better)."
-        ),
-    ] = None,
-    chunk: Annotated[
-        int | None, typer.Option(min=1, help="Prompt tokens a pass takes beside decode (default: the best).")
-    ] = None,
-    kv_cache: opt.KvCache = "paged",
-    dispatch: Annotated[
-        str | None, typer.Option(help="Host time per kernel, for instance 5us (default: none).")
-    ] = None,
-    network: opt.Network = "default",
-    rung: opt.Rung = "analytic",
-    simulate: Annotated[
-        int | None, typer.Option(min=1, help="Simulate so many requests at --rate, for percentiles.")
-    ] = None,
-    seed: opt.Seed = 0,
-    out: opt.Keep = None,
-    json: opt.Json = False,
-) -> None:
+@takes(PlanServingOptions)
+def command(options: PlanServingOptions) -> None:
     """Plan the serving of a model: replicas, batches, chunks, pools, within latency targets.
 
     Without --rate, the most that the devices can serve; with it, the fewest devices that serve it.
@@ -68,17 +31,17 @@ def command(
 
     See also: dse plan for training; dse evaluate --mode decode for one batch.
     """
-    asked = dict(locals())
+    asked = options.values
     from phaze.cli.console_output import console, print_json
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.plan_tables import print_serving
     from phaze.runs.run_directory import kept_answer
 
-    with kept_answer(out) as keep:
+    with kept_answer(options.out) as keep:
         space, (plan, tried, found) = answer(asked)
         document = record_question(found, "plan serving", asked, ["dse", *sys.argv[1:]])
         keep(document)
-    if json:
+    if options.json:
         print_json(document)
     else:
         print_serving(plan, space, tried, console())

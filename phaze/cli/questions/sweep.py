@@ -6,13 +6,12 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from phaze.cli import shared_options as opt
-from phaze.cli import shell_completion as known
-from phaze.cli import training_plan_options
+from phaze.cli.derived_options import takes
+from phaze.inputs.option_models import SweepOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.sweep_document import SweepDocument
@@ -20,79 +19,8 @@ if TYPE_CHECKING:
     from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan, SweepResult
 
 
-Trials = Annotated[int, typer.Option(min=1, help="Designs to try, those of earlier runs included.")]
-Sampler = Annotated[
-    str,
-    typer.Option(
-        help="tpe, random, nsga2, gp or cmaes; the last two need extras of these names.",
-        autocompletion=known.one_of("tpe", "random", "nsga2", "gp", "cmaes"),
-    ),
-]
-Objectives = Annotated[
-    str, typer.Option(help="Metrics, separated by commas.", autocompletion=known.several_of(*known.METRICS))
-]
-Storage = Annotated[
-    str | None,
-    typer.Option(
-        help="Database URL, sqlite:///FILE or postgresql://... (default: a journal file in the run directory).",
-        metavar="URL",
-    ),
-]
-Batch = Annotated[
-    int,
-    typer.Option(min=1, max=10_000, help="Trials asked together: the most that can be evaluated at a time."),
-]
-Join = Annotated[
-    bool,
-    typer.Option("--join", help="Begin or continue the study together with all hosts that say the same."),
-]
-Study = Annotated[str, typer.Option(help="Name of the study in its storage.")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue the study, in a run directory that holds something.")
-]
-
-
-def command(
-    typed: typer.Context,
-    workload: opt.Workload,
-    power: opt.Power = None,
-    area: opt.Area = None,
-    power_density: opt.PowerDensity = None,
-    trials: Trials = 100,
-    sampler: Sampler = "tpe",
-    objectives: Objectives = "throughput,tdp",
-    devices: opt.Devices = 1024,
-    global_batch: opt.GlobalBatch = None,
-    plans: training_plan_options.Plans = "full",
-    framework: training_plan_options.Framework = "ideal",
-    space: opt.Space = "default",
-    network: opt.Network = "default",
-    node: opt.Node = None,
-    clock: opt.Clock = None,
-    fix: opt.Fix = None,
-    dvfs: opt.Dvfs = False,
-    tdp_margin: opt.TdpMargin = 1.0,
-    mode: opt.ModeOption = "training",
-    context: opt.Context = None,
-    kv_cache: opt.KvCache = "contiguous",
-    attention: training_plan_options.Attention = None,
-    fusion: training_plan_options.Fusion = None,
-    recipe: opt.Recipe = None,
-    bind: opt.Bind = None,
-    rung: opt.Rung = "analytic",
-    storage: Storage = None,
-    study: Study = "sweep",
-    batch: Batch = 8,
-    join: Join = False,
-    seed: opt.Seed = 0,
-    workers: opt.Workers = 1,
-    executor: opt.Executor = None,
-    out: opt.Out = None,
-    resume: Resume = False,
-    no_cache: opt.NoCache = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
+@takes(SweepOptions)
+def command(options: SweepOptions) -> None:
     """Sample the design space with Optuna; the study lasts and can be resumed.
 
     Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
@@ -109,15 +37,15 @@ def command(
     from phaze.cli.interruption import INTERRUPTED
     from phaze.report.terminal.search_tables import sweep_table
 
-    done = _sampled(typed.params)
-    if json:
+    done = _sampled(options.values)
+    if options.json:
         print_json(done.document)
     else:
         found = done.result
         console().print(
             sweep_table(found.frontier, done.sweep.plan.objectives, found.trials, found.infeasible)
         )
-    _say(done.sweep.plan, done.folder, done.sweep.share, quiet=quiet)
+    _say(done.sweep.plan, done.folder, done.sweep.share, quiet=options.quiet)
     if done.stopped:
         raise typer.Exit(INTERRUPTED)
 

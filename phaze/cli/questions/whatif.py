@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from phaze.cli import shared_options as opt
-from phaze.cli import training_plan_options as own
+from phaze.cli.derived_options import takes
+from phaze.inputs.option_models import WhatIfOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
@@ -19,46 +16,8 @@ _NUMBERS = ("devices", "global_batch")
 _WORDS = ("arch", "workload", "network", "framework", "plans", "rung", "recipe", "attention", "fusion")
 
 
-def command(
-    arch: opt.Arch,
-    workload: opt.Workload,
-    vary: Annotated[
-        str,
-        typer.Option(
-            help="What to vary and its values: devices=64,256,1024, zero=0,1,3, arch=a100,h100, or a hardware "
-            "field (dse explain): hbm_stacks=4,5,6.",
-            metavar="NAME=V1,V2,...",
-        ),
-    ],
-    devices: opt.Devices = 1024,
-    global_batch: opt.GlobalBatch = None,
-    framework: own.Framework = "ideal",
-    plans: own.Plans = "full",
-    data_parallel: own.Degree = None,
-    tensor_parallel: own.Degree = None,
-    pipeline_parallel: own.Degree = None,
-    context_parallel: own.Degree = None,
-    expert_parallel: own.Degree = None,
-    sequence_parallel: own.Sequence = None,
-    whole: own.Whole = None,
-    microbatch: own.Degree = None,
-    schedule: own.Schedule = None,
-    chunks: own.Chunks = None,
-    recompute: own.Recompute = None,
-    zero: own.Zero = None,
-    order: own.Order = None,
-    offload: own.Offload = None,
-    recipe: opt.Recipe = None,
-    attention: own.Attention = None,
-    fusion: own.Fusion = None,
-    network: opt.Network = "default",
-    rung: opt.Rung = "analytic",
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw where the time goes into this file, .svg or .html.")
-    ] = None,
-    out: opt.Keep = None,
-    json: opt.Json = False,
-) -> None:
+@takes(WhatIfOptions)
+def command(options: WhatIfOptions) -> None:
     """Vary one thing and plan the training anew for every value; what is fixed stays fixed.
 
     Examples:
@@ -71,24 +30,24 @@ def command(
 
     See also: dse plan for one value; dse explain for the names of hardware fields.
     """
-    asked = dict(locals())
+    asked = options.values
     from phaze.cli.console_output import console, print_json, say
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 
-    if plot is not None:
-        check_plot_file(plot)
-    with kept_answer(out) as keep:
+    if options.plot is not None:
+        check_plot_file(options.plot)
+    with kept_answer(options.out) as keep:
         document = record_question(answer(asked), "whatif", asked, ["dse", *sys.argv[1:]])
         keep(document)
-    if json:
+    if options.json:
         print_json(document)
     else:
         print_whatif(document, console())
-    if plot is not None:
-        write_plot(document, plot)
-        say(f"Wrote {plot}.", quiet=json)
+    if options.plot is not None:
+        write_plot(document, options.plot)
+        say(f"Wrote {options.plot}.", quiet=options.json)
 
 
 def answer(asked: Mapping[str, Any]) -> WhatIfDocument:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phaze.cli.shell_completion import METRICS, one_of, several_of
+from phaze.cli.shell_completion import one_of, several_of
+from phaze.inputs.option_models import METRICS
 
 if TYPE_CHECKING:
     from phaze.explore.request.design_metrics import Metric, Row

@@ -1,0 +1,586 @@
+"""Options of the verbs that answer questions, each described once: type, default, bounds, meaning.
+
+The command line, the functions of Python, what a run directory keeps of a question, and the reference pages are derived
+from these models. Nothing heavy is imported: `dse --help` needs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from phaze.hardware.architecture import Architecture
+    from phaze.hardware.cluster_network import Network
+    from phaze.hardware.spaces.design_space import DesignSpace
+    from phaze.inputs.task_inputs import Source
+    from phaze.parallel.framework import Framework
+    from phaze.parallel.plan_choices import Plans
+    from phaze.quantity import Quantity
+
+DEVICES = 1024
+"""Accelerators of a training unless something else is said."""
+
+METRICS = (
+    *("throughput", "throughput_per_tdp", "mfu", "tdp", "area", "cost_per_chip"),
+    *("score", "score_per_tdp", "energy_per_sample", "memory"),
+)
+"""Of frontiers and sweeps."""
+
+OBJECTIVES = (
+    *("throughput", "throughput_per_tdp", "tdp", "area", "energy_per_sample", "memory", "cost_per_chip"),
+)
+"""Of `dse run`."""
+
+NODES = ("N28", "N16", "N12", "N8", "N7", "N6", "N5", "N4", "N3")
+"""Process nodes."""
+
+
+class Effect(Enum):
+    """How far a change of an option can reach."""
+
+    ANSWER = "answer"
+    """To what is answered: a run goes on only under the same value."""
+    REACH = "reach"
+    """To how far a search gets: it may go on under another value."""
+    NOTHING = "nothing"
+    """To where the answer goes, who is told, who works for it."""
+
+
+class Packaged(Enum):
+    """Kinds of packaged files whose names a shell offers."""
+
+    WORKLOADS = "workloads"
+    ARCHS = "archs"
+    SPACES = "spaces"
+    NETWORKS = "networks"
+    FRAMEWORKS = "frameworks"
+    PLANS = "plans"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option, as every place that has it describes it."""
+
+    help: str
+    flags: tuple[str, ...] = ()
+    """As typed, where that is not `--name-with-dashes`."""
+    least: float | None = None
+    most: float | None = None
+    metavar: str | None = None
+    offers: tuple[str, ...] | Packaged = ()
+    """Values that a shell offers."""
+    several: bool = False
+    """Whether such values are joined by commas."""
+    taken: str | None = None
+    """What the function of Python takes, as an annotation, where that is more than what the model holds."""
+    meaning: str | None = None
+    """What it means in Python, where that differs from `help`."""
+    effect: Effect = Effect.ANSWER
+    in_python: bool = True
+    """Whether the function of Python has it, too."""
+
+
+def option(default: Any, help: str, *flags: str, **more: Any) -> Any:  # noqa: ANN401 - a field of any type
+    """A field of an option model; `default`: `...` where a value has to be given."""
+    told = {"option": Option(help, flags, **more)}
+    return field(metadata=told) if default is ... else field(default=default, metadata=told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Values of the options of one verb."""
+
+    @classmethod
+    def described(cls) -> Mapping[str, tuple[Field[Any], Option]]:
+        """Every option by its name in Python, in the order of the model."""
+        return {one.name: (one, one.metadata["option"]) for one in fields(cls)}
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """What holds where nothing is said."""
+        return {one.name: one.default for one in fields(cls) if one.default is not MISSING}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The options among some values; others are left alone, missing ones are at their defaults."""
+        return cls(**{one.name: values[one.name] for one in fields(cls) if one.name in values})
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every value by the name of its option."""
+        return {name: getattr(self, name) for name in self.described()}
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a run directory keeps of a question: values that change the answer, or how far a search gets."""
+        return self._without(Effect.NOTHING)
+
+    @property
+    def answering(self) -> dict[str, Any]:
+        """Values under which alone a run goes on."""
+        return self._without(Effect.NOTHING, Effect.REACH)
+
+    def _without(self, *effects: Effect) -> dict[str, Any]:
+        described = self.described()
+        return {
+            name: value for name, value in self.values.items() if described[name][1].effect not in effects
+        }
+
+
+_WORKLOAD = "Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON."
+_WORKLOAD_AT_HAND = "Built-in name, YAML, ONNX or .pt2 file, `hf:CONFIG.JSON`, or a workload at hand."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(Options):
+    """A workload on a cluster, under software that runs plans of a space."""
+
+    workload: Sequence[Source] = option(
+        ...,
+        _WORKLOAD,
+        *("--workload", "-w"),
+        metavar="MODEL",
+        offers=Packaged.WORKLOADS,
+        taken="Source",
+        meaning=_WORKLOAD_AT_HAND,
+    )
+    devices: int | None = option(DEVICES, "Accelerators the workload is spread over.", least=1, taken="int")
+    global_batch: int | None = option(None, "Samples per iteration (default: the workload's own).", least=1)
+    plans: str | Path | Plans = option(
+        "full",
+        "Space of plans: full (what can be launched), any (ragged degrees, too), megatron, phaze, or a YAML file.",
+        metavar="NAME|FILE",
+        offers=Packaged.PLANS,
+    )
+    framework: str | Path | Framework = option(
+        "ideal",
+        "Built-in framework or YAML file: what the software hides, costs and can run.",
+        offers=Packaged.FRAMEWORKS,
+    )
+    network: str | Path | Network = option(
+        "default", "Built-in network or YAML file.", offers=Packaged.NETWORKS
+    )
+    attention: str | None = option(
+        None,
+        "flash, unfused or eager (default: the framework's; without one flash).",
+        offers=("flash", "unfused", "eager"),
+    )
+    fusion: str | None = option(
+        None,
+        "all, none, or of epilogue, bias-gradient, norm-residual, softmax, elementwise (default: the framework's).",
+    )
+    recipe: str | None = option(
+        None,
+        "Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, mxfp8, nvfp4 or none "
+        "(default: fp8 on precision bf16+fp8).",
+        offers=("none", "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"),
+    )
+    rung: str = option(
+        "analytic",
+        "Rung of the cost model: analytic, or calibrated on the chip's measured family.",
+        offers=("analytic", "calibrated"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindOptions(Options):
+    """Sizes that a file leaves open."""
+
+    bind: Sequence[str] | None = option(
+        None,
+        "Sizes of a file's symbolic dimensions.",
+        metavar="NAME=SIZE,...",
+        taken="Mapping[str, int] | Sequence[str] | None",
+        meaning='Sizes of a file\'s symbolic dimensions, `{"seq": 2048}`.',
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions(Options):
+    """Which passes of a model run."""
+
+    mode: str = option(
+        "training",
+        "training, prefill (one forward pass) or decode (one token more of every sequence).",
+        offers=("training", "prefill", "decode"),
+    )
+    context: int | None = option(
+        None, "Tokens in the key-value cache before the pass (decode: the sequence length).", least=1
+    )
+    kv_cache: str = option(
+        "contiguous",
+        "Layout of the key-value cache: contiguous or paged.",
+        offers=("contiguous", "paged"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassTaskOptions(PassOptions, BindOptions, TaskOptions):
+    """Such a task in any pass of a model."""
+
+
+_DEGREE = "Fix this degree (default: the best)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanChoices(Options):
+    """Choices of a training plan that may be fixed; the search decides the others."""
+
+    data_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
+    tensor_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
+    pipeline_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
+    context_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
+    expert_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
+    sequence_parallel: bool | None = option(
+        None,
+        "Divide tokens between divided products, or not.",
+        "--sequence-parallel/--no-sequence-parallel",
+    )
+    whole: str | None = option(
+        None,
+        "Layers that tensor ranks keep whole, each for its own tokens: any (the best), none (default), or "
+        "embedding, attention, mlp, head joined by +.",
+        offers=("any", "none", "embedding", "attention", "mlp", "head"),
+    )
+    microbatch: int | None = option(None, _DEGREE, least=1, metavar="N")
+    schedule: str | None = option(
+        None,
+        "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe.",
+        offers=("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe"),
+    )
+    chunks: int | None = option(None, "Parts of the model on each device (interleaving).", least=1)
+    recompute: str | None = option(
+        None,
+        "none, selective or full (default: the least that fits).",
+        offers=("none", "selective", "full"),
+    )
+    zero: int | None = option(
+        None, "What replicas divide: 1 optimizer, 2 and gradients, 3 and weights.", least=0, most=3
+    )
+    order: str | None = option(
+        None,
+        "tensor-context-data-pipeline or tensor-context-pipeline-data.",
+        offers=("tensor-context-data-pipeline", "tensor-context-pipeline-data"),
+    )
+    offload: str | None = option(
+        None,
+        "What the host's memory holds: none (default), any (the best), or of weights, activations, optimizer.",
+        metavar="WHAT+...",
+        offers=("none", "any", "weights", "activations", "optimizer"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions(Options):
+    """Limits of one accelerator."""
+
+    power: Quantity | None = option(None, "Power budget of one accelerator, for instance 400W.")
+    area: Quantity | None = option(None, "Silicon area budget of one accelerator, for instance 800mm2.")
+    power_density: Quantity | None = option(
+        None, "Power per silicon area of the package, for instance 0.5W/mm2."
+    )
+    dvfs: bool = option(False, "Lower the clock of a design until the power budget holds.", "--dvfs")
+    tdp_margin: float = option(1.0, "TDP over peak power.", least=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceOptions(Options):
+    """The architectures that are looked at."""
+
+    space: str | Path | DesignSpace = option(
+        "default", "Built-in design space or YAML file.", offers=Packaged.SPACES
+    )
+    node: str | None = option(None, "Process node, for instance N5 (default: the space's own).", offers=NODES)
+    clock: Quantity | None = option(None, "Clock, for instance 1.2GHz (default: the space's own).")
+    fix: Sequence[str] | None = option(
+        None,
+        "Hold a field of the space: tensor_cores=8, hbm=hbm3x6.",
+        metavar="FIELD=VALUE",
+        taken="Mapping[str, object] | Sequence[str] | None",
+        meaning='Hold fields of the space, `{"tensor_cores": 8, "hbm": "hbm3x6"}`.',
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchOptions(Options):
+    """One architecture that is given."""
+
+    arch: str | Path | Architecture = option(
+        ...,
+        "Built-in chip, YAML file, run directory or RUN:ID.",
+        *("--arch", "-a"),
+        offers=Packaged.ARCHS,
+        meaning="Built-in chip, YAML file, run directory, RUN:ID, or an `Architecture`.",
+    )
+    calibration: Path | None = option(
+        None, "Constants from dse calibrate; implies --rung calibrated.", taken="str | Path | None"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedArchOptions(Options):
+    """One architecture that is given by name."""
+
+    arch: str = option(
+        ..., "Built-in chip, YAML file, run directory or RUN:ID.", *("--arch", "-a"), offers=Packaged.ARCHS
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOptions(Options):
+    """How an answer is printed."""
+
+    json: bool = option(
+        False,
+        "Print the result document to stdout and nothing else.",
+        "--json",
+        effect=Effect.NOTHING,
+        in_python=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptOptions(JsonOptions):
+    """Where an answer that takes a moment is kept."""
+
+    out: Path | None = option(
+        None,
+        "Keep the answer in this folder (default: print it only).",
+        taken="str | Path | None",
+        effect=Effect.NOTHING,
+        meaning="Folder to keep the answer in (default: nothing is written).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchedOptions(JsonOptions):
+    """How a search works, and where its run is kept."""
+
+    seed: int = option(0, "Seed of everything random.", least=0)
+    workers: int = option(
+        1, "Processes that do the work; they change no answer.", least=1, effect=Effect.NOTHING
+    )
+    executor: str | None = option(
+        None,
+        "Let the workers of a Dask cluster do it: dask://HOST:PORT.",
+        metavar="ADDRESS",
+        effect=Effect.NOTHING,
+    )
+    out: Path | None = option(
+        None,
+        "Run directory (default: ./results/WORKLOAD-UTCTIME).",
+        taken="str | Path | None",
+        effect=Effect.NOTHING,
+        meaning="Run directory to keep (default: nothing is written).",
+    )
+    resume: bool = option(
+        False, "Continue in a run directory that holds something.", "--resume", effect=Effect.NOTHING
+    )
+    no_cache: bool = option(
+        False,
+        "Neither read nor write the cache that all runs share.",
+        "--no-cache",
+        effect=Effect.NOTHING,
+        in_python=False,
+    )
+    quiet: bool = option(
+        False,
+        "No progress and no remarks on stderr.",
+        *("--quiet", "-q"),
+        effect=Effect.NOTHING,
+        in_python=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
+    """Of `dse run` and `phaze.explore`."""
+
+    workload: Sequence[Source] = option(
+        ...,
+        _WORKLOAD,
+        *("--workload", "-w"),
+        metavar="MODEL",
+        offers=Packaged.WORKLOADS,
+        taken="Source | Sequence[Source]",
+        meaning=_WORKLOAD_AT_HAND,
+    )
+    devices: int | None = option(
+        None, f"Accelerators the workload is spread over (default: {DEVICES}).", least=1
+    )
+    objective: str = option(
+        "throughput",
+        "throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip.",
+        offers=OBJECTIVES,
+    )
+    axes: str | None = option(
+        None,
+        "Frontier on these metrics besides the objective, for instance throughput,area.",
+        offers=METRICS,
+        several=True,
+        taken="str | Sequence[str] | None",
+        meaning="Frontier on these metrics besides the objective.",
+    )
+    strategy: str = option(
+        "certified",
+        "certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.",
+        offers=("certified", "phaze", "wham", "random", "tpe", "gp", "nsga2", "cmaes"),
+    )
+    evaluations: int | None = option(None, "Architectures a strategy may evaluate (default: 200).", least=1)
+    designs: str | None = option(
+        None, "Of wham: one design (default), or per-stage.", offers=("one", "per-stage")
+    )
+    top_k: int | None = option(None, "Of wham: designs kept for each stage (default: 10).", least=1)
+    robust: bool = option(
+        False, "Rank near-optimal designs where the model's constants are wrong.", "--robust"
+    )
+    combine: str = option(
+        "geomean",
+        "Several workloads: geomean, mean or worst of ratios, or throughput.",
+        offers=("geomean", "mean", "worst", "throughput"),
+    )
+    weight: Sequence[str] | None = option(
+        None,
+        "Weight of one of several workloads.",
+        metavar="NAME=NUMBER",
+        taken="Mapping[str, float] | Sequence[str] | None",
+        meaning='Weights of several workloads, `{"gpt3": 2}`.',
+    )
+    min_throughput: float | None = option(None, "Least throughput of every workload, samples/s.", least=0.0)
+    max_latency: Quantity | None = option(None, "Longest iteration (prefill: batch), for instance 2s.")
+    cluster_power: Quantity | None = option(
+        None, "Power budget of all devices, their number being free: 1MW."
+    )
+    cluster_cost: float | None = option(
+        None, "Budget for making all devices, in USD, their number being free: 20e6."
+    )
+    cluster_overhead: float = option(1.0, "Power of the cluster over that of its accelerators.")
+    tokens: float | None = option(None, "Tokens to train on: days, energy and money of the run.")
+    samples: float | None = option(None, "Samples to train on, instead of --tokens.")
+    electricity_price: float | None = option(None, "USD per kWh (default: of the price file).")
+    pue: float | None = option(None, "Power usage effectiveness (default: of the price file).")
+    time_limit: Quantity = option(
+        "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH
+    )
+    gap: float = option(0.0, "Stop as soon as this gap is proven.", least=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
+    """Of `dse sweep` and `phaze.sweep`."""
+
+    trials: int = option(100, "Designs to try, those of earlier runs included.", least=1, effect=Effect.REACH)
+    sampler: str = option(
+        "tpe",
+        "tpe, random, nsga2, gp or cmaes; the last two need extras of these names.",
+        offers=("tpe", "random", "nsga2", "gp", "cmaes"),
+    )
+    objectives: str = option(
+        "throughput,tdp",
+        "Metrics, separated by commas.",
+        offers=METRICS,
+        several=True,
+        taken="str | Sequence[str]",
+        meaning="Metrics by name.",
+    )
+    storage: str | None = option(
+        None,
+        "Database URL, sqlite:///FILE or postgresql://... (default: a journal file in the run directory).",
+        metavar="URL",
+        effect=Effect.NOTHING,  # it may hold a password, too
+        meaning="Database URL of the study (default: a journal file in `out`, or memory).",
+    )
+    study: str = option("sweep", "Name of the study in its storage.")
+    batch: int = option(
+        8,
+        "Trials asked together: the most that can be evaluated at a time.",
+        least=1,
+        most=10_000,
+    )
+    join: bool = option(
+        False,
+        "Begin or continue the study together with all hosts that say the same.",
+        "--join",
+        effect=Effect.NOTHING,
+    )
+    resume: bool = option(
+        False,
+        "Continue the study, in a run directory that holds something.",
+        "--resume",
+        effect=Effect.NOTHING,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(KeptOptions, PlanChoices, PassTaskOptions, ArchOptions):
+    """Of `dse evaluate` and `phaze.evaluate`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(KeptOptions, PassTaskOptions):
+    """Of `dse compare` and `phaze.compare`."""
+
+    arch: Sequence[str | Path | Architecture] = option(
+        ...,
+        "Chips, YAML files or run directories.",
+        *("--arch", "-a"),
+        offers=Packaged.ARCHS,
+        meaning="Built-in chips, YAML files, run directories, RUN:IDs, or objects `Architecture`.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions, ArchOptions):
+    """Of `dse plan` and `phaze.plan`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, NamedArchOptions):
+    """Of `dse whatif`."""
+
+    vary: str = option(
+        ...,
+        "What to vary and its values: devices=64,256,1024, zero=0,1,3, arch=a100,h100, or a hardware "
+        "field (dse explain): hbm_stacks=4,5,6.",
+        metavar="NAME=V1,V2,...",
+    )
+    plot: Path | None = option(
+        None, "Draw where the time goes into this file, .svg or .html.", effect=Effect.NOTHING
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanServingOptions(KeptOptions, NamedArchOptions):
+    """Of `dse plan serving`."""
+
+    workload: Sequence[str] = option(
+        ..., _WORKLOAD, *("--workload", "-w"), metavar="MODEL", offers=Packaged.WORKLOADS
+    )
+    devices: int = option(8, "Accelerators the workload is spread over.", least=1)
+    prompt: int = option(2048, "Tokens of a prompt.", least=1)
+    output_tokens: int = option(256, "Tokens of an answer.", least=2)
+    max_ttft: Quantity | None = option(None, "Target for the mean time to first token, for instance 1s.")
+    max_tpot: Quantity | None = option(
+        None, "Target for the mean time per output token after it, for instance 50ms."
+    )
+    rate: float | None = option(None, "Requests per second (default: as many as can be served).")
+    disaggregate: bool | None = option(
+        None, "Pools of their own for prefill (default: the better).", "--disaggregate/--no-disaggregate"
+    )
+    chunk: int | None = option(None, "Prompt tokens a pass takes beside decode (default: the best).", least=1)
+    kv_cache: str = option(
+        "paged", "Layout of the key-value cache: contiguous or paged.", offers=("contiguous", "paged")
+    )
+    dispatch: Quantity | None = option(None, "Host time per kernel, for instance 5us (default: none).")
+    network: str = option("default", "Built-in network or YAML file.", offers=Packaged.NETWORKS)
+    rung: str = option(
+        "analytic",
+        "Rung of the cost model: analytic, or calibrated on the chip's measured family.",
+        offers=("analytic", "calibrated"),
+    )
+    simulate: int | None = option(None, "Simulate so many requests at --rate, for percentiles.", least=1)
+    seed: int = option(0, "Seed of everything random.", least=0)
