@@ -14,13 +14,13 @@ from phaze.errors import InputError
 from phaze.tolerances import FEW_STATES, RETOLD
 
 if TYPE_CHECKING:
-    from phaze.explore.answers.plan_replay import ReplayedPlan
     from phaze.explore.documents.explanation_document import Sensitivity
     from phaze.explore.documents.plan_document import PlanDocument
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.sweep_document import SweepDocument
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
+    from phaze.parallel.timeline.replayed_plan import ReplayedPlan
     from phaze.runs.document_formats import Answer
 
 
@@ -39,11 +39,11 @@ class ReplayedRun:
 
     def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
         """What each workload's throughput depends on, where the winner's best placement is the run's: seconds."""
+        from phaze.explore.answers.replayed_plans import request_on_devices
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
         from phaze.explore.explaining.run_explanation import PATIENCE_S
         from phaze.explore.request.search_progress import Clock
-        from phaze.explore.timeline.replayed_plans import request_on_devices
         from phaze.scheduling.passes import SolveLimits
 
         if self.request is None:
@@ -61,7 +61,7 @@ class ReplayedRun:
 def replayed_run(document: ResultDocument, run: Path) -> ReplayedRun:
     """What can be played again; the reason why not is kept instead of raised."""
     from phaze.cli.records.recorded_request import request_of
-    from phaze.explore.timeline.replayed_plans import per_stage_plan, replayed_plans
+    from phaze.explore.answers.replayed_plans import per_stage_plan, replayed_plans
 
     try:
         request = request_of(document, run)

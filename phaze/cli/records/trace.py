@@ -13,8 +13,8 @@ from phaze.cli import shared_options as opt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from phaze.explore.answers.plan_replay import ReplayedPlan
     from phaze.explore.documents.result_document import ResultDocument
+    from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 
 
 class Format(StrEnum):
@@ -84,7 +84,7 @@ def _workload(document: ResultDocument, run: Path, workload: str | None) -> str:
 def _planned(document: ResultDocument, run: Path, workload: str, title: str, form: Format) -> str:
     """The winner's plan."""
     from phaze.cli.records.recorded_request import request_of
-    from phaze.explore.timeline.replayed_plans import replayed_plans
+    from phaze.explore.answers.replayed_plans import replayed_plans
 
     played = replayed_plans(document, request_of(document, run))[workload]
     stages = document.best.workloads[workload].placement.stages
@@ -95,7 +95,7 @@ def _per_stage(document: ResultDocument, run: Path, workload: str, title: str, f
     """The plan of the pipeline with a design for every stage."""
     from phaze.cli.records.recorded_request import request_of
     from phaze.errors import InputError
-    from phaze.explore.timeline.replayed_plans import per_stage_plan
+    from phaze.explore.answers.replayed_plans import per_stage_plan
 
     played = per_stage_plan(document, request_of(document, run))
     if played is None or document.wham is None or document.wham.per_stage is None:

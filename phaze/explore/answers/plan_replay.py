@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from phaze.errors import InputError
 from phaze.explore.documents.plan_document import PlanDocument
@@ -11,31 +10,11 @@ from phaze.explore.documents.plan_record import StrategyRecord
 from phaze.explore.evaluation.planned_iteration import estimator_of, strategy_of
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived_figures import hbm_capacity_bytes
-from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.pipelines.pipeline_timeline import Timeline
-from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.tolerances import RETOLD
 from phaze.workload.operators.low_precision import Recipe
-
-
-@dataclass(frozen=True)
-class ReplayedPlan:
-    """A strategy and what works it out; `timeline`: passes of one pipeline, `capacity_bytes` of the largest device."""
-
-    costs: Estimator
-    strategy: ParallelPlan
-    timeline: Timeline
-    iteration: Iteration
-    capacity_bytes: float
-
-    @classmethod
-    def of(cls, costs: Estimator, strategy: ParallelPlan, iteration: Iteration) -> ReplayedPlan:
-        """A strategy that comes to an iteration, played."""
-        capacity_bytes = float(hbm_capacity_bytes(costs.table).max())
-        return cls(costs, strategy, costs.timeline(strategy), iteration, capacity_bytes)
 
 
 def replay_plan(document: PlanDocument, task: Task, architecture: Architecture) -> ReplayedPlan:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.explore.timeline import plan_runs as tail
-from phaze.explore.timeline.plan_runs import closing
 from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.timeline import plan_runs as tail
+from phaze.parallel.timeline.plan_runs import closing
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report import number_format as fmt
 from phaze.report.charts.svg_charts import Scale
 from phaze.report.html_markup import Html, figure, join, legend, tag

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report import number_format as fmt
 from phaze.report.figures.iteration_timeline import pipeline_chart
 from phaze.report.figures.operator_figures import operator_charts, roofline_chart

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.explore.documents.explanation_document import Sensitivity
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.request.design_metrics import Row
-from phaze.explore.timeline.plan_operators import PlanOperators
-from phaze.explore.timeline.plan_pieces import PlanPieces
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.parallel.timeline.plan_operators import PlanOperators
+from phaze.parallel.timeline.plan_pieces import PlanPieces
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report.html_markup import Html, join, tag
 from phaze.scheduling.layer_schedule import LayerSchedule
 from phaze.workload.operators.low_precision import Recipe

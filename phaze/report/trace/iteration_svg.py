@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.explore.evaluation.planned_iteration import strategy_record
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report.charts.svg_charts import Scale
 from phaze.report.figures.iteration_timeline import Span, Window, plan_looks, plan_spans, plan_windows
 from phaze.report.html_markup import Html, tag, text

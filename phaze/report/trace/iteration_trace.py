@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.explore.timeline import plan_runs as tail
-from phaze.explore.timeline.plan_operators import PlanOperators, ScheduledLayer
-from phaze.explore.timeline.plan_pieces import KIND_NAMES, Piece, PieceKind, PlanPieces, pieces_of_devices
-from phaze.explore.timeline.plan_runs import Run, closing, runs
 from phaze.parallel.pipelines.action_order import Action, ActionKind
+from phaze.parallel.timeline import plan_runs as tail
+from phaze.parallel.timeline.plan_operators import PlanOperators, ScheduledLayer
+from phaze.parallel.timeline.plan_pieces import KIND_NAMES, Piece, PieceKind, PlanPieces, pieces_of_devices
+from phaze.parallel.timeline.plan_runs import Run, closing, runs
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report.trace.chrome_trace import (
     ALL_CORES,
     BESIDE,

@@ -12,6 +12,7 @@ from small_cases import DECODER
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate_document, explore
 from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.answers.replayed_plans import per_stage_plan
 from phaze.explore.evaluation.energy_and_memory import time_energy_memory
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, strategy_of, worked_out
@@ -25,7 +26,6 @@ from phaze.explore.request.explore_request import (
     StrategyChoice,
     Task,
 )
-from phaze.explore.timeline.replayed_plans import per_stage_plan
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.hardware.silicon.package_power import tdp_w

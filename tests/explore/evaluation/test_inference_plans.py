@@ -11,12 +11,10 @@ from small_cases import small_decoder, varied_architectures
 
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import explore
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.request.explore_request import ExploreRequest, Task
-from phaze.explore.timeline.plan_runs import runs
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import two_tiers
 from phaze.hardware.derived_figures import hbm_capacity_bytes
@@ -33,6 +31,8 @@ from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.recount.plan_checker import check_plan
+from phaze.parallel.timeline.plan_runs import runs
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.report.trace.iteration_trace import plan_trace
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload import Mode

@@ -10,15 +10,15 @@ import pytest
 from random_plans import costs, plans
 
 from phaze.errors import InputError
-from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.explore.timeline.plan_pieces import pieces_of_devices
-from phaze.explore.timeline.plan_runs import runs
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.timeline.plan_pieces import pieces_of_devices
+from phaze.parallel.timeline.plan_runs import runs
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.report.trace.iteration_trace import plan_trace

@@ -10,11 +10,11 @@ import pytest
 from phaze.solvers.scheduling import check_schedule
 from random_plans import plans
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
-from phaze.explore.timeline.plan_operators import PlanOperators
-from phaze.explore.timeline.plan_pieces import PieceKind, PlanPieces
-from phaze.explore.timeline.plan_runs import GATHER, HOST, OPTIMIZER, REDUCTION, runs
 from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.timeline.plan_operators import PlanOperators
+from phaze.parallel.timeline.plan_pieces import PieceKind, PlanPieces
+from phaze.parallel.timeline.plan_runs import GATHER, HOST, OPTIMIZER, REDUCTION, runs
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.iteration_estimate import busiest
 from phaze.report.figures.iteration_timeline import plan_windows
 from phaze.report.trace.chrome_trace import LAYERS, written

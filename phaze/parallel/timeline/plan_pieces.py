@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
 from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.parallel.training.mixed_estimate import MixedEstimator

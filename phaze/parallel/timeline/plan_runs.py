@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phaze.explore.answers.plan_replay import ReplayedPlan
 from phaze.parallel.pipelines.action_order import Action, ActionKind
 from phaze.parallel.pipelines.pipeline_simulation import precedence
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 
 REDUCTION, OPTIMIZER, GATHER, HOST = (
     "gradient reduction",

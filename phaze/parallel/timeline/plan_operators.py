@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from phaze.cost.cost_model import CostModel, OperatorLatencies, PassCosts
-from phaze.explore.timeline.plan_pieces import PassPart, PlanPieces
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.pipelines.action_order import ActionKind
+from phaze.parallel.timeline.plan_pieces import PassPart, PlanPieces
 from phaze.parallel.training.layer_costs import without_links
 from phaze.parallel.training.operator_costs import Operators, recomputed_operators
 from phaze.scheduling.layer_schedule import LayerSchedule, solve_layer
