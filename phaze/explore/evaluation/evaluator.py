@@ -313,7 +313,7 @@ class Evaluator(CostedTask):
             for across, at in self._classes(config, rows[left]) if len(left) else []:
                 best, choice = across.best(every.take(left[at]), limit_s[left[at]])
                 for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
-                    found[i] = FoundPlan(across.found[number].strategy, seconds) if number >= 0 else None
+                    found[i] = FoundPlan(across.found[number].plan, seconds) if number >= 0 else None
         return found
 
     def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
