@@ -13,6 +13,7 @@ from tables import duration, table
 from timing import median_s
 
 from phaze.cost.cost_model import CostModel
+from phaze.cost.fidelity import Fidelity
 from phaze.cost.hardware_factors import factor_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.spaces.space_file import load_space
@@ -46,7 +47,7 @@ def _measure(name: str, architectures: int) -> Measured:
     space, network, passes = load_space(name), load_network("default"), batches.passes()
     rows = np.linspace(0, space.size - 1, architectures, dtype=np.int64)
     chips, every = space.table(rows.tolist()), np.arange(architectures)
-    factor_s = median_s(lambda: factor_table(chips), _REPEATS)
+    factor_s = median_s(lambda: factor_table(chips, Fidelity.ANALYTIC), _REPEATS)
 
     def searched() -> list:
         model = CostModel(chips, network)

@@ -80,8 +80,8 @@ def sweep_plan(workload, trials, journal, **changes):
     return dataclasses.replace(plan, **changes)
 
 
-def run(plan, stop=lambda: False, kind=Chips, means=ALONE):
-    sweep = ChipSweep(plan, SilentProgress(), stop, means, kind=kind)
+def run(plan, stop=lambda: False, kind=Chips, resources=ALONE):
+    sweep = ChipSweep(plan, SilentProgress(), stop, resources, kind=kind)
     return sweep.run(), sweep
 
 
