@@ -174,7 +174,7 @@ def test_same_seed_same_study_in_another_process(make_sweep, tmp_path):
         "import sys, pathlib, pickle, dataclasses; sys.path.insert(0, sys.argv[1]); import sweeps as t;"
         "import phaze.explore.sampling.study_record as p;"
         "plan = pickle.loads(pathlib.Path(sys.argv[2]).read_bytes());"
-        "plan = dataclasses.replace(plan, place=p.Place(pathlib.Path(sys.argv[3])));"
+        "plan = dataclasses.replace(plan, place=p.StudyPlace(pathlib.Path(sys.argv[3])));"
         "t.run(plan)"
     )
     cases = Path(sweeps.__file__).parent
