@@ -23,6 +23,13 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_of_ours_that_a_page_names_are_there(page):
+    rooms = "phaze|solvers|tests|arch_templates|workloads|benchmarks"
+    for named in re.findall(rf"`((?:{rooms})/[\w./-]+)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / named).exists(), named
+
+
 def test_the_table_of_errors_has_all_chips():
     assert len(CHIPS) == 20
 
