@@ -278,11 +278,12 @@ def plan(
     """
     asked = _task(locals())
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.plan_inputs import HELD, held_choices, plan_answer
+    from phaze.inputs.option_models import PlanChoices
+    from phaze.inputs.plan_inputs import held_choices, plan_answer
 
     with _kept(asked.pop("out")) as keep:
-        choices = held_choices(**{name: asked[name] for name in HELD})
-        rest = {name: value for name, value in asked.items() if name not in HELD}
+        choices = held_choices(PlanChoices.of(asked))
+        rest = {name: value for name, value in asked.items() if name not in PlanChoices.described()}
         document = record_question(plan_answer(choices=choices, **rest), "plan", asked)
         keep(document)
     return Planned(document)

@@ -32,11 +32,12 @@ def evaluate_given(
 
     from phaze.explore.answers.main_job import evaluate_document
     from phaze.hardware.architecture import to_table
-    from phaze.inputs.plan_inputs import HELD, held_choices
+    from phaze.inputs.option_models import PlanChoices
+    from phaze.inputs.plan_inputs import held_choices
 
     chip = find_architecture(arch)
     task = with_recipe(asked_task(workload, asked), asked["recipe"], to_table([chip]))
-    choices = held_choices(**{name: asked.get(name) for name in HELD})
+    choices = held_choices(PlanChoices.of(asked))
     return evaluate_document(replace(task, held=choices), chip)
 
 

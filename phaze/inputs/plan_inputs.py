@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument
     from phaze.hardware.architecture import Architecture
+    from phaze.inputs.option_models import PlanChoices
     from phaze.inputs.task_inputs import Source
     from phaze.parallel.framework import Framework
     from phaze.parallel.parallel_plan import Offload
@@ -18,47 +18,31 @@ if TYPE_CHECKING:
     from phaze.workload.parallel_degrees import Shardable
 
 
-def held_choices(
-    *,
-    data_parallel: int | None = None,
-    tensor_parallel: int | None = None,
-    pipeline_parallel: int | None = None,
-    context_parallel: int | None = None,
-    expert_parallel: int | None = None,
-    sequence_parallel: bool | None = None,
-    whole: str | None = None,
-    microbatch: int | None = None,
-    schedule: str | None = None,
-    chunks: int | None = None,
-    recompute: str | None = None,
-    zero: int | None = None,
-    order: str | None = None,
-    offload: str | None = None,
-) -> dict[str, tuple[Any, ...]]:
+def held_choices(given: PlanChoices) -> dict[str, tuple[Any, ...]]:
     """The choices of a plan space that options fix. Raises InputError for words that are not known."""
     from phaze.inputs.named_choices import choose
     from phaze.parallel.cluster import Recompute
     from phaze.parallel.parallel_plan import RankOrder, Zero
     from phaze.parallel.pipelines.pipeline_schedule import Schedule
 
-    stage = _count("--zero", zero, 0, max(Zero))
+    stage = _count("--zero", given.zero, 0, max(Zero))
     found = {
-        "data": _count("--data-parallel", data_parallel),
-        "tensor": _count("--tensor-parallel", tensor_parallel),
-        "pipeline": _count("--pipeline-parallel", pipeline_parallel),
-        "context": _count("--context-parallel", context_parallel),
-        "expert": _count("--expert-parallel", expert_parallel),
-        "sequence": sequence_parallel,
-        "microbatches": _count("--microbatch", microbatch),
-        "schedules": choose(Schedule, schedule, "--schedule") if schedule else None,
-        "chunks": _count("--chunks", chunks),
-        "recomputes": choose(Recompute, recompute, "--recompute") if recompute else None,
+        "data": _count("--data-parallel", given.data_parallel),
+        "tensor": _count("--tensor-parallel", given.tensor_parallel),
+        "pipeline": _count("--pipeline-parallel", given.pipeline_parallel),
+        "context": _count("--context-parallel", given.context_parallel),
+        "expert": _count("--expert-parallel", given.expert_parallel),
+        "sequence": given.sequence_parallel,
+        "microbatches": _count("--microbatch", given.microbatch),
+        "schedules": choose(Schedule, given.schedule, "--schedule") if given.schedule else None,
+        "chunks": _count("--chunks", given.chunks),
+        "recomputes": choose(Recompute, given.recompute, "--recompute") if given.recompute else None,
         "zeros": None if stage is None else Zero(stage),
-        "orders": choose(RankOrder, order, "--order") if order else None,
+        "orders": choose(RankOrder, given.order, "--order") if given.order else None,
     }
     fixed: dict[str, tuple[Any, ...]] = {name: (value,) for name, value in found.items() if value is not None}
-    fixed |= {"whole": _whole(whole)} if whole else {}
-    return fixed if offload is None else fixed | {"offloads": offloads(offload)}
+    fixed |= {"whole": _whole(given.whole)} if given.whole else {}
+    return fixed if given.offload is None else fixed | {"offloads": offloads(given.offload)}
 
 
 def _count(option: str, number: int | None, least: int = 1, most: int | None = None) -> int | None:
@@ -105,10 +89,6 @@ def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
         return tuple(frozenset(some) for size in sizes for some in combinations(Shardable, size))
     names = () if text == "none" else text.split("+")
     return (frozenset(choose(Shardable, name.strip(), "--whole") for name in names),)
-
-
-HELD = tuple(signature(held_choices).parameters)
-"""What `held_choices` takes."""
 
 
 def plan_answer(

@@ -11,11 +11,13 @@ from test_page import EVIL, Page
 from phaze.cli.records.report import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.sweep_document import SweepDocument
+from phaze.inputs.option_models import PlanChoices
 from phaze.inputs.plan_inputs import held_choices, plan_answer
 from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, sweep_page
 
-HELD = held_choices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
+CHOICES = PlanChoices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
+HELD = held_choices(CHOICES)
 
 
 @pytest.fixture(scope="module")

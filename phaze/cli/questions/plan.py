@@ -69,9 +69,10 @@ def training(options: PlanOptions, context: typer.Context) -> None:
 
 def answer(asked: Mapping[str, Any]) -> PlanDocument:
     """The best plan as the options say."""
-    from phaze.inputs.plan_inputs import HELD, held_choices, plan_answer
+    from phaze.inputs.option_models import PlanChoices
+    from phaze.inputs.plan_inputs import held_choices, plan_answer
 
-    choices = held_choices(**{name: asked[name] for name in HELD})
+    choices = held_choices(PlanChoices.of(asked))
     task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
     return plan_answer(asked["arch"], asked["workload"], asked["framework"], choices, **task)
 

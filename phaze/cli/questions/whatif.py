@@ -53,9 +53,9 @@ def command(options: WhatIfOptions) -> None:
 def answer(asked: Mapping[str, Any]) -> WhatIfDocument:
     """The best plans for all values, as the options say. Raises InputError."""
     from phaze.explore.documents.plan_document import vary
-    from phaze.inputs.plan_inputs import HELD
+    from phaze.inputs.option_models import PlanChoices
 
-    choices = {name: asked[name] for name in HELD}
+    choices = PlanChoices.of(asked).values
     rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
     name, values = _parsed(asked["vary"])
     return vary(name, values, lambda value: _planned(name, value, choices, rest))
@@ -76,6 +76,7 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
     """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
     from phaze.hardware.hardware_fields import field_named
     from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.option_models import PlanChoices
     from phaze.inputs.plan_inputs import held_choices, plan_answer
 
     fixed, asked = dict(choices), dict(rest)
@@ -91,7 +92,11 @@ def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any
         chip = find_architecture(asked["arch"])
         asked["arch"] = chip.replace(f"{chip.name} {name} {value}", **{name: parsed})
     return plan_answer(
-        asked.pop("arch"), asked.pop("workload"), asked.pop("framework"), held_choices(**fixed), **asked
+        asked.pop("arch"),
+        asked.pop("workload"),
+        asked.pop("framework"),
+        held_choices(PlanChoices.of(fixed)),
+        **asked,
     )
 
 
