@@ -1,17 +1,20 @@
-"""One digest for equal content: what is remembered under it cannot be out of date.
+"""Digests of content, the only home of them.
 
-The bytes that are hashed tell types apart, spell floats exactly, and depend on no order of a set or a mapping, no
-address, process or hash seed.
+`digest` is one for equal values: what is remembered under it cannot be out of date. The bytes that it hashes tell
+types apart, spell floats exactly, and depend on no order of a set or a mapping, no address, process or hash seed.
+The SHA-256 ones are for documents and studies that others keep, who can check them with any tool.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Set
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,27 @@ def digest(*contents: object) -> str:
     found = hashlib.blake2b(digest_size=SIZE)
     _write(found.update, contents)
     return found.hexdigest()
+
+
+def sha256_of(content: bytes) -> str:
+    """SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def json_sha256(data: Any) -> str:  # noqa: ANN401 - any JSON
+    """SHA-256 of JSON data with sorted keys, in hexadecimal."""
+    return sha256_of(json.dumps(data, sort_keys=True).encode())
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def keyed_mark(key: bytes, value: bytes, size: int) -> bytes:
+    """So many bytes that tell whether a value is still the one that was stored under a key."""
+    return hashlib.blake2b(value, key=key, digest_size=size).digest()
 
 
 def _write(write: Write, value: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from phaze.digest import digest
+from phaze.digest import digest, file_sha256, json_sha256, sha256_of
 
 
 class Colour(StrEnum):
@@ -90,3 +90,10 @@ def test_a_digest_is_the_same_in_every_process():
     ]
     assert runs[0].stdout == runs[1].stdout
     assert len(runs[0].stdout.strip()) == 40
+
+
+def test_sha256_is_that_of_any_other_tool(tmp_path):
+    file = tmp_path / "file"
+    file.write_text('{"a": 1, "b": [null]}')
+    told = subprocess.run(["sha256sum", file], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert told == file_sha256(file) == sha256_of(file.read_bytes()) == json_sha256({"b": [None], "a": 1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from phaze.digest import file_sha256
 from phaze.errors import InputError
 from phaze.text_file import MIB, read_text, shortened
 
@@ -145,7 +145,6 @@ def file_hashes(inputs: Mapping[str, Path]) -> dict[str, str]:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phaze.document_names import DocumentName
 from phaze.hardware.hardware_fields import FieldKind, field_table
 
 
@@ -37,7 +38,7 @@ def _of(kind: pa.DataType, length: int, *content: NDArray[Any] | bytes) -> pa.Ar
     return pa.Array.from_buffers(kind, length, [None, *map(pa.py_buffer, content)])
 
 
-DESIGNS_SCHEMA = "phaze-designs/2"
+DESIGNS_SCHEMA = DocumentName.DESIGNS.version(2)
 
 
 class Content(StrEnum):

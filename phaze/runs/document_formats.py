@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.explore.documents.compare_document import CompareDocument
 from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
@@ -29,16 +30,12 @@ from phaze.text_file import MIB
 Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
 """What a run directory holds as `result.json`, by the verb that made it."""
 
-RESULT = Format(
-    "phaze-result",
-    ResultDocument,
-    [same_but_for_the_manifest("phaze-result/2"), as_is("phaze-result/3"), as_is("phaze-result/4")],
-)
-SWEEP = Format("phaze-sweep", SweepDocument, [never_kept, as_is("phaze-sweep/3"), as_is("phaze-sweep/4")])
-COMPARE = Format("phaze-compare", CompareDocument, [as_is("phaze-compare/2"), as_is("phaze-compare/3")])
-PLAN = Format("dse-plan", PlanDocument, [same_but_for_the_manifest("dse-plan/2"), as_is("dse-plan/3")])
-SERVING = Format("dse-serving", ServingDocument, [same_but_for_the_manifest("dse-serving/2")])
-WHATIF = Format("dse-whatif", WhatIfDocument, [whatif_2, whatif_3])
+RESULT = Format(DocumentName.RESULT, ResultDocument, [same_but_for_the_manifest, as_is, as_is])
+SWEEP = Format(DocumentName.SWEEP, SweepDocument, [never_kept, as_is, as_is])
+COMPARE = Format(DocumentName.COMPARE, CompareDocument, [as_is, as_is])
+PLAN = Format(DocumentName.PLAN, PlanDocument, [same_but_for_the_manifest, as_is])
+SERVING = Format(DocumentName.SERVING, ServingDocument, [same_but_for_the_manifest])
+WHATIF = Format(DocumentName.WHATIF, WhatIfDocument, [whatif_2, whatif_3])
 ANSWERS: tuple[Format[Answer], ...] = (RESULT, SWEEP, COMPARE, PLAN, SERVING, WHATIF)
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -5,51 +5,43 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from phaze import __version__
+from phaze.document_names import DocumentName
 from phaze.errors import InputError
 
 Document = Mapping[str, Any]
 Step = Callable[[Document], Document]
 
 
-def same_but_for_the_manifest(schema: str) -> Step:
-    """To `schema`, whose manifest also tells what was asked and of what machine; nobody knows it of old runs."""
-
-    def step(document: Document) -> Document:
-        return {**document, "schema": schema, "manifest": {**document["manifest"], **_UNKNOWN}}
-
-    return step
+def same_but_for_the_manifest(document: Document) -> Document:
+    """The manifest also tells what was asked and of what machine; nobody knows it of old runs."""
+    return {**document, "manifest": {**document["manifest"], **_UNKNOWN}}
 
 
-def as_is(schema: str) -> Step:
-    """To `schema`, which says more; what nobody could ask for before is at its default."""
-
-    def step(document: Document) -> Document:
-        return {**document, "schema": schema}
-
-    return step
+def as_is(document: Document) -> Document:
+    """The next version says more; what nobody could ask for before is at its default."""
+    return document
 
 
 def whatif_2(document: Document) -> Document:
     """Points hold plans of version 2; when and by what they were made stands there only."""
-    points = _with_plans(document, same_but_for_the_manifest("dse-plan/2"))
-    return {**document, "schema": "dse-whatif/2", "points": points, "manifest": None}
+    points = _with_plans(document, same_but_for_the_manifest, DocumentName.PLAN.version(2))
+    return {**document, "points": points, "manifest": None}
 
 
 def whatif_3(document: Document) -> Document:
     """Points hold plans of version 3."""
-    return {**document, "schema": "dse-whatif/3", "points": _with_plans(document, as_is("dse-plan/3"))}
+    return {**document, "points": _with_plans(document, as_is, DocumentName.PLAN.version(3))}
 
 
-def _with_plans(document: Document, step: Step) -> list[dict[str, Any]]:
+def _with_plans(document: Document, step: Step, schema: str) -> list[dict[str, Any]]:
     """Points, each plan a version later."""
     return [
-        {**point, "plan": None if point["plan"] is None else step(point["plan"])}
+        {**point, "plan": None if point["plan"] is None else {**step(point["plan"]), "schema": schema}}
         for point in document["points"]
     ]
 
@@ -69,7 +61,7 @@ Model_co = TypeVar("Model_co", bound=BaseModel, covariant=True)
 class Format(Generic[Model_co]):
     """Documents of one name. `steps[k]` leads from version k + 1 to k + 2, the last one to the present version."""
 
-    name: str
+    name: DocumentName
     model: type[Model_co]
     steps: Sequence[Step] = ()
 
@@ -81,7 +73,7 @@ class Format(Generic[Model_co]):
     @property
     def schema(self) -> str:
         """What a document of today says of itself: name and version."""
-        return f"{self.name}/{self.version}"
+        return self.name.version(self.version)
 
     def read(self, content: object, where: str) -> Model_co:
         """A document of any version as one of today; `where` names it in errors.
@@ -97,8 +89,7 @@ class Format(Generic[Model_co]):
         if version > self.version:
             raise InputError(f"{where} has schema {self.name}/{version}, {_newer(document, self.schema)}")
         try:
-            new = reduce(lambda old, step: step(old), self.steps[version - 1 :], document)
-            return self.model.model_validate(new)
+            return self.model.model_validate(self._of_today(document, version))
         except (
             KeyError,
             TypeError,
@@ -109,6 +100,12 @@ class Format(Generic[Model_co]):
             raise InputError(
                 f"{where} is not a valid {self.name}/{version}: {_first_problem(error)}"
             ) from error
+
+    def _of_today(self, document: Document, version: int) -> Document:
+        """A document of an earlier version, a step after the other."""
+        for number, step in enumerate(self.steps[version - 1 :], version + 1):
+            document = {**step(document), "schema": self.name.version(number)}
+        return document
 
 
 def version_of(document: Document, name: str) -> int | None:

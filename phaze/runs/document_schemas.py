@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.certify_document import CERTIFY_SCHEMA, CertifyReport
 from phaze.explore.documents.explanation_document import EXPLANATION_SCHEMA, Explanation
 from phaze.runs.design_table import designs_schema
@@ -58,8 +59,8 @@ def _models() -> Mapping[Kind, tuple[str, type[BaseModel]]]:
         kind: (form.schema, form.model) for kind, form in formats.items()
     }
     return kept | {
-        Kind.DIFF: ("phaze-diff/1", Difference),
+        Kind.DIFF: (DocumentName.DIFF.version(1), Difference),
         Kind.CERTIFY: (CERTIFY_SCHEMA, CertifyReport),
         Kind.EXPLANATION: (EXPLANATION_SCHEMA, Explanation),
-        Kind.VALIDATE: ("phaze-validate/1", ValidationReport),
+        Kind.VALIDATE: (DocumentName.VALIDATE.version(1), ValidationReport),
     }

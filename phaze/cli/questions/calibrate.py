@@ -29,6 +29,7 @@ def command(
     See also: dse validate; dse evaluate --calibration.
     """
     from phaze.cli.console_output import console, print_json, print_rows, say
+    from phaze.document_names import DocumentName
     from phaze.inputs.architecture_names import find_architecture
     from phaze.runs.atomic_files import check_writable, write_atomically
     from phaze.validation.kernel_calibration import Calibrator, rows_of
@@ -50,7 +51,9 @@ def command(
         for law in laws
     ]
     if json:
-        print_json({"schema": "phaze-calibrate/1", **found.model_dump(mode="json"), "errors": table})
+        print_json(
+            {"schema": DocumentName.CALIBRATE.version(1), **found.model_dump(mode="json"), "errors": table}
+        )
     else:
         print_rows(table)
     if out is not None:

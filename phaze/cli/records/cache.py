@@ -24,6 +24,7 @@ def info(json: opt.Json = False) -> None:
         dse cache info --json
     """
     from phaze.cli.console_output import print_json, print_rows
+    from phaze.document_names import DocumentName
     from phaze.runs.store.evaluation_cache import LIMIT_BYTES, cache_file, kept_entries
 
     path = cache_file()
@@ -31,7 +32,7 @@ def info(json: opt.Json = False) -> None:
     if json:
         print_json(
             {
-                "schema": "phaze-cache/1",
+                "schema": DocumentName.CACHE.version(1),
                 "path": str(path),
                 "size_bytes": size,
                 "limit_bytes": LIMIT_BYTES,

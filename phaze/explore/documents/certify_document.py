@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 
-CERTIFY_SCHEMA = "phaze-certify/1"
+CERTIFY_SCHEMA = DocumentName.CERTIFY.version(1)
 
 
 class Check(Record):

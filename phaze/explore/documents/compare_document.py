@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import Design, Manifest
 from phaze.explore.documents.result_manifest import describe_task, manifest
@@ -15,7 +16,7 @@ from phaze.explore.documents.result_manifest import describe_task, manifest
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Task
 
-COMPARE_SCHEMA = "phaze-compare/3"
+COMPARE_SCHEMA = DocumentName.COMPARE.version(3)
 
 
 class CompareDocument(Record):

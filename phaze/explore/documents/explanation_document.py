@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 
-EXPLANATION_SCHEMA = "phaze-explanation/1"
+EXPLANATION_SCHEMA = DocumentName.EXPLANATION.version(1)
 
 
 class Neighbour(Record):

@@ -10,13 +10,14 @@ from typing import Any
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.errors import InfeasibleError
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.result_document import Manifest
 from phaze.explore.documents.result_manifest import manifest
 
-PLAN_SCHEMA = "dse-plan/3"
+PLAN_SCHEMA = DocumentName.PLAN.version(3)
 
 
 class PlanResult(Record):
@@ -62,7 +63,7 @@ class PlanDocument(Record):
     manifest: Manifest
 
 
-WHATIF_SCHEMA = "dse-whatif/3"
+WHATIF_SCHEMA = DocumentName.WHATIF.version(3)
 
 
 class WhatIfPoint(Record):

@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from phaze.cost.fidelity import Fidelity
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.robustness_document import Robustness
@@ -117,7 +118,7 @@ class TrainingRun(Record):
     lifetime_s: float = Field(description="over which an accelerator is written off")
 
 
-RESULT_SCHEMA = "phaze-result/4"
+RESULT_SCHEMA = DocumentName.RESULT.version(4)
 
 
 class Stage(Record):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 from dataclasses import asdict
@@ -11,6 +9,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
+from phaze.digest import json_sha256
 from phaze.explore.documents.result_document import Machine, Manifest
 from phaze.explore.request.explore_request import ExploreRequest, Task, spelled_choices
 from phaze.parallel.chunk_division import Grain
@@ -38,8 +37,7 @@ def manifest(started: datetime, wall_time_s: float, seed: int) -> Manifest:
 def question_sha256(told: Manifest) -> str:
     """SHA-256 of what a manifest says was asked, of which files."""
     names = {"asked", "seed", "inputs_sha256"}
-    content = json.dumps(told.model_dump(mode="json", include=names), sort_keys=True)
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+    return json_sha256(told.model_dump(mode="json", include=names))
 
 
 def machine() -> Machine:

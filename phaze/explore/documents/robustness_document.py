@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 
-ROBUSTNESS_SCHEMA = "phaze-robustness/1"
+ROBUSTNESS_SCHEMA = DocumentName.ROBUSTNESS.version(1)
 
 
 class VariedConstant(Record):

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import Manifest
 from phaze.explore.documents.result_manifest import manifest
@@ -16,7 +17,7 @@ from phaze.explore.request.search_progress import Clock
 from phaze.parallel.serving import ServingPlan, ServingSpace, best_of
 from phaze.parallel.serving.request_simulation import Trial, trial
 
-SERVING_SCHEMA = "dse-serving/2"
+SERVING_SCHEMA = DocumentName.SERVING.version(2)
 
 
 class _Figures(Record):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import Design, Manifest
 from phaze.explore.documents.result_manifest import describe_task, manifest
@@ -14,7 +15,7 @@ from phaze.explore.documents.result_manifest import describe_task, manifest
 if TYPE_CHECKING:
     from phaze.explore.sampling.optuna_sweep import Sweep, SweepPlan, SweepResult
 
-SWEEP_SCHEMA = "phaze-sweep/4"
+SWEEP_SCHEMA = DocumentName.SWEEP.version(4)
 
 
 class SweepDocument(Record):

@@ -12,6 +12,7 @@ from typing import Self
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial
 
+from phaze.digest import json_sha256
 from phaze.errors import InputError
 from phaze.explore.request.design_metrics import Metric
 from phaze.explore.sampling.claim_board import (
@@ -30,7 +31,6 @@ from phaze.explore.sampling.study_record import (
     StudyRecord,
     check_same,
     finished,
-    json_digest,
 )
 from phaze.explore.sampling.study_storage import TakenError, opening
 
@@ -141,4 +141,4 @@ class StudyMeeting:
                 "--join needs a place that all hosts reach: --storage postgresql://... or sqlite:///FILE"
             )
         with opening(str(self.place)):
-            return DatabaseBoard(self.storage.engine, json_digest(topic), self.lease_s)
+            return DatabaseBoard(self.storage.engine, json_sha256(topic), self.lease_s)

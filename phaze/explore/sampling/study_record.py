@@ -4,7 +4,6 @@ to be the same for two runs to be of one study.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from phaze.digest import sha256_of
 from phaze.errors import InputError
 from phaze.explore.documents.result_manifest import describe_task
 from phaze.explore.evaluation.design_candidates import Candidates
@@ -70,11 +70,6 @@ def study_identity(
     )
 
 
-def json_digest(data: Any) -> str:  # noqa: ANN401 - any JSON
-    """SHA-256 of JSON data, in hexadecimal."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
 def identity_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """By what a study differs from what is asked, in words: `seed 1 (here 2), task.devices 8 (here 16)`."""
     found = list(_differences(there, here, ""))
@@ -99,7 +94,8 @@ def _digest_of_model(task: Task) -> str:
     """Of a workload's layers and numerics: files of the same name may hold different models."""
     workload = task.workload
     chain = workload.chain(1, 1)
-    return hashlib.sha256(repr((chain, workload.numerics, workload.operands)).encode()).hexdigest()
+    # Of its text, as in the studies that are there already.
+    return sha256_of(repr((chain, workload.numerics, workload.operands)).encode())
 
 
 def _versions(packages: Sequence[str]) -> dict[str, str]:

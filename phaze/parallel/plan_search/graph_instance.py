@@ -10,6 +10,7 @@ import numpy as np
 from phaze.cost.collective_times import tier
 from phaze.parallel.cluster import Cluster
 from phaze.scheduling.layers import LayerTimes
+from phaze.solvers.placement.general.general_problem import FORMAT
 from phaze.workload.layers.branching_layers import LayerGraph
 from phaze.workload.workload import Numerics
 
@@ -37,7 +38,7 @@ def placement_instance(
     (first, _), *_ = graphs.values()
     bandwidth, _ = tier(cluster.network, _SCALE_UP, np.array([link_bytes_per_s]))
     return {
-        "format": "dse-placement/2",
+        "format": FORMAT,
         "microbatches_per_batch": cluster.global_batch // first.order.microbatch,
         "link_bandwidth_bytes_per_s": float(bandwidth[0]),
         "optimizer_state_ratio": numerics.state_bytes / _WEIGHT_BYTES - 2,

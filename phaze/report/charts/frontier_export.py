@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
+from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.explore.frontier.frontier_indicators import hypervolume, knee
 from phaze.explore.frontier.pareto_archive import nondominated
@@ -109,7 +110,7 @@ def to_json(found: Frontier) -> str:
     """A document that says which axes and directions the points are optimal for, and what is known of them."""
     axes = [{"name": a.name, "column": a.column, "unit": a.unit, "maximise": a.maximise} for a in found.axes]
     document = {
-        "schema": "phaze-frontier/1",
+        "schema": DocumentName.FRONTIER.version(1),
         "x": axes[0],
         "y": axes[1],
         "axes": axes,

@@ -15,6 +15,7 @@ from itertools import pairwise
 from rich.markup import escape
 from rich.table import Table
 
+from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import plain_table
@@ -115,7 +116,7 @@ def _position(chain: LayerChain, which: str) -> int:
     raise InputError(f"--layer {which!r}: {chain.workload} has layers 1 to {count}{hint}")
 
 
-GRAPH_FORMAT = "dse-graph/1"
+GRAPH_FORMAT = DocumentName.GRAPH.version(1)
 _COLOURS = {NodePass.FORWARD: "#dbe9f6", NodePass.BACKWARD: "#fde3c8"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
 from collections import OrderedDict
@@ -10,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
+
+from phaze.digest import sha256_of
 
 T = TypeVar("T")
 MOST = 2  # works kept: a search has one at a time, and each may grow large
@@ -71,4 +72,4 @@ def packed(thing: object) -> Pack:
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
     content = buffer.getvalue()
-    return Pack(content, hashlib.sha256(content).hexdigest())
+    return Pack(content, sha256_of(content))

@@ -4,7 +4,6 @@ sake of speed they may fail, but nothing fails with them.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
+from phaze.digest import keyed_mark
 from phaze.explore.request.search_resources import Store
 
 SCHEMA = 1
@@ -73,7 +73,7 @@ class Database:
             version = self._connection()[1]
             writing.executemany(
                 "INSERT OR IGNORE INTO entries (version, key, value, mark) VALUES (?, ?, ?, ?)",
-                [(version, key, value, _mark(key, value)) for key, value in rows],
+                [(version, key, value, keyed_mark(key, value, MARK)) for key, value in rows],
             )
             if self.limit_bytes is not None and _used_bytes(writing) > self.limit_bytes:
                 _drop_oldest_quarter(writing)
@@ -175,13 +175,9 @@ def _drop_oldest_quarter(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM entries WHERE id <= ?", (first + (last - first) // 4,))
 
 
-def _mark(key: bytes, value: bytes) -> bytes:
-    return hashlib.blake2b(value, key=key, digest_size=MARK).digest()
-
-
 def _sound(key: object, value: object, mark: object) -> bool:
     """Whether an entry is what was written."""
-    return isinstance(key, bytes) and isinstance(value, bytes) and mark == _mark(key, value)
+    return isinstance(key, bytes) and isinstance(value, bytes) and mark == keyed_mark(key, value, MARK)
 
 
 T = TypeVar("T")

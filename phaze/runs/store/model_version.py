@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from phaze.digest import SIZE, digest
+from phaze.digest import digest
 
 _PACKAGES = ("phaze", "phaze.solvers", "phaze.workloads", "phaze.arch_templates")
 _LIBRARIES = ("numpy", "numba", "llvmlite", "scipy", "networkx")
@@ -23,13 +22,8 @@ _TELLING = frozenset({"__pycache__", "api", "cli", "inputs", "report", "runs", "
 @cache
 def code_digest() -> str:
     """Digest, in hexadecimal, of every file of the product that can decide a figure."""
-    found = hashlib.blake2b(digest_size=SIZE)
-    for folder in sorted({folder for name in _PACKAGES for folder in import_module(name).__path__}):
-        for name, path in _files(folder):
-            content = path.read_bytes()
-            found.update(f"{name}:{len(content)}:".encode())
-            found.update(content)
-    return found.hexdigest()
+    folders = sorted({folder for name in _PACKAGES for folder in import_module(name).__path__})
+    return digest(*((name, path.read_bytes()) for folder in folders for name, path in _files(folder)))
 
 
 @cache
