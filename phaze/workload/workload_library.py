@@ -107,6 +107,11 @@ def find_workload(name_or_path: str) -> Path:
     return Path(str(resources.files("phaze.workloads"))) / f"{known_name(name_or_path)}.yaml"
 
 
+def is_known(name: str) -> bool:
+    """Whether that is a built-in workload."""
+    return _key(name) in map(_key, builtin_names())
+
+
 def known_name(name: str) -> str:
     """The built-in workload of that name; case, `-`, `_` and blanks do not matter. Raises InputError."""
     names = builtin_names()

@@ -1,19 +1,19 @@
 """Workloads from whatever names them, a built-in name, a YAML file, a program, a config; and how they are to be run.
 
-Programs are ONNX files or PyTorch's.
-
-Each front end turns a source and the options into a `Workload`. One that needs a heavy package imports it
-when it is called.
+Programs are ONNX files or PyTorch's. Each front end turns a source and the options into a `Workload`, and is found by
+the suffix of a file or by what stands before a colon. One that needs a heavy package imports it when it is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from phaze.errors import InputError
+from phaze.plugins import Registry, at_hand
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.graph_workload import GraphWorkload
@@ -24,7 +24,7 @@ from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.operators.operator_graph import OperatorGraph
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
-from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_workload, known_name
+from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_workload, is_known, known_name
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,16 @@ class LoadOptions:
 
 HUGGING_FACE = "hf:"  # before the path of a config.json, or of its folder
 
-FrontEnd = Callable[[str, LoadOptions], Workload]
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """What makes a `GraphWorkload` of a source and options; `file`: the file behind a source, whose content decides.
+
+    `load` raises InputError, with the name of the file, for what it cannot read and for options that it does not take.
+    """
+
+    load: Callable[[str, LoadOptions], Workload]
+    file: Callable[[str], Path] = Path
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,22 @@ def load_workload(
     options = LoadOptions(
         mode, attention, sequence_length, global_batch, bind or {}, fusion, context, kv_cache, recipe
     )
-    return _front_end(source)(source, options)
+    found = _front_end(source)
+    return _builtin(source, options) if found is None else _loaded(*found, source, options)
+
+
+def _loaded(name: str, front_end: FrontEnd, source: str, options: LoadOptions) -> Workload:
+    """What a front end makes of a source. Raises InputError for what is no workload of ours."""
+    with FRONT_ENDS.blaming(name):
+        workload = front_end.load(source, options)
+        # The digests that costs are remembered under, and the certificate, rest on how it makes layers of its graph.
+        if not isinstance(workload, GraphWorkload):
+            raise FRONT_ENDS.refusal(
+                name, f"made a {type(workload).__name__} of {source}, not a GraphWorkload"
+            )
+        if name not in FRONT_ENDS.built_in:
+            workload.operator_graph(1)  # which is checked as it is made; later nobody would know whose it is
+    return workload
 
 
 def workload_of(content: object, where: str, options: LoadOptions) -> Workload:
@@ -145,15 +169,27 @@ def workload_of(content: object, where: str, options: LoadOptions) -> Workload:
 
 def source_file(source: str) -> Path:
     """File behind a source of `load_workload`. Raises InputError for an unknown name."""
-    if source.startswith(HUGGING_FACE):
-        return config_file(source.removeprefix(HUGGING_FACE))
-    return Path(source) if Path(source).suffix in _BY_SUFFIX else find_workload(source)
+    found = _front_end(source)
+    if found is None:
+        return find_workload(source)
+    name, front_end = found
+    with FRONT_ENDS.blaming(name):
+        return front_end.file(source)
 
 
-def _front_end(source: str) -> FrontEnd:
-    if source.startswith(HUGGING_FACE):
-        return _hugging_face
-    return _BY_SUFFIX.get(Path(source).suffix, _builtin)
+def _front_end(source: str) -> tuple[str, FrontEnd] | None:
+    """The front end of a source and its name; none for a workload of ours, and for what nothing reads."""
+    names = () if is_known(source) else _endings(source)
+    found = ((name, FRONT_ENDS.find(name)) for name in names)
+    return next(((name, front_end) for name, front_end in found if front_end is not None), None)
+
+
+def _endings(source: str) -> Iterator[str]:
+    """Names that a front end of a source may have: its prefix with the colon, its suffix with the dot."""
+    if prefix := re.match(r"\w{2,}:", source):
+        yield prefix[0]
+    if suffix := Path(source).suffix:
+        yield suffix
 
 
 def _onnx(source: str, options: LoadOptions) -> Workload:
@@ -176,6 +212,10 @@ def _pt2(source: str, options: LoadOptions) -> Workload:
     return GraphWorkload(
         model, options.mode, global_batch=options.global_batch, fusion=options.fusion, recipe=options.recipe
     )
+
+
+def _config_file(source: str) -> Path:
+    return config_file(source.removeprefix(HUGGING_FACE))
 
 
 def _hugging_face(source: str, options: LoadOptions) -> Workload:
@@ -284,6 +324,16 @@ def _with_sequence(
     return spec.model_copy(update={"sequence_length": length})
 
 
-_BY_SUFFIX: Mapping[str, FrontEnd] = MappingProxyType(
-    {".onnx": _onnx, ".pt2": _pt2, **dict.fromkeys(YAML_SUFFIXES, _file)}
+FRONT_ENDS: Registry[FrontEnd] = Registry(
+    "phaze.front_ends",
+    "front end",
+    at_hand(
+        {
+            **dict.fromkeys(YAML_SUFFIXES, FrontEnd(_file)),
+            ".onnx": FrontEnd(_onnx),
+            ".pt2": FrontEnd(_pt2),
+            HUGGING_FACE: FrontEnd(_hugging_face, _config_file),
+        }
+    ),
+    lambda _, thing: "" if isinstance(thing, FrontEnd) else f"is a {type(thing).__name__}, not a FrontEnd",
 )

@@ -13,7 +13,7 @@ from killed import answer, called
 from small_cases import small_decoder
 
 from phaze.explore.sampling.sampled_study import NEEDS
-from phaze.explore.strategies.strategy_registry import strategies
+from phaze.explore.strategies.strategy_registry import STRATEGIES as REGISTERED
 
 SPACE = """
 schema_version: 1
@@ -22,7 +22,7 @@ axes:
   - {fields: [tensor_cores], values: [1, 2, 4]}
   - {fields: [vector_core_alus], values: [64, 1024]}
 """
-PACKAGES = {name: NEEDS.get(name, ()) for name in ("certified", *strategies())}
+PACKAGES = {name: NEEDS.get(name, ()) for name in ("certified", *REGISTERED.built_in)}
 """Every strategy, and what it needs that may be missing."""
 STRATEGIES = tuple(name for name, needed in PACKAGES.items() if all(map(find_spec, needed)))
 FILES = ("designs.csv", "frontier.csv", "architecture.yaml")

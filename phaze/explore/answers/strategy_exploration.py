@@ -21,8 +21,8 @@ from phaze.explore.request.explore_request import Designs, ExploreRequest, Strat
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.explore.strategies.search_strategy import SearchBudget
-from phaze.explore.strategies.strategy_registry import strategy
+from phaze.explore.strategies.search_strategy import SearchBudget, contract_fault
+from phaze.explore.strategies.strategy_registry import STRATEGIES, strategy
 from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 
@@ -72,7 +72,7 @@ class StrategyCourse:
         oracle = Oracle(self.candidates, self.request.tasks, _merit(self.goal, self.score), clock, resources)
         budget, seed = SearchBudget(self.choice.evaluations), self.request.seed
         if self.choice.name != WhamSearch.name:
-            return oracle, strategy(self.choice.name).run(oracle, budget, seed, progress), None
+            return oracle, self._by_name(oracle, budget, progress), None
         floor = floor_throughput(self.request, self.request.task)
         search = WhamSearch(
             designs=(None if self.request.others else self.choice.designs) or Designs.ONE,
@@ -80,6 +80,16 @@ class StrategyCourse:
             top_k=self.choice.top_k,
         )
         return oracle, *search.search(oracle, budget, seed, progress)
+
+    def _by_name(self, oracle: Oracle, budget: SearchBudget, progress: Progress) -> StrategyReport:
+        """The course of a registered search. Raises InputError where it breaks the contract."""
+        name = self.choice.name
+        search = strategy(name)
+        with STRATEGIES.blaming(name):
+            report = search.run(oracle, budget, self.request.seed, progress)
+        if fault := contract_fault(report, oracle, budget):
+            raise STRATEGIES.refusal(name, fault)
+        return report
 
 
 @dataclass(frozen=True)

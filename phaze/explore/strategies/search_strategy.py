@@ -59,6 +59,20 @@ class SearchStrategy(Protocol):
         """
 
 
+def contract_fault(report: object, oracle: Oracle, budget: SearchBudget) -> str:
+    """What of a finished search contradicts its oracle or its budget, as a sentence goes on; empty: nothing."""
+    if not isinstance(report, StrategyReport):
+        return f"ended in a {type(report).__name__}, not in a StrategyReport"
+    if len(oracle.history) > budget.evaluations:
+        return f"evaluated {len(oracle.history)} architectures of {budget.evaluations} that it may"
+    told = [(step.evaluation, step.value) for step in report.history]
+    true = [(step.evaluation, step.value) for step in improving(oracle.history)]
+    best = true[-1][1] if true else None
+    if (report.evaluations, report.best_value, told) != (len(oracle.history), best, true):
+        return "reports other evaluations than it made: let `report_search` report them"
+    return ""
+
+
 def report_search(
     strategy: SearchStrategy,
     oracle: Oracle,

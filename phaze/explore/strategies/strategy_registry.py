@@ -1,27 +1,46 @@
-"""The strategies there are, by name. A new one takes one line here."""
+"""The strategies there are, by name. A new one takes one line here, or an entry point of another distribution."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from phaze.errors import InputError
 from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch
 from phaze.explore.strategies.search_strategy import SearchStrategy
 from phaze.explore.strategies.wham.wham_search import WhamSearch
+from phaze.plugins import Registry, lacking
+
+_SAMPLERS = ("tpe", "gp", "nsga2", "cmaes")
 
 
-def strategies() -> dict[str, SearchStrategy]:
-    """All of them with their default settings, in the order in which they are listed."""
-    # Optuna takes half a second to import, which only those who ask for a strategy should pay.
+def _sampled(name: str) -> SearchStrategy:
+    # Optuna takes half a second to import, which only those who ask for one of its samplers should pay.
     from phaze.explore.sampling.sampled_study import Sampler
     from phaze.explore.strategies.sampler_search import SampledSearch
 
-    samplers = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.CMAES)
-    listed: tuple[SearchStrategy, ...] = (
-        PhazeSearch(),
-        WhamSearch(),
-        RandomSearch(),
-        *(SampledSearch(sampler) for sampler in samplers),
-    )
-    return {strategy.name: strategy for strategy in listed}
+    return SampledSearch(Sampler(name))
+
+
+def _fault(name: str, thing: object) -> str:
+    """What keeps an object from being the strategy of a name."""
+    if fault := lacking(thing, "name", "seeded", "run"):
+        return fault
+    own = getattr(thing, "name", None)
+    return "" if own == name else f"calls itself {own!r}"
+
+
+STRATEGIES: Registry[SearchStrategy] = Registry(
+    "phaze.strategies",
+    "strategy",
+    {
+        "phaze": PhazeSearch,
+        "wham": WhamSearch,
+        "random": RandomSearch,
+        **{name: partial(_sampled, name) for name in _SAMPLERS},
+    },
+    _fault,
+)
+"""With their default settings, in the order in which they are listed."""
 
 
 def strategy(name: str) -> SearchStrategy:
@@ -29,13 +48,12 @@ def strategy(name: str) -> SearchStrategy:
 
     InputError lists the names there are, or says how to install a package that it needs.
     """
-    from phaze.explore.sampling.sampled_study import check_sampler
-    from phaze.explore.strategies.sampler_search import SampledSearch
+    found = STRATEGIES.find(name)
+    if found is None:
+        known = ", ".join(STRATEGIES.names())
+        raise InputError(f"unknown strategy {name!r}; choose from certified, {known}")
+    if name in _SAMPLERS:
+        from phaze.explore.sampling.sampled_study import Sampler, check_sampler
 
-    known = strategies()
-    if name not in known:
-        raise InputError(f"unknown strategy {name!r}; choose from certified, {', '.join(known)}")
-    found = known[name]
-    if isinstance(found, SampledSearch):
-        check_sampler(found.sampler, objectives=1)
+        check_sampler(Sampler(name), objectives=1)
     return found

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.result_document import Manifest
 from phaze.explore.request.design_metrics import Row
 from phaze.report import number_format as fmt
-from phaze.report.figures.designs_compared import AXES, POWER, THROUGHPUT, Marks, comparison, frontier, plane
-from phaze.report.figures.operator_figures import operators, roofline
-from phaze.report.figures.placement_figures import placement
-from phaze.report.figures.plan_figures import PlanContents, memory, pipeline, sections
-from phaze.report.figures.proof_and_sensitivity import certificate, sensitivity
-from phaze.report.figures.question_and_answer import inputs, key_figures, repeat, sentence, tiled
-from phaze.report.figures.question_figures import questions
+from phaze.report.figures.designs_compared import AXES, POWER, THROUGHPUT, Marks, plane
+from phaze.report.figures.figure_registry import drawn
+from phaze.report.figures.plan_figures import PlanContents, sections
+from phaze.report.figures.question_and_answer import key_figures, repeat, sentence, tiled
 from phaze.report.figures.report_contents import Contents
-from phaze.report.figures.winner_floorplan import architecture
 from phaze.report.html_markup import Section, join, paragraph, tag, text
 from phaze.report.page.page_frame import Frame, kicker, render
 from phaze.report.plan_words import summary
-
-_SECTIONS: tuple[Callable[[Contents], Iterator[Section]], ...] = (
-    architecture,
-    frontier,
-    comparison,
-    placement,
-    pipeline,
-    operators,
-    roofline,
-    memory,
-    sensitivity,
-    questions,
-    certificate,
-    inputs,
-)
 
 
 def run_page(contents: Contents) -> str:
@@ -48,7 +29,7 @@ def run_page(contents: Contents) -> str:
             heading=f"An accelerator for {workloads}",
             answer=sentence(document),
             figures=key_figures(document),
-            sections=[section for make in _SECTIONS for section in make(contents)],
+            sections=list(drawn(contents)),
         )
     )
 

@@ -22,7 +22,7 @@ from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.heuristic_searches import PhazeSearch, RandomSearch, largest_first, shuffled
 from phaze.explore.strategies.search_strategy import SearchBudget
-from phaze.explore.strategies.strategy_registry import strategies, strategy
+from phaze.explore.strategies.strategy_registry import STRATEGIES, strategy
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
@@ -165,7 +165,7 @@ def run_small(name, seed, space, task):
         return None
 
 
-@pytest.mark.parametrize("name", strategies())
+@pytest.mark.parametrize("name", STRATEGIES.built_in)
 def test_no_strategy_beats_the_certified_optimum(name, space, task, certified):
     report = run_small(name, 1, space, task)
     if report is None:
@@ -201,7 +201,7 @@ def histories(folder):
     from small_cases import small_decoder
 
     task, space = Task(small_decoder(Path(folder)), 4, load_network(), held=FEW_SETTINGS), few(Path(folder))
-    reports = {name: run_small(name, 5, space, task) for name in strategies()}
+    reports = {name: run_small(name, 5, space, task) for name in STRATEGIES.built_in}
     return {
         name: [(step.evaluation, step.value) for step in report.history] if report else None
         for name, report in reports.items()

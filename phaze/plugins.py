@@ -1,0 +1,128 @@
+"""Registries of members by name: ours, then those that other distributions bring as entry points.
+
+Entry points are read where a name is asked for that is none of ours, or where all are listed: never when a program
+starts. What another distribution brings wrongly ends in a sentence that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from inspect import isclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from phaze.errors import InputError, PhazeError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+def at_hand(members: Mapping[str, T]) -> dict[str, Callable[[], T]]:
+    """Members that are made already, as a registry takes its own."""
+    return {name: partial(_itself, member) for name, member in members.items()}
+
+
+def _itself(member: T) -> T:
+    return member
+
+
+def lacking(thing: object, *parts: str) -> str:
+    """Which of some parts a thing does not have, as a sentence goes on; empty where it has all."""
+    missing = [part for part in parts if not hasattr(thing, part)]
+    return f"has no {' and no '.join(missing)}" if missing else ""
+
+
+@dataclass(frozen=True)
+class Registry(Generic[T]):
+    """Members of one `kind` by name.
+
+    `group`: of the entry points that bring more of them, each an object or a class that is made without arguments.
+    `fault`: what is wrong with an object under a name, as a sentence goes on; empty for a member.
+    """
+
+    group: str
+    kind: str
+    built_in: Mapping[str, Callable[[], T]]
+    fault: Callable[[str, object], str]
+
+    def names(self) -> tuple[str, ...]:
+        """All names, ours first; nothing is imported for them. Raises InputError for a name that is taken twice."""
+        return (*self.built_in, *self._brought())
+
+    def find(self, name: str) -> T | None:
+        """The member of that name, if there is one. Raises InputError for what is none."""
+        if name in self.built_in:
+            return self.built_in[name]()
+        entry = self._brought().get(name)
+        return None if entry is None else self._load(entry)
+
+    def all(self) -> dict[str, T]:
+        """All members by name, ours first. Raises InputError for what is none."""
+        own = {name: make() for name, make in self.built_in.items()}
+        return own | {name: self._load(entry) for name, entry in self._brought().items()}
+
+    def version(self, name: str) -> dict[str, str]:
+        """Name and version of the distribution that brings a member; nothing of ours."""
+        entry = None if name in self.built_in else self._brought().get(name)
+        return {entry.dist.name: entry.dist.version} if entry is not None and entry.dist is not None else {}
+
+    @contextmanager
+    def blaming(self, name: str) -> Iterator[None]:
+        """While a member works: what fails in another distribution's becomes an InputError that names it."""
+        try:
+            yield
+        except PhazeError:
+            raise
+        except Exception as error:
+            if name in self.built_in:
+                raise
+            raise self.refusal(name, f"failed: {_told(error)}") from error
+
+    def refusal(self, name: str, why: str) -> InputError:
+        """An error that says what is wrong with the member of a name, and whose it is."""
+        entry = None if name in self.built_in else self._brought().get(name)
+        return InputError(f"{self.kind} {name!r} {why}") if entry is None else self._refusal(entry, why)
+
+    def _brought(self) -> dict[str, EntryPoint]:
+        """The entry points of other distributions, sorted by name."""
+        from importlib.metadata import entry_points
+
+        found: dict[str, EntryPoint] = {}
+        for entry in sorted(entry_points(group=self.group), key=lambda entry: (entry.name, _owner(entry))):
+            if entry.name in self.built_in:
+                raise self._refusal(entry, "has a name that is built in: no package replaces that")
+            if entry.name in found:
+                raise self._refusal(
+                    entry, f"has the name of one of {_owner(found[entry.name])}: uninstall one"
+                )
+            found[entry.name] = entry
+        return found
+
+    def _load(self, entry: EntryPoint) -> T:
+        try:
+            found = entry.load()
+            made: Any = found() if isclass(found) else found
+        except (Exception, SystemExit) as error:
+            raise self._refusal(entry, f"cannot be loaded: {_told(error)}") from error
+        if fault := self.fault(entry.name, made):
+            raise self._refusal(entry, fault)
+        member: T = made
+        return member
+
+    def _refusal(self, entry: EntryPoint, why: str) -> InputError:
+        return InputError(
+            f"{self.kind} {entry.name!r} of {_owner(entry)} (entry point {entry.value!r} in group {self.group}) {why}"
+        )
+
+
+def _owner(entry: EntryPoint) -> str:
+    return f"distribution {entry.dist.name}" if entry.dist is not None else "an unknown distribution"
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
