@@ -8,6 +8,7 @@ import numpy as np
 
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import load_architecture, to_table
+from phaze.testing.small_problem import DECODER
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 
@@ -17,29 +18,6 @@ name: few
 axes:
   - {fields: [tensor_cores], values: [1, 4]}
   - {fields: [tensor_core_rows], values: [64, 256]}
-"""
-DECODER = """
-schema_version: 1
-name: tiny
-family: decoder
-source: {all: made up for tests}
-dimensions:
-  layers: 4
-  hidden: 512
-  heads: 8
-  ffn_hidden: 2048
-  vocabulary: 8000
-  max_positions: 256
-  activation: gelu_tanh
-  norm: layer
-  norm_place: pre
-  bias: true
-  positions: learned
-  tied_embeddings: true
-sequence_length: 256
-global_batch: 12
-precision: bf16
-optimizer: adam
 """
 
 

@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
 from report_cases import played
 
 from phaze.explore.documents.explanation_document import Sensitivity
-from phaze.explore.documents.result_document import ResultDocument
 from phaze.report.figures.report_contents import Contents
 from phaze.report.figures.winner_floorplan import Rect, floorplan, treemap
 from phaze.report.html_markup import data, tag, text
 from phaze.report.page.answer_pages import run_page
-
-EVIL = """</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1"> "'& é \x00"""
-VOID = {"meta", "input", "img", "br", "link"}
-
-
-class Page(HTMLParser):
-    """Elements, their attributes and texts; AssertionError where tags do not match."""
-
-    def __init__(self, source):
-        super().__init__()
-        self.open, self.tags, self.ids, self.links, self.texts, self.handlers = [], [], [], [], [], []
-        self.feed(source)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, name, attributes):
-        self.tags.append(name)
-        told = dict(attributes)
-        self.ids += [told["id"]] if "id" in told else []
-        self.links += [told[a] for a in ("href", "src") if a in told]
-        self.handlers += [a for a in told if a.startswith("on")]
-        if name not in VOID:
-            self.open.append(name)
-
-    def handle_endtag(self, name):
-        assert self.open.pop() == name
-
-    def handle_data(self, text):
-        if not self.open or self.open[-1] not in ("script", "style"):
-            self.texts.append(text)
+from phaze.testing.figure_contract import HOSTILE, Markup, hostile
 
 
 @pytest.fixture(scope="module")
@@ -70,49 +39,32 @@ def contents(tmp_path_factory):
     return of
 
 
-def hostile(document):
-    """The same with something nasty wherever a user's files or names come through."""
-    told = json.loads(document.model_dump_json(by_alias=True))
-    for design in (told["best"], *told["next_best"]):
-        design["workloads"] = {EVIL: design["workloads"]["gpt3"]}
-    told["best"]["id"] = told["frontier"][0]["id"] = told["next_best"][0]["id"] = EVIL
-    told["best"]["architecture"][EVIL] = EVIL
-    told["best"]["area_parts_mm2"][EVIL] = 50.0
-    for stage in told["best"]["workloads"][EVIL]["placement"]["stages"]:
-        stage["layers"] = [EVIL + name for name in stage["layers"]]
-    told["comparison"][0] |= {"name": EVIL, "note": EVIL}
-    told["certificate"]["scope"].append(EVIL)
-    told["request"] |= {"workloads": [EVIL], "fixed": {EVIL: EVIL}}
-    told["manifest"] |= {"command": ["dse", EVIL], "versions": {EVIL: EVIL}, "inputs_sha256": {EVIL: EVIL}}
-    return ResultDocument.model_validate(told)
-
-
 def test_names_from_files_stay_names(document, contents):
-    plain, evil = (Page(run_page(contents(d))) for d in (document, hostile(document)))
-    assert evil.tags.count("script") == plain.tags.count("script")
-    assert "img" not in evil.tags
+    plain, evil = (Markup(run_page(contents(d))) for d in (document, hostile(document)))
+    assert evil.names.count("script") == plain.names.count("script")
+    assert "img" not in evil.names
     assert evil.handlers == []
-    shown = EVIL.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    shown = HOSTILE.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     assert "".join(evil.texts).count(shown) > 20
 
 
 def test_the_page_is_whole(document, contents):
     source = run_page(contents(document))
-    found = Page(source)
-    assert len(found.ids) == len(set(found.ids))
-    inside = [link[1:] for link in found.links if link.startswith("#")]
-    assert set(inside) <= set(found.ids)
-    assert inside == [link[1:] for link in found.links]  # nothing from elsewhere
+    found = Markup(source)
+    assert len(found.values("id")) == len(set(found.values("id")))
+    inside = [link[1:] for link in found.values("href", "src") if link.startswith("#")]
+    assert set(inside) <= set(found.values("id"))
+    assert inside == [link[1:] for link in found.values("href", "src")]  # nothing from elsewhere
     for anchor in ("architecture", "frontier", "iteration", "operators", "roofline", "memory", "sensitivity"):
-        assert anchor in found.ids
+        assert anchor in found.values("id")
     assert "default-src 'none'" in source
     assert len(source.encode()) < 3_000_000
     assert "None" not in "".join(found.texts)
 
 
 def test_what_cannot_be_played_again_is_left_out_with_a_reason(document):
-    found = Page(run_page(Contents("run", document, left_out="tiny.yaml has changed")))
-    assert not {"iteration", "operators", "roofline", "memory", "sensitivity"} & set(found.ids)
+    found = Markup(run_page(Contents("run", document, left_out="tiny.yaml has changed")))
+    assert not {"iteration", "operators", "roofline", "memory", "sensitivity"} & set(found.values("id"))
     assert "tiny.yaml has changed" in "".join(found.texts)
 
 
@@ -123,7 +75,7 @@ def test_the_same_run_gives_the_same_page(document, contents):
 def test_the_funnel_ends_with_what_was_evaluated(document, contents):
     certificate = document.certificate
     assert certificate.space_size == certificate.over_budget + certificate.pruned + certificate.evaluated
-    words = " ".join(Page(run_page(contents(document))).texts)
+    words = " ".join(Markup(run_page(contents(document))).texts)
     for left in (2_000_000, 500_000, 100_000, 100):
         assert f"{left:,}" in words
 

@@ -16,7 +16,7 @@ _PACKAGES = ("phaze", "phaze.solvers", "phaze.workloads", "phaze.arch_templates"
 _LIBRARIES = ("numpy", "numba", "llvmlite", "scipy", "networkx")
 _FILES = (".py", ".yaml", ".json", ".csv")
 # Rooms that ask, tell and keep, but work nothing out.
-_TELLING = frozenset({"__pycache__", "api", "cli", "inputs", "report", "runs", "validation"})
+_TELLING = frozenset({"__pycache__", "api", "cli", "inputs", "report", "runs", "testing", "validation"})
 
 
 @cache

@@ -12,6 +12,7 @@ from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.sampling.sampled_study import Sampler
 from phaze.explore.strategies.sampler_search import SampledSearch
 from phaze.explore.strategies.search_strategy import SearchBudget
+from phaze.testing.strategy_contract import StrategyContract
 
 
 @pytest.fixture
@@ -26,21 +27,15 @@ def oracle(small_space, tiny, network):
     return fresh
 
 
-@pytest.mark.parametrize("sampler", [Sampler.TPE, Sampler.NSGA2, Sampler.CMAES, Sampler.RANDOM])
-def test_spends_its_budget_on_candidates_within_the_limits_and_repeats_itself(oracle, sampler):
-    if sampler is Sampler.CMAES:
-        pytest.importorskip("cmaes")
-    found = []
-    for _ in range(2):
-        asked = oracle()
-        report = SampledSearch(sampler).run(asked, SearchBudget(6), 3, SilentProgress())
-        found.append([(e.number, e.value) for e in asked.history])
-        assert (report.evaluations, report.stopped) == (6, Stop.EVALUATIONS)
-        assert report.best_value == asked.best.value == max(value for _, value in found[-1])
-        assert report.figures["trials"] >= 6
-        assert all(e.tdp_w <= 300.0 for e in asked.history)
-    assert found[0] == found[1]
-    assert len({number for number, _ in found[0]}) == 6
+class TestRandomSampling(StrategyContract):
+    """The one sampler that is registered under no name of its own."""
+
+    @pytest.fixture
+    def strategy(self):
+        return SampledSearch(Sampler.RANDOM)
+
+    def test_is_registered_under_its_name(self, strategy):
+        assert strategy.name == "optuna-random"
 
 
 def test_ends_by_itself_once_nothing_new_is_proposed(oracle):

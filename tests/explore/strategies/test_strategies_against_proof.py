@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
 import pytest
 from small_cases import small_decoder
@@ -21,6 +19,7 @@ from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import parse_space
+from phaze.testing.small_problem import KnownOracle, first_throughput
 from phaze.workload.workload import Mode
 
 FIELDS = {
@@ -33,16 +32,6 @@ FIELDS = {
 CASES = [(0, Mode.TRAINING), (1, Mode.PREFILL), (2, Mode.TRAINING), (3, Mode.PREFILL)]
 SAMPLERS = [Sampler.TPE, Sampler.NSGA2, Sampler.CMAES]
 EVALUATIONS = 10
-
-
-@dataclass
-class Remembering(Oracle):
-    """An oracle that is told what another one has worked out already."""
-
-    worked_out: dict[int, object] = field(default_factory=dict)
-
-    def _evaluated(self, block):
-        return [replace(self.worked_out[int(n)], seconds=0.0) for n in block.numbers]
 
 
 def drawn(seed):
@@ -65,7 +54,7 @@ def case(request, tmp_path_factory, network):
     workload = small_decoder(tmp_path_factory.mktemp("case"), mode)
     task = Task(workload, (4, 6, 8, 3)[seed], network, held={"microbatches": (1,)})
     candidates = Candidates(space, budgets)
-    oracle = Oracle(candidates, [task], lambda t, tdp, area: t[0], Clock(1e9))
+    oracle = Oracle(candidates, [task], first_throughput, Clock(1e9))
     known = {e.number: e for e in oracle.evaluate(candidates.all().numbers)}
     found = CertifiedSearch(candidates, task, Clock(1e9), SilentProgress()).run()
     assert found.finished
@@ -74,7 +63,7 @@ def case(request, tmp_path_factory, network):
 
 def fresh(case):
     candidates, task, known, _ = case
-    return Remembering(candidates, [task], lambda t, tdp, area: t[0], Clock(1e9), worked_out=known)
+    return KnownOracle(candidates, [task], first_throughput, Clock(1e9), worked_out=known)
 
 
 def test_the_certified_optimum_is_that_of_brute_force(case):
