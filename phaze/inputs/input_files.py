@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -27,6 +27,7 @@ class Documented(Protocol):
 
 
 Document = TypeVar("Document", bound=Documented)
+T = TypeVar("T")
 
 
 def run_folder(out: Path | None, workloads: Sequence[str], *, each_host: bool = False) -> Path:
@@ -66,9 +67,23 @@ def record_question(
     }
     if (before := document.manifest) is None:
         return document
-    manifest = before.model_copy(update=told)
+    manifest = before.model_copy(update={**told, "versions": before.versions | _versions_of_others(options)})
     hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
     return document.model_copy(update={"manifest": hashed})
+
+
+def _versions_of_others(options: Mapping[str, Any]) -> dict[str, str]:
+    """Versions of the distributions that bring the front ends and the strategy of a question."""
+    from phaze.workload.workload_loader import source_versions
+
+    found: dict[str, str] = {}
+    for _, versions in _several("workload", options.get("workload"), source_versions):
+        found |= versions
+    if (name := options.get("strategy")) not in {None, "certified"}:
+        from phaze.explore.strategies.strategy_registry import STRATEGIES
+
+        found |= STRATEGIES.version(str(name))
+    return found
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
@@ -94,8 +109,8 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield "calibration", Path(own)
 
 
-def _several(what: str, named: object, find: Any) -> Iterator[tuple[str, Path]]:  # noqa: ANN401 - text to a path
-    """One or more files of a kind; each by its own name where there are several."""
+def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+    """What is found of one or more of a kind; each by its own name where there are several."""
     names = named if isinstance(named, list | tuple) else [named]
     for name in names:
         if isinstance(name, str | Path):

@@ -427,7 +427,7 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
     )
     strategy: str = option(
         "certified",
-        "certified, phaze, wham, random, tpe, gp, nsga2 or cmaes.",
+        "certified, phaze, wham, random, tpe, gp, nsga2, cmaes, or one of another package.",
         offers=("certified", "phaze", "wham", "random", "tpe", "gp", "nsga2", "cmaes"),
     )
     evaluations: int | None = option(None, "Architectures a strategy may evaluate (default: 200).", least=1)

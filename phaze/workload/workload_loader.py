@@ -177,6 +177,12 @@ def source_file(source: str) -> Path:
         return front_end.file(source)
 
 
+def source_versions(source: str) -> dict[str, str]:
+    """Name and version of the distribution whose front end reads a source; nothing where it is ours."""
+    found = _front_end(source)
+    return {} if found is None else FRONT_ENDS.version(found[0])
+
+
 def _front_end(source: str) -> tuple[str, FrontEnd] | None:
     """The front end of a source and its name; none for a workload of ours, and for what nothing reads."""
     names = () if is_known(source) else _endings(source)
