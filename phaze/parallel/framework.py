@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from phaze.parallel.parallel_plan import Offload
 from phaze.parallel.plan_choices import Choices
 from phaze.ranges import Bytes, BytesOfNumber, Factor, Line, Members, Portion, Seconds, Share, Stretch
 from phaze.workload.fusion_rules import Fusion
-from phaze.workload.workload import Attention, Mode, Workload
+from phaze.workload.workload import Attention, Mode, Numerics, Workload
 from phaze.yaml_file import checked, read_yaml
 
 USABLE = 0.96
@@ -37,6 +38,17 @@ class TensorOverlap(StrEnum):
 
 _TRAINED = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "gathered_bytes", "reduced_bytes")
 """Bytes that software in training has in its own way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterBytes:
+    """Bytes per parameter: kept as weight, gradient and optimizer state; on the wire of a weight and a gradient."""
+
+    weight: float
+    gradient: float
+    optimizer: float
+    gathered: float
+    reduced: float
 
 
 class Framework(BaseModel):
@@ -203,6 +215,14 @@ class Framework(BaseModel):
     def usable_bytes(self, capacity_bytes: float) -> float:
         """Bytes of a device's memory that plans may fill; `reserved_bytes` are among what they fill."""
         return self.usable_memory * capacity_bytes
+
+    def parameter_bytes(self, numerics: Numerics) -> ParameterBytes:
+        """Bytes per parameter: those of the workload's numerics, where the framework does not say otherwise."""
+        n = numerics
+        rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
+        known = (n.weight_bytes, n.gradient_bytes, rest, n.weight_bytes, n.gradient_bytes)
+        own = (getattr(self, name) for name in _TRAINED)
+        return ParameterBytes(*(k if o is None else o for o, k in zip(own, known, strict=True)))
 
     def running(self, workload: Workload) -> Framework:
         """Framework as it runs a workload.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from phaze.arrays import Floats
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
-from phaze.parallel.framework import Framework
+from phaze.parallel.framework import Framework, ParameterBytes
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
 from phaze.parallel.training.iteration import MemoryBreakdown
 from phaze.parallel.training.recomputation import has_name
@@ -154,23 +154,6 @@ def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StateBytes:
-    """Bytes per parameter."""
-
-    weight: float
-    gradient: float
-    optimizer: float
-
-    @classmethod
-    def of(cls, numerics: Numerics, framework: Framework) -> StateBytes:
-        """State bytes of the workload's numerics, where the framework does not say otherwise."""
-        rest = numerics.state_bytes - numerics.weight_bytes - numerics.gradient_bytes
-        own = framework.weight_bytes, framework.gradient_bytes, framework.optimizer_bytes
-        known = numerics.weight_bytes, numerics.gradient_bytes, rest
-        return cls(*(k if s is None else s for s, k in zip(own, known, strict=True)))
-
-
 @dataclass(frozen=True)
 class PlanMemory:
     """Memory of the devices of a pipeline that hold some of the chunks each, under one plan.
@@ -263,8 +246,8 @@ class PlanMemory:
         return found
 
     @property
-    def _state(self) -> StateBytes:
-        return StateBytes.of(self.numerics, self.framework)
+    def _state(self) -> ParameterBytes:
+        return self.framework.parameter_bytes(self.numerics)
 
     @property
     def _ranks(self) -> Sequence[ArrayLike]:
@@ -285,8 +268,7 @@ class PlanMemory:
 
         The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
         """
-        gathered = self.framework.gathered_bytes
-        each = self.numerics.weight_bytes if gathered is None else gathered
+        each = self._state.gathered
         ends = self.footprint.ends[..., own].sum(axis=-1)
         waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
         if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:

@@ -103,10 +103,8 @@ class PlanLayouts:
     @property
     def wire_bytes(self) -> tuple[float, float]:
         """Bytes of one weight and of one gradient where ranks exchange them."""
-        framework, numerics = self.framework, self.workload.numerics
-        gathered = numerics.weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes
-        reduced = numerics.gradient_bytes if framework.reduced_bytes is None else framework.reduced_bytes
-        return gathered, reduced
+        each = self.framework.parameter_bytes(self.workload.numerics)
+        return each.gathered, each.reduced
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Value of a key, worked out the first time that it is asked for."""
