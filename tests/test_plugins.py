@@ -74,6 +74,8 @@ def test_a_strategy_a_front_end_and_a_figure_from_the_page(install, asked, dse):
     assert f"It is called {found['best']['id']}." in page
     assert 'id="winner"' in page
     assert dse("certify", "found", "-q")[0] == 0
+    code, out, _ = dse("replay", "found", "-q")
+    assert (code, "their-dist" in out) == (0, False)  # the same version
 
 
 def test_the_members_of_the_page_keep_the_contracts(install):

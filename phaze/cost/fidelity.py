@@ -1,4 +1,8 @@
-"""Fidelities of the cost model."""
+"""Fidelities of the cost model.
+
+They are ours alone, no entry point brings another: bounds, and the certificates that rest on them, are worked out from
+the terms of this model, and what is remembered is kept under the digest of its code.
+"""
 
 from __future__ import annotations
 

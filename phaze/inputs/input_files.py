@@ -67,12 +67,12 @@ def record_question(
     }
     if (before := document.manifest) is None:
         return document
-    manifest = before.model_copy(update={**told, "versions": before.versions | _versions_of_others(options)})
+    manifest = before.model_copy(update={**told, "versions": before.versions | versions_of_others(options)})
     hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
     return document.model_copy(update={"manifest": hashed})
 
 
-def _versions_of_others(options: Mapping[str, Any]) -> dict[str, str]:
+def versions_of_others(options: Mapping[str, Any]) -> dict[str, str]:
     """Versions of the distributions that bring the front ends and the strategy of a question."""
     from phaze.workload.workload_loader import source_versions
 
