@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import html.parser
 
 import pytest
 
 import phaze
 from phaze.errors import InputError
-
-
-class Outline(html.parser.HTMLParser):
-    """Counts cells, and checks that tags are closed in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.seen = [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+from phaze.testing.figure_contract import Markup
 
 
 def test_the_text_is_short_and_starts_with_the_answer(found):
@@ -36,7 +19,7 @@ def test_the_text_is_short_and_starts_with_the_answer(found):
 
 
 def test_the_html_has_a_row_for_each_point(found):
-    seen = Outline(found._repr_html_()).seen
+    seen = Markup(found._repr_html_()).names
     assert seen.count("table") == 1
     assert seen.count("tr") == 1 + len(found.frontier)
     assert seen.count("th") == 6
@@ -47,7 +30,7 @@ def test_the_tables_of_a_search(found, part):
     table = getattr(found, part)
     frame = table.to_dataframe()
     assert len(frame) == len(table) == len(list(table)) > 0
-    assert Outline(table._repr_html_()).seen.count("tr") == 1 + min(len(table), 10)
+    assert Markup(table._repr_html_()).names.count("tr") == 1 + min(len(table), 10)
     assert max(map(len, repr(table).splitlines())) <= 80
 
 
@@ -62,7 +45,7 @@ def test_figures_of_a_frame_are_those_of_the_rows(found):
 def test_one_architecture_shows_its_placement(asked):
     told = phaze.evaluate("a100", asked["workload"], devices=4)
     assert "model FLOPs utilisation" in repr(told)
-    assert Outline(told._repr_html_()).seen.count("table") == 2
+    assert Markup(told._repr_html_()).names.count("table") == 2
     (row,) = told.to_dataframe().to_dict("records")
     assert row["iteration_time_s"] == told.result.iteration_time_s
     parts = [value for name, value in row.items() if name.startswith("time.")]
@@ -80,7 +63,7 @@ def test_names_from_files_are_escaped(asked, tmp_path):
 def test_a_plan_shows_its_proof(asked):
     told = phaze.plan("a100", asked["workload"], devices=4, pipeline_parallel=2)
     assert "Proved best of" in repr(told)
-    Outline(told._repr_html_())
+    Markup(told._repr_html_())
     assert list(told.to_dataframe()["pipeline_parallel"]) == [2] * len(told.plans)
 
 

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from test_page import EVIL, Page
 
 from phaze.cli.records.report import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
@@ -15,6 +14,7 @@ from phaze.inputs.option_models import PlanChoices
 from phaze.inputs.plan_inputs import held_choices, plan_answer
 from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, sweep_page
+from phaze.testing.figure_contract import HOSTILE, Markup
 
 CHOICES = PlanChoices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
 HELD = held_choices(CHOICES)
@@ -35,7 +35,7 @@ def test_a_plan_is_played_again_as_it_was(plan):
 
 
 def test_the_page_of_a_plan_is_whole(plan):
-    found = Page(plan_page(PlanContents("plan", plan, replayed_plan(plan))))
+    found = Markup(plan_page(PlanContents("plan", plan, replayed_plan(plan))))
     assert {
         "time",
         "iteration",
@@ -45,11 +45,11 @@ def test_the_page_of_a_plan_is_whole(plan):
         "certificate",
         "assumptions",
         "repeat",
-    } <= set(found.ids)
+    } <= set(found.values("id"))
     words = "".join(found.texts)
     assert "backward: gradients of weights" in words
     assert "None" not in words
-    assert [link for link in found.links if not link.startswith("#")] == []
+    assert [link for link in found.values("href", "src") if not link.startswith("#")] == []
 
 
 def test_a_plan_that_comes_to_another_time_is_not_drawn(plan):
@@ -63,14 +63,14 @@ def test_a_plan_that_comes_to_another_time_is_not_drawn(plan):
 
 def test_names_in_a_plan_stay_names(plan):
     told = json.loads(plan.model_dump_json(by_alias=True))
-    told["request"] |= {"workloads": [EVIL], "architecture": EVIL, "framework": EVIL}
-    told["certificate"]["scope"].append(EVIL)
+    told["request"] |= {"workloads": [HOSTILE], "architecture": HOSTILE, "framework": HOSTILE}
+    told["certificate"]["scope"].append(HOSTILE)
     evil = PlanDocument.model_validate(told)
     reason = replayed_plan(evil)
     assert isinstance(reason, str)
-    found = Page(plan_page(PlanContents(EVIL, evil, reason)))
+    found = Markup(plan_page(PlanContents(HOSTILE, evil, reason)))
     assert found.handlers == []
-    assert found.tags.count("script") == 2
+    assert found.names.count("script") == 2
 
 
 def test_report_takes_plans_and_sweeps(dse, plan, tmp_path, document):
@@ -119,8 +119,8 @@ def row(name, speed, power):
 
 def test_a_sweep_tells_its_frontier(document):
     rows = [row("a", 1.0, 100.0), row("b", 3.0, 200.0), row("c", 2.0, 300.0)]
-    found = Page(sweep_page("s", document.manifest, rows, ("a", "b")))
+    found = Markup(sweep_page("s", document.manifest, rows, ("a", "b")))
     words = "".join(found.texts)
     assert "2 designs of 3 that fit are beaten by no other" in words
     assert "The fastest is b" in words
-    assert {"frontier", "repeat"} <= set(found.ids)
+    assert {"frontier", "repeat"} <= set(found.values("id"))
