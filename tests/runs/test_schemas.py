@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pa_parquet
 import pytest
 
+from phaze.document_names import DocumentName
 from phaze.hardware.hardware_fields import field_table
 from phaze.runs.design_table import column, known_columns, reference_page
 from phaze.runs.document_schemas import Kind, schema
@@ -51,6 +52,14 @@ def test_a_schema_changes_with_its_version_only(kind):
         "phaze/runs/document_formats.py, keep an old document in tests/data/documents, and add the digest under the "
         "new name; digests of old versions stay."
     )
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_document_has_a_name_of_ours_and_says_it(kind):
+    told = schema(kind)
+    assert told["$id"].partition("/")[0] in set(DocumentName)
+    own = told["properties"].get("schema", {"default": told["$id"]})
+    assert own["default"] == told["$id"]
 
 
 def test_prose_is_no_change_but_a_property_called_title_is():
