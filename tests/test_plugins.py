@@ -16,7 +16,7 @@ from phaze.errors import InputError
 from phaze.explore.strategies.strategy_registry import STRATEGIES, strategy
 from phaze.plugins import Registry, at_hand
 from phaze.report.figures.figure_registry import FIGURES
-from phaze.workload.workload_loader import FRONT_ENDS
+from phaze.workload.workload_loader import FRONT_ENDS, load_workload
 
 PAGE = (Path(__file__).parents[1] / "docs/how-to/add.md").read_text(encoding="utf-8")
 MODULE, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -165,6 +165,14 @@ def test_a_front_end_that_makes_no_workload_of_ours_is_refused(made, install, as
     code, _, err = dse("run", "-w", "net.mlp", *TASK)
     assert code == 2
     assert "not a GraphWorkload" in " ".join(err.split())
+
+
+def test_an_unknown_workload_is_told_what_can_be_read(install):
+    install("their-dist", {"phaze.front_ends": {".mlp": "nowhere:thing"}})
+    with pytest.raises(
+        InputError, match=r"nearest: gpt3.* \(or give .*: \.yaml, \.yml, \.onnx, \.pt2, hf:, \.mlp\)"
+    ):
+        load_workload("gtp3")
 
 
 def test_a_front_end_may_be_called_after_a_prefix(install, asked, dse):

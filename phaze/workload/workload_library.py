@@ -120,8 +120,7 @@ def known_name(name: str) -> str:
         return found[0]
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
-    msg = f"unknown workload {name!r}{hint} (a file must end in .yaml, .yml, .onnx or .pt2; a config starts with hf:)"
-    raise InputError(msg)
+    raise InputError(f"unknown workload {name!r}{hint}")
 
 
 def _key(name: str) -> str:

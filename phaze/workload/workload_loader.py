@@ -171,7 +171,7 @@ def source_file(source: str) -> Path:
     """File behind a source of `load_workload`. Raises InputError for an unknown name."""
     found = _front_end(source)
     if found is None:
-        return find_workload(source)
+        return find_workload(_known(source))
     name, front_end = found
     with FRONT_ENDS.blaming(name):
         return front_end.file(source)
@@ -188,6 +188,15 @@ def _front_end(source: str) -> tuple[str, FrontEnd] | None:
     names = () if is_known(source) else _endings(source)
     found = ((name, FRONT_ENDS.find(name)) for name in names)
     return next(((name, front_end) for name, front_end in found if front_end is not None), None)
+
+
+def _known(source: str) -> str:
+    """The workload of ours of that name. Raises InputError, which says what else could be read."""
+    try:
+        return known_name(source)
+    except InputError as error:
+        known = ", ".join(FRONT_ENDS.names())
+        raise InputError(f"{error} (or give a file or a config: {known})") from None
 
 
 def _endings(source: str) -> Iterator[str]:
@@ -260,7 +269,7 @@ def _file(source: str, options: LoadOptions) -> Workload:
 
 
 def _builtin(source: str, options: LoadOptions) -> Workload:
-    spec = builtin_spec(known_name(source))
+    spec = builtin_spec(_known(source))
     return _of_family(spec, spec.name, source, options)
 
 
