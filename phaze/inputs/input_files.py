@@ -67,23 +67,24 @@ def record_question(
     }
     if (before := document.manifest) is None:
         return document
-    manifest = before.model_copy(update={**told, "versions": before.versions | versions_of_others(options)})
+    manifest = naming_packages(before.model_copy(update=told))
     hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
     return document.model_copy(update={"manifest": hashed})
 
 
-def versions_of_others(options: Mapping[str, Any]) -> dict[str, str]:
-    """Versions of the distributions that bring the front ends and the strategy of a question."""
+def naming_packages(manifest: Manifest) -> Manifest:
+    """The manifest with the versions of other packages that bring the front ends and the strategy of its question."""
     from phaze.workload.workload_loader import source_versions
 
-    found: dict[str, str] = {}
-    for _, versions in _several("workload", options.get("workload"), source_versions):
+    asked = manifest.asked.options if manifest.asked else {}
+    found = dict(manifest.versions)
+    for _, versions in _several("workload", asked.get("workload"), source_versions):
         found |= versions
-    if (name := options.get("strategy")) not in {None, "certified"}:
+    if (name := asked.get("strategy")) not in {None, "certified"}:
         from phaze.explore.strategies.strategy_registry import STRATEGIES
 
         found |= STRATEGIES.version(str(name))
-    return found
+    return manifest.model_copy(update={"versions": found})
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:

@@ -12,7 +12,6 @@ from phaze.cli.questions import compare, evaluate, plan, plan_serving, sweep, wh
 from phaze.cli.records.recorded_request import asked_of_run, check_asked, check_inputs
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
-from phaze.inputs.input_files import versions_of_others
 from phaze.inputs.recorded_options import asked_before
 from phaze.runs.run_directory import write_answer
 
@@ -29,13 +28,13 @@ class RepeatedAnswer:
     document: Answer
     write: Callable[[Path, Answer], None] = write_answer
 
-    def signed_as(self, before: Manifest, options: Mapping[str, Any]) -> RepeatedAnswer:
-        """The same with the question of another manifest: it is that one's, asked with these options."""
+    def signed_as(self, before: Manifest) -> RepeatedAnswer:
+        """The same with the question of another manifest: it is that one's."""
+        from phaze.inputs.input_files import naming_packages
+
         manifest = self.document.manifest
         told = {name: getattr(before, name) for name in ("command", "asked", "inputs_sha256")}
-        signed = manifest and manifest.model_copy(
-            update={**told, "versions": manifest.versions | versions_of_others(options)}
-        )
+        signed = manifest and naming_packages(manifest.model_copy(update=told))
         return RepeatedAnswer(self.document.model_copy(update={"manifest": signed}), self.write)
 
 
@@ -58,20 +57,19 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
         raise InputError(f"{run} does not tell what was asked")
     verb = manifest.asked.verb if manifest.asked else "run"
     if verb == "run":
-        options = asked_of_run(manifest, run)
-        return _repeat_run(options, report).signed_as(manifest, options)
+        return _repeat_run(asked_of_run(manifest, run), report).signed_as(manifest)
     if verb == "sweep":
         options = asked_before(manifest, run, sweep.command)
         check_asked(verb, options, run)
         check_inputs(manifest, options)
-        return _repeat_sweep(options, report).signed_as(manifest, options)
+        return _repeat_sweep(options, report).signed_as(manifest)
     if verb not in _ANSWERS:
         raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
     command, answer = _ANSWERS[verb]
     options = asked_before(manifest, run, command)
     check_asked(verb, options, run)
     check_inputs(manifest, options)
-    return RepeatedAnswer(answer(options)).signed_as(manifest, options)
+    return RepeatedAnswer(answer(options)).signed_as(manifest)
 
 
 def _repeat_run(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
