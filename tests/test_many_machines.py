@@ -14,6 +14,7 @@ import typer
 import yaml
 
 from phaze.cli.main import app
+from phaze.inputs.option_models import SweepOptions
 from phaze.inputs.sweep_inputs import make_plan
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "many-machines.md").read_text(encoding="utf-8")
@@ -50,7 +51,7 @@ def test_all_hosts_say_that_they_join():
     asked = list(sweeps())
     assert len(asked) == 4
     for options in asked:
-        plan = make_plan(options, options["storage"])
+        plan = make_plan(SweepOptions.of(options), options["storage"])
         assert plan.join
         assert plan.trials / plan.batch <= 20
         assert plan.place.storage.startswith("postgresql://dse@")

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from phaze.api.evaluation_verbs import (
-    Compared,
-    Evaluated,
-    Planned,
-    Validated,
-    compare,
-    evaluate,
-    plan,
-    validate,
-)
+from phaze.api.evaluation_verbs import Compared, Evaluated, Planned, Validated, validate
 from phaze.api.result_tables import Table
-from phaze.api.search_verbs import Explored, Swept, explore, sweep
+from phaze.api.search_verbs import Explored, Swept
+from phaze.api.verbs import compare, evaluate, explore, plan, sweep
 
 __all__ = [
     "Compared",

@@ -5,15 +5,14 @@ and what they come back with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from phaze.api.python_arguments import as_list, speaks_python, verb_options
+from phaze.api.python_arguments import speaks_python
 from phaze.api.result_tables import Table, columns_of, dataframe, design_rows, plan_row
 from phaze.api.self_display import Shown
-from phaze.inputs.option_models import DEVICES
+from phaze.inputs.option_reading import as_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,12 +20,7 @@ if TYPE_CHECKING:
 
     from phaze.explore.documents.plan_document import PlanCertificate, PlanDocument, PlanResult
     from phaze.explore.documents.result_document import Design, ResultDocument, WorkloadResult
-    from phaze.hardware.architecture import Architecture
-    from phaze.hardware.cluster_network import Network
-    from phaze.inputs.task_inputs import Source
-    from phaze.parallel.framework import Framework
-    from phaze.parallel.plan_choices import Plans
-    from phaze.runs.document_formats import Answer
+    from phaze.inputs.option_models import CompareOptions, EvaluateOptions, PlanOptions
     from phaze.validation.validation_document import Comparison, ValidationReport
 
 
@@ -152,41 +146,7 @@ class Planned(Shown):
         yield plan_proof(self.document)
 
 
-@speaks_python
-def evaluate(
-    arch: str | Path | Architecture,
-    workload: Source,
-    *,
-    devices: int = DEVICES,
-    global_batch: int | None = None,
-    data_parallel: int | None = None,
-    tensor_parallel: int | None = None,
-    pipeline_parallel: int | None = None,
-    microbatch: int | None = None,
-    recompute: str | None = None,
-    context_parallel: int | None = None,
-    expert_parallel: int | None = None,
-    sequence_parallel: bool | None = None,
-    whole: str | None = None,
-    schedule: str | None = None,
-    chunks: int | None = None,
-    zero: int | None = None,
-    order: str | None = None,
-    offload: str | None = None,
-    plans: str | Path | Plans = "full",
-    framework: str | Path | Framework = "ideal",
-    mode: str = "training",
-    context: int | None = None,
-    kv_cache: str = "contiguous",
-    attention: str | None = None,
-    fusion: str | None = None,
-    recipe: str | None = None,
-    bind: Mapping[str, int] | Sequence[str] | None = None,
-    network: str | Path | Network = "default",
-    rung: str = "analytic",
-    calibration: str | Path | None = None,
-    out: str | Path | None = None,
-) -> Evaluated:
+def evaluate(options: EvaluateOptions) -> Evaluated:
     """Evaluate one architecture under its best plan, or one that is given, as `dse evaluate` does.
 
     The best plan of the space `plans` as a `framework` runs it; what is fixed stays fixed. `out`: keep the answer in
@@ -194,97 +154,43 @@ def evaluate(
 
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
-    asked = _task(locals())
     from phaze.inputs.evaluate_inputs import evaluate_given
     from phaze.inputs.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
 
-    with _kept(asked.pop("out")) as keep:
-        document = record_question(evaluate_given(asked["arch"], asked["workload"], asked), "evaluate", asked)
+    with kept_answer(options.out) as keep:
+        document = record_question(evaluate_given(options), "evaluate", options)
         keep(document)
     return Evaluated(document)
 
 
-@speaks_python
-def compare(
-    arch: Sequence[str | Path | Architecture],
-    workload: Source,
-    *,
-    devices: int = DEVICES,
-    global_batch: int | None = None,
-    plans: str | Path | Plans = "full",
-    framework: str | Path | Framework = "ideal",
-    mode: str = "training",
-    context: int | None = None,
-    kv_cache: str = "contiguous",
-    attention: str | None = None,
-    fusion: str | None = None,
-    recipe: str | None = None,
-    bind: Mapping[str, int] | Sequence[str] | None = None,
-    network: str | Path | Network = "default",
-    rung: str = "analytic",
-    out: str | Path | None = None,
-) -> Compared:
+def compare(options: CompareOptions) -> Compared:
     """Compare architectures, each under its own best placement, as `dse compare` does.
 
     Raises InputError where an argument is no good, InfeasibleError where none of them can run the workload.
     """
-    asked = _task(locals())
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
     from phaze.inputs.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
 
-    archs = as_list(asked.pop("arch"))
-    with _kept(asked.pop("out")) as keep:
-        found = compare_given(archs, asked["workload"], asked)
-        keep(record_question(found.document, "compare", {"arch": archs, **asked}))
-    check_some_can(found.rows, asked["workload"])
+    with kept_answer(options.out) as keep:
+        found = compare_given(options)
+        keep(record_question(found.document, "compare", options))
+    check_some_can(found.rows, options.workload)
     return Compared(found.rows)
 
 
-@speaks_python
-def plan(
-    arch: str | Path | Architecture,
-    workload: Source,
-    *,
-    devices: int = DEVICES,
-    global_batch: int | None = None,
-    framework: str | Path | Framework = "ideal",
-    plans: str | Path | Plans = "full",
-    data_parallel: int | None = None,
-    tensor_parallel: int | None = None,
-    pipeline_parallel: int | None = None,
-    context_parallel: int | None = None,
-    expert_parallel: int | None = None,
-    sequence_parallel: bool | None = None,
-    whole: str | None = None,
-    microbatch: int | None = None,
-    schedule: str | None = None,
-    chunks: int | None = None,
-    recompute: str | None = None,
-    zero: int | None = None,
-    order: str | None = None,
-    offload: str | None = None,
-    recipe: str | None = None,
-    attention: str | None = None,
-    fusion: str | None = None,
-    bind: Mapping[str, int] | Sequence[str] | None = None,
-    network: str | Path | Network = "default",
-    rung: str = "analytic",
-    calibration: str | Path | None = None,
-    out: str | Path | None = None,
-) -> Planned:
+def plan(options: PlanOptions) -> Planned:
     """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
 
     Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
     """
-    asked = _task(locals())
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.option_models import PlanChoices
-    from phaze.inputs.plan_inputs import held_choices, plan_answer
+    from phaze.inputs.plan_inputs import plan_answer
+    from phaze.runs.run_directory import kept_answer
 
-    with _kept(asked.pop("out")) as keep:
-        choices = held_choices(PlanChoices.of(asked))
-        rest = {name: value for name, value in asked.items() if name not in PlanChoices.described()}
-        document = record_question(plan_answer(choices=choices, **rest), "plan", asked)
+    with kept_answer(options.out) as keep:
+        document = record_question(plan_answer(options), "plan", options)
         keep(document)
     return Planned(document)
 
@@ -311,18 +217,3 @@ def validate(
 
     folder = measurements_folder(Path(data) if data is not None else None)
     return Validated(judged(folder, as_list(sets), choose(Fidelity, rung, "--rung"), progress))
-
-
-def _kept(out: str | Path | None) -> AbstractContextManager[Callable[[Answer], None]]:
-    """A function that keeps an answer in the folder, if one is named."""
-    from phaze.runs.run_directory import kept_answer
-
-    return kept_answer(None if out is None else Path(out))
-
-
-def _task(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as options; the calibration file as a path."""
-    asked = verb_options(given)
-    if asked.get("calibration") is not None:
-        asked["calibration"] = Path(asked["calibration"])
-    return asked

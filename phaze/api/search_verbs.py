@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phaze.api.python_arguments import in_python, speaks_python, verb_options
+from phaze.api.python_arguments import in_python
 from phaze.api.result_tables import Records, Table, columns_of, design_rows, known_row
 from phaze.api.self_display import Shown
-from phaze.inputs.option_models import DEVICES
-from phaze.quantity import Quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
     )
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
-    from phaze.hardware.cluster_network import Network
-    from phaze.hardware.spaces.design_space import DesignSpace
-    from phaze.inputs.task_inputs import Source
-    from phaze.parallel.framework import Framework
-    from phaze.parallel.plan_choices import Plans
+    from phaze.inputs.option_models import RunOptions, SweepOptions
 
 
 _KEYS = ("id", "score", "tdp_w", "area_mm2", "throughput_samples_per_s", "mfu", "energy_per_sample_j")
@@ -144,59 +138,7 @@ class Swept(Shown):
         yield sweep_table(result.frontier, self.plan.objectives, result.trials, result.infeasible)
 
 
-@speaks_python
-def explore(
-    workload: Source | Sequence[Source],
-    *,
-    power: Quantity | None = None,
-    area: Quantity | None = None,
-    power_density: Quantity | None = None,
-    devices: int | None = None,
-    global_batch: int | None = None,
-    plans: str | Path | Plans = "full",
-    framework: str | Path | Framework = "ideal",
-    objective: str = "throughput",
-    axes: str | Sequence[str] | None = None,
-    strategy: str = "certified",
-    evaluations: int | None = None,
-    designs: str | None = None,
-    top_k: int | None = None,
-    robust: bool = False,
-    combine: str = "geomean",
-    weight: Mapping[str, float] | Sequence[str] | None = None,
-    min_throughput: float | None = None,
-    max_latency: Quantity | None = None,
-    cluster_power: Quantity | None = None,
-    cluster_cost: float | None = None,
-    cluster_overhead: float = 1.0,
-    tokens: float | None = None,
-    samples: float | None = None,
-    electricity_price: float | None = None,
-    pue: float | None = None,
-    space: str | Path | DesignSpace = "default",
-    network: str | Path | Network = "default",
-    node: str | None = None,
-    clock: Quantity | None = None,
-    fix: Mapping[str, object] | Sequence[str] | None = None,
-    dvfs: bool = False,
-    tdp_margin: float = 1.0,
-    mode: str = "training",
-    context: int | None = None,
-    kv_cache: str = "contiguous",
-    attention: str | None = None,
-    fusion: str | None = None,
-    recipe: str | None = None,
-    bind: Mapping[str, int] | Sequence[str] | None = None,
-    rung: str = "analytic",
-    time_limit: Quantity = "60s",
-    gap: float = 0.0,
-    seed: int = 0,
-    workers: int = 1,
-    executor: str | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> Explored:
+def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     """Find the best architecture and placement of a design space, with a proof, as `dse run` does.
 
     `workload`: a built-in name, a file, a workload at hand, or several of them for one common design. Budgets
@@ -208,7 +150,6 @@ def explore(
     Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
     memory, OutOfTimeError where the time limit passes before anything is known.
     """
-    asked = verb_options(locals())
     from phaze.explore.answers.main_job import explore as searched
     from phaze.explore.request.search_resources import SearchResources
     from phaze.inputs.input_files import record_question
@@ -216,55 +157,19 @@ def explore(
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import write_run
 
-    request = make_request(asked)
-    with _place(out, progress, resume=resume) as (folder, log), open_executor(workers, executor) as team:
+    request = make_request(options)
+    with (
+        _place(options.out, progress, resume=options.resume) as (folder, log),
+        open_executor(options.workers, options.executor) as team,
+    ):
         answer = searched(request, log, resources=SearchResources(team))
-        document = record_question(answer.document, "run", asked)
+        document = record_question(answer.document, "run", options)
         if folder is not None:
             write_run(folder, document, answer.designs)
     return Explored(document, answer, folder)
 
 
-@speaks_python
-def sweep(
-    workload: Source,
-    *,
-    power: Quantity | None = None,
-    area: Quantity | None = None,
-    power_density: Quantity | None = None,
-    trials: int = 100,
-    sampler: str = "tpe",
-    objectives: str | Sequence[str] = ("throughput", "tdp"),
-    devices: int = DEVICES,
-    global_batch: int | None = None,
-    plans: str | Path | Plans = "full",
-    framework: str | Path | Framework = "ideal",
-    space: str | Path | DesignSpace = "default",
-    network: str | Path | Network = "default",
-    node: str | None = None,
-    clock: Quantity | None = None,
-    fix: Mapping[str, object] | Sequence[str] | None = None,
-    dvfs: bool = False,
-    tdp_margin: float = 1.0,
-    mode: str = "training",
-    context: int | None = None,
-    kv_cache: str = "contiguous",
-    attention: str | None = None,
-    fusion: str | None = None,
-    recipe: str | None = None,
-    bind: Mapping[str, int] | Sequence[str] | None = None,
-    rung: str = "analytic",
-    storage: str | None = None,
-    study: str = "sweep",
-    batch: int = 8,
-    join: bool = False,
-    seed: int = 0,
-    workers: int = 1,
-    executor: str | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> Swept:
+def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     """Sample the design space with Optuna, as `dse sweep` does.
 
     `plans` and `framework` as in `explore`. The study lasts where `out` names a run directory or `storage` a
@@ -275,7 +180,6 @@ def sweep(
     Raises InputError where an argument is no good or the study cannot be opened, InfeasibleError where nothing
     keeps the budgets or no trial was feasible.
     """
-    asked = verb_options(locals())
     from phaze.explore.documents.sweep_document import sweep_document
     from phaze.explore.request.search_resources import SearchResources
     from phaze.explore.sampling.optuna_sweep import Sweep
@@ -285,22 +189,22 @@ def sweep(
     from phaze.runs.run_directory import write_sweep
 
     started = datetime.now(UTC)
-    plan = make_plan(asked, storage or (Path(out) / JOURNAL if out is not None else None))
+    plan = make_plan(options, options.storage or (options.out / JOURNAL if options.out else None))
     with (
-        _place(out, progress, resume=resume or join) as (folder, log),
-        open_executor(workers, executor) as team,
+        _place(options.out, progress, resume=options.resume or options.join) as (folder, log),
+        open_executor(options.workers, options.executor) as team,
     ):
         sampling = Sweep(plan, log, resources=SearchResources(team))
         result = sampling.run()
         if folder is not None:
             document = sweep_document(sampling, result, started)
-            write_sweep(folder, record_question(document, "sweep", asked), result)
+            write_sweep(folder, record_question(document, "sweep", options), result)
     return Swept(result, plan, folder)
 
 
 @contextmanager
 def _place(
-    out: str | Path | None, progress: Progress | None, *, resume: bool
+    out: Path | None, progress: Progress | None, *, resume: bool
 ) -> Iterator[tuple[Path | None, Progress]]:
     """The run directory with its log, where one was asked for, and who is told of the course of things."""
     from phaze.explore.request.search_progress import SilentProgress
@@ -311,5 +215,5 @@ def _place(
     if out is None:
         yield None, report
         return
-    with run_directory(Path(out), resume=resume) as folder, logged_progress(folder, report) as log:
+    with run_directory(out, resume=resume) as folder, logged_progress(folder, report) as log:
         yield folder, log

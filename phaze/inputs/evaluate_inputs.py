@@ -6,25 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from phaze.errors import InfeasibleError
 from phaze.inputs.architecture_names import find_architecture
 from phaze.inputs.recipe_inputs import with_recipe
-from phaze.inputs.run_inputs import asked_task
-from phaze.inputs.task_inputs import name_of, one_workload
+from phaze.inputs.task_inputs import asked_task, name_of, one_workload
 
 if TYPE_CHECKING:
     from phaze.explore.documents.compare_document import CompareDocument
     from phaze.explore.documents.result_document import Design, ResultDocument
     from phaze.hardware.architecture import Architecture
+    from phaze.inputs.option_models import CompareOptions, EvaluateOptions
     from phaze.inputs.task_inputs import Source
 
 
-def evaluate_given(
-    arch: str | Path | Architecture, workload: Sequence[Source], asked: Mapping[str, Any]
-) -> ResultDocument:
-    """One architecture under the best plan of a space of plans, within the choices that are given among `asked`.
+def evaluate_given(options: EvaluateOptions) -> ResultDocument:
+    """One architecture under the best plan of a space of plans, within the choices that options fix.
 
     Raises InputError, and InfeasibleError where no plan fits.
     """
@@ -32,13 +30,11 @@ def evaluate_given(
 
     from phaze.explore.answers.main_job import evaluate_document
     from phaze.hardware.architecture import to_table
-    from phaze.inputs.option_models import PlanChoices
     from phaze.inputs.plan_inputs import held_choices
 
-    chip = find_architecture(arch)
-    task = with_recipe(asked_task(workload, asked), asked["recipe"], to_table([chip]))
-    choices = held_choices(PlanChoices.of(asked))
-    return evaluate_document(replace(task, held=choices), chip)
+    chip = find_architecture(options.arch)
+    task = with_recipe(asked_task(options.workload, options), options.recipe, to_table([chip]))
+    return evaluate_document(replace(task, held=held_choices(options)), chip)
 
 
 @dataclass(frozen=True)
@@ -49,10 +45,8 @@ class ComparedArchitectures:
     document: CompareDocument
 
 
-def compare_given(
-    archs: Sequence[str | Path | Architecture], workload: Sequence[Source], asked: Mapping[str, Any]
-) -> ComparedArchitectures:
-    """Architectures, each under its own best placement; `asked`: the other options of `dse compare`.
+def compare_given(options: CompareOptions) -> ComparedArchitectures:
+    """Architectures, each under its own best placement.
 
     Raises InputError; whether any of them can run the workload is for `check_some_can` to say.
     """
@@ -61,8 +55,9 @@ def compare_given(
     from phaze.hardware.architecture import to_table
 
     started = datetime.now(UTC)
-    chips = {_name(arch): find_architecture(arch) for arch in archs}
-    made = with_recipe(asked_task(workload, asked), asked["recipe"], to_table(list(chips.values())))
+    chips = {_name(arch): find_architecture(arch) for arch in options.arch}
+    table = to_table(list(chips.values()))
+    made = with_recipe(asked_task(options.workload, options), options.recipe, table)
     rows: dict[str, Design | str] = {}
     for name, chip in chips.items():
         try:

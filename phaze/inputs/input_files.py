@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from phaze.errors import InputError
+from phaze.inputs.task_inputs import name_of
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Manifest
+    from phaze.inputs.option_models import Options
+    from phaze.inputs.task_inputs import Source
 
 
 class Documented(Protocol):
@@ -30,28 +33,26 @@ Document = TypeVar("Document", bound=Documented)
 T = TypeVar("T")
 
 
-def run_folder(out: Path | None, workloads: Sequence[str], *, each_host: bool = False) -> Path:
+def run_folder(out: Path | None, workloads: Sequence[Source], *, each_host: bool = False) -> Path:
     """The folder asked for, or the default one of this moment; `each_host`: and of this process on this host."""
     from phaze.runs.run_directory import default_directory
 
-    name = "+".join(Path(name).stem for name in workloads)
+    name = "+".join(Path(name_of(one)).stem for one in workloads)
     if each_host:
         name += f"-{socket.gethostname()}-{os.getpid()}"
     return out or default_directory(name, datetime.now(UTC))
 
 
-def input_files(options: Mapping[str, Any]) -> dict[str, Path]:
+def input_files(options: Options) -> dict[str, Path]:
     """The files that the options of a verb name, and those that such files build on; built-in ones included.
 
     By what they are: `workload`, `space`, `arch h100`. What is no file has none. The weights beside an ONNX file are
     not among them: only their shapes count, which stand in the file.
     """
-    return {name: path for name, path in _files(options) if path.is_file()}
+    return {name: path for name, path in _files(options.values) if path.is_file()}
 
 
-def record_question(
-    document: Document, verb: str, options: Mapping[str, Any], command: Sequence[str] = ()
-) -> Document:
+def record_question(document: Document, verb: str, options: Options, command: Sequence[str] = ()) -> Document:
     """The document with what was asked in its manifest, and the hashes of the files that were read for it.
 
     `command`: as typed, empty in Python.

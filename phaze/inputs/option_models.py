@@ -331,6 +331,19 @@ class NamedArchOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeveralArchOptions(Options):
+    """Architectures that are given side by side."""
+
+    arch: Sequence[str | Path | Architecture] = option(
+        ...,
+        "Chips, YAML files or run directories.",
+        *("--arch", "-a"),
+        offers=Packaged.ARCHS,
+        meaning="Built-in chips, YAML files, run directories, RUN:IDs, or objects `Architecture`.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class JsonOptions(Options):
     """How an answer is printed."""
 
@@ -521,16 +534,8 @@ class EvaluateOptions(KeptOptions, PlanChoices, PassTaskOptions, ArchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(KeptOptions, PassTaskOptions):
+class CompareOptions(KeptOptions, PassTaskOptions, SeveralArchOptions):
     """Of `dse compare` and `phaze.compare`."""
-
-    arch: Sequence[str | Path | Architecture] = option(
-        ...,
-        "Chips, YAML files or run directories.",
-        *("--arch", "-a"),
-        offers=Packaged.ARCHS,
-        meaning="Built-in chips, YAML files, run directories, RUN:IDs, or objects `Architecture`.",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -584,3 +589,15 @@ class PlanServingOptions(KeptOptions, NamedArchOptions):
     )
     simulate: int | None = option(None, "Simulate so many requests at --rate, for percentiles.", least=1)
     seed: int = option(0, "Seed of everything random.", least=0)
+
+
+MODELS: Mapping[str, type[Options]] = {
+    "run": RunOptions,
+    "sweep": SweepOptions,
+    "evaluate": EvaluateOptions,
+    "compare": CompareOptions,
+    "plan": PlanOptions,
+    "plan serving": PlanServingOptions,
+    "whatif": WhatIfOptions,
+}
+"""By verb."""

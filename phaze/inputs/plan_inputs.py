@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument
-    from phaze.hardware.architecture import Architecture
-    from phaze.inputs.option_models import PlanChoices
-    from phaze.inputs.task_inputs import Source
-    from phaze.parallel.framework import Framework
+    from phaze.inputs.option_models import PlanChoices, PlanOptions
     from phaze.parallel.parallel_plan import Offload
-    from phaze.parallel.plan_choices import Plans
     from phaze.workload.parallel_degrees import Shardable
 
 
@@ -91,31 +85,15 @@ def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
     return (frozenset(choose(Shardable, name.strip(), "--whole") for name in names),)
 
 
-def plan_answer(
-    arch: str | Path | Architecture,
-    workload: Sequence[Source],
-    framework: str | Path | Framework,
-    choices: dict[str, tuple[Any, ...]],
-    plans: str | Path | Plans = "full",
-    **task: Any,  # noqa: ANN401 - the arguments of make_task
-) -> PlanDocument:
-    """Find the best plan within the choices; the framework says how the workload is built unless options do."""
+def plan_answer(options: PlanOptions) -> PlanDocument:
+    """The best plan within what options fix; the framework says how the workload is built unless options do."""
     from dataclasses import replace
 
     from phaze.explore.answers.plan_search import find_best_plan
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
-    from phaze.inputs.task_inputs import make_task, one_workload
-    from phaze.parallel.framework import Framework, load_framework
-    from phaze.parallel.plan_choices import Plans, load_plans
-    from phaze.workload.fusion_rules import describe_fusion
+    from phaze.inputs.task_inputs import asked_task
 
-    software = framework if isinstance(framework, Framework) else load_framework(framework)
-    loading = {"attention": software.attention.value, "fusion": describe_fusion(software.fusion)}
-    if isinstance(one_workload(workload), str | Path):
-        task |= {name: task.get(name) or value for name, value in loading.items()}
-    asked = {name: value for name, value in task.items() if name not in loading or value is not None}
-    chip, recipe = find_architecture(arch), asked.pop("recipe", None)
-    space = plans if isinstance(plans, Plans) else load_plans(plans)
-    planned_for = task_in_recipe(make_task(workload, **asked), recipe, chip)
-    return find_best_plan(replace(planned_for, framework=software, plans=space, held=choices), chip)
+    chip = find_architecture(options.arch)
+    task = task_in_recipe(asked_task(options.workload, options), options.recipe, chip)
+    return find_best_plan(replace(task, held=held_choices(options)), chip)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any
 
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import Asked, Manifest
-from phaze.runs.store.run_record import NO_MATTER
+from phaze.inputs.option_models import Options
+from phaze.inputs.option_reading import Model, read
 
 _SEARCHING = ("run", "evaluate", "compare", "sweep")
 _EARLIER = (
@@ -19,36 +17,30 @@ _EARLIER = (
 )
 
 
-def recorded_options(verb: str, options: Mapping[str, Any]) -> Asked:
-    """The options of a verb, by their names in Python, without those that change no answer."""
-    return Asked(verb=verb, options={n: _plain(v) for n, v in options.items() if n not in NO_MATTER})
+def recorded_options(verb: str, options: Options) -> Asked:
+    """The options of a verb by their names in Python, without those that change no answer."""
+    return Asked(verb=verb, options={name: _plain(value) for name, value in options.kept.items()})
 
 
-def options_of(record: Asked, run: Path) -> dict[str, Any]:
-    """The options behind a record. Raises InputError where one of them was an object of Python."""
-    return {name: _back(value, f"{name} of {run}") for name, value in record.options.items()}
+def asked_before(manifest: Manifest, run: Path, model: type[Model]) -> Model:
+    """The recorded options; what the verb did not have then is at its default.
 
-
-def asked_before(manifest: Manifest, run: Path, command: Callable[..., object]) -> dict[str, Any]:
-    """The recorded options; what the `command` (a verb, or its function) did not have then is at its default.
-
-    Raises InputError where the run is from before plans were searched, whose model of a plan is no more.
+    Raises InputError where the run is from before plans were searched, whose model of a plan is no more, where an
+    option was an object of Python, and where one is of a type that the verb does not take.
     """
     if manifest.asked is None and manifest.command[:2] == ["dse", "run"]:
         raise InputError(_EARLIER.format(run=run, verb="run"))
     if manifest.asked is None:
         raise InputError(f"{run} was not made by dse run, whose options its manifest would hold")
-    defaults = {
-        name: parameter.default
-        for name, parameter in signature(command).parameters.items()
-        if parameter.default is not Parameter.empty
-    }
-    options = options_of(manifest.asked, run)
+    options = {name: _back(value, f"{name} of {run}") for name, value in manifest.asked.options.items()}
     if manifest.asked.verb in _SEARCHING and options.get("plans") is None:
         if options.get("framework") in (None, "ideal"):
             raise InputError(_EARLIER.format(run=run, verb=manifest.asked.verb))
         del options["plans"]  # where software was named, plans were the default's
-    return {**defaults, **options}
+    try:
+        return read(model, options)
+    except InputError as error:
+        raise InputError(f"{run}: its manifest was changed: {error}") from error
 
 
 def _plain(value: object) -> object:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
-from phaze.quantity import Quantity, parse_area, parse_frequency, parse_power, parse_power_density
+from phaze.inputs.option_models import DEVICES, ArchOptions, BindOptions, PassOptions
+from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Budgets, Task
-    from phaze.hardware.cluster_network import Network
     from phaze.hardware.spaces.design_space import DesignSpace
+    from phaze.inputs.option_models import BudgetOptions, SpaceOptions, TaskOptions
+    from phaze.parallel.framework import Framework
     from phaze.workload.workload import Workload
 
     Source = str | Path | Workload
@@ -29,6 +31,7 @@ _AS_USUAL: dict[str, Any] = {
     "kv_cache": "contiguous",
     "fusion": "all",
 }
+"""How workloads at hand were loaded."""
 
 
 def name_of(source: Source) -> str:
@@ -47,64 +50,68 @@ def one_workload(sources: Sequence[Source]) -> Source:
     return sources[0]
 
 
-def make_task(
-    workloads: Sequence[Source],
-    *,
-    devices: int,
-    global_batch: int | None,
-    network: str | Path | Network,
-    rung: str = "analytic",
-    calibration: Path | None = None,
-    **loading: Any,  # noqa: ANN401 - options of `make_workload`
-) -> Task:
-    """A workload on a cluster."""
+def asked_task(workloads: Sequence[Source], options: TaskOptions) -> Task:
+    """A workload on the cluster that options describe, with the plans and the software that are asked for.
+
+    The software says how attention runs and what is fused unless options do. Raises InputError for several workloads.
+    """
     from phaze.cost.fidelity import Fidelity
     from phaze.cost.kernels.fitted_constants import load_calibration
     from phaze.explore.request.explore_request import Task
     from phaze.hardware.cluster_network import Network, load_network
+    from phaze.parallel.framework import Framework, load_framework
+    from phaze.parallel.plan_choices import Plans, load_plans
 
+    plans, software, network = options.plans, options.framework, options.network
+    software = software if isinstance(software, Framework) else load_framework(software)
+    fitted = options.calibration if isinstance(options, ArchOptions) else None
     return Task(
-        make_workload(one_workload(workloads), global_batch=global_batch, **loading),
-        devices,
+        _workload(one_workload(workloads), options, software),
+        DEVICES if options.devices is None else options.devices,
         network if isinstance(network, Network) else load_network(network),
-        global_batch,
-        choose(Fidelity, "calibrated" if calibration else rung, "--rung"),
-        load_calibration(calibration) if calibration else None,
+        options.global_batch,
+        choose(Fidelity, "calibrated" if fitted else options.rung, "--rung"),
+        load_calibration(fitted) if fitted else None,
+        framework=software,
+        plans=plans if isinstance(plans, Plans) else load_plans(plans),
     )
 
 
-def make_workload(source: Source, *, global_batch: int | None, **loading: Any) -> Workload:  # noqa: ANN401
-    """A workload as it is at hand, or loaded with the options of `_AS_USUAL`.
+def _workload(source: Source, options: TaskOptions, software: Framework) -> Workload:
+    """A workload as it is at hand, or loaded as options and software say.
 
-    Raises InputError where such an option is given for a workload that is loaded already.
+    Raises InputError where an option that only loading heeds is given for a workload that is loaded already.
     """
-    from phaze.workload.fusion_rules import parse_fusion
+    from phaze.workload.fusion_rules import describe_fusion, parse_fusion
     from phaze.workload.operators.kv_cache import KvCache
     from phaze.workload.workload import Attention, Mode
     from phaze.workload.workload_loader import load_workload
 
-    asked = {**_AS_USUAL, **loading}
     if not isinstance(source, str | Path):
-        _check_as_usual(source, asked)
+        _check_as_usual(source, options)
         return source
+    passes = PassOptions.of(options.values)  # verbs that have none of these take the default pass
     return load_workload(
         str(source),
-        choose(Mode, asked["mode"], "--mode"),
-        choose(Attention, asked["attention"], "--attention"),
-        global_batch=global_batch,
-        bind=bindings(asked["bind"] or ()),
-        context=asked["context"],
-        kv_cache=choose(KvCache, asked["kv_cache"], "--kv-cache"),
-        fusion=parse_fusion(asked["fusion"], "--fusion"),
+        choose(Mode, passes.mode, "--mode"),
+        choose(Attention, options.attention or software.attention.value, "--attention"),
+        global_batch=options.global_batch,
+        bind=bindings(BindOptions.of(options.values).bind or ()),
+        context=passes.context,
+        kv_cache=choose(KvCache, passes.kv_cache, "--kv-cache"),
+        fusion=parse_fusion(options.fusion or describe_fusion(software.fusion), "--fusion"),
     )
 
 
-def _check_as_usual(workload: Workload, asked: dict[str, Any]) -> None:
+def _check_as_usual(workload: Workload, options: TaskOptions) -> None:
     """Raises InputError where an object is no workload, or is to be loaded in another way than it was."""
     if not hasattr(workload, "chain"):
         raise InputError(f"--workload {workload!r} is neither a name, nor a path, nor a workload")
+    values = options.values
     given = [
-        f"--{name.replace('_', '-')}" for name, usual in _AS_USUAL.items() if (asked[name] or None) != usual
+        f"--{name.replace('_', '-')}"
+        for name, usual in _AS_USUAL.items()
+        if (values.get(name) or None) not in (None, usual)
     ]
     if given:
         raise InputError(
@@ -134,42 +141,34 @@ def bindings(texts: Sequence[str]) -> dict[str, int] | None:
     return found or None
 
 
-def make_budgets(
-    power: Quantity | None,
-    area: Quantity | None,
-    tdp_margin: float,
-    *,
-    dvfs: bool = False,
-    power_density: Quantity | None = None,
-) -> Budgets:
+def make_budgets(options: BudgetOptions) -> Budgets:
     """Limits per accelerator."""
     from phaze.explore.request.explore_request import Budgets
 
-    if not 0 < tdp_margin < math.inf:
-        raise InputError(f"--tdp-margin {tdp_margin:g} must be a number greater than zero")
+    power, area, density, margin = options.power, options.area, options.power_density, options.tdp_margin
+    if not 0 < margin < math.inf:
+        raise InputError(f"--tdp-margin {margin:g} must be a number greater than zero")
     return Budgets(
         power_w=parse_power(power, "--power") if power is not None else None,
         area_mm2=parse_area(area, "--area") if area is not None else None,
-        tdp_margin=tdp_margin,
-        dvfs=dvfs,
+        tdp_margin=margin,
+        dvfs=options.dvfs,
         power_density_w_per_mm2=(
-            parse_power_density(power_density, "--power-density") if power_density is not None else None
+            parse_power_density(density, "--power-density") if density is not None else None
         ),
     )
 
 
-def make_space(
-    named: str | Path | DesignSpace, node: str | None, clock: Quantity | None, held: Sequence[str] = ()
-) -> DesignSpace:
-    """A design space, with the process node, the clock and the fields of `held` (`FIELD=VALUE`) fixed where asked."""
+def make_space(options: SpaceOptions) -> DesignSpace:
+    """A design space, with the process node, the clock and fields (`FIELD=VALUE`) fixed where asked."""
     from phaze.hardware.hardware_fields import field_named
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.hardware.spaces.space_file import load_space
     from phaze.hardware.spaces.space_fix import fix
 
-    space = named if isinstance(named, DesignSpace) else load_space(named)
-    if node is not None:
-        space = space.fixed(node=field_named("node", "--node").parse(node.upper(), "--node"))
-    if clock is not None:
-        space = space.fixed(clock_hz=parse_frequency(clock, "--clock"))
-    return fix(space, held)
+    space = options.space if isinstance(options.space, DesignSpace) else load_space(options.space)
+    if options.node is not None:
+        space = space.fixed(node=field_named("node", "--node").parse(options.node.upper(), "--node"))
+    if options.clock is not None:
+        space = space.fixed(clock_hz=parse_frequency(options.clock, "--clock"))
+    return fix(space, options.fix or ())

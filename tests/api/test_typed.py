@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import phaze
-from phaze.api.python_arguments import is_of
 from phaze.errors import InputError, PhazeError
+from phaze.inputs.option_reading import is_of
 
 VERBS = ("explore", "evaluate", "compare", "plan", "sweep")
 UNCHECKED = {"progress"}

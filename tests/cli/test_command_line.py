@@ -203,9 +203,10 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
     from phaze.inputs.input_files import input_files
+    from phaze.inputs.option_models import RunOptions
 
     (tmp_path / "m.onnx").write_bytes(b"abc")
-    assert input_files({"workload": [str(tmp_path / "m.onnx")]})["workload"] == tmp_path / "m.onnx"
+    assert input_files(RunOptions(workload=[str(tmp_path / "m.onnx")]))["workload"] == tmp_path / "m.onnx"
 
 
 def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monkeypatch):

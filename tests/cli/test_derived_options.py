@@ -3,30 +3,91 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
+import typer
 
+import phaze.api
+from phaze.api.python_arguments import meaning
 from phaze.cli.derived_options import takes
+from phaze.cli.main import app
+from phaze.cli.manual.python_stub import stub
+from phaze.errors import InputError
 from phaze.inputs import option_models
-from phaze.inputs.option_models import Effect, PlanOptions, RunOptions, WhatIfOptions
-from phaze.runs.store.run_record import FREE, NO_MATTER
+from phaze.inputs.option_models import MODELS, Effect, PlanOptions, RunOptions, WhatIfOptions
+from phaze.inputs.option_reading import read, taken
+from phaze.inputs.recorded_options import asked_before, recorded_options
 
-MODELS = [
-    getattr(option_models, f"{name}Options")
-    for name in ("Run", "Sweep", "Evaluate", "Compare", "Plan", "WhatIf", "PlanServing")
-]
+PYTHON = {"run": "explore"} | {verb: verb for verb in ("sweep", "evaluate", "compare", "plan")}
 
 
-def effects(model, effect):
-    return {name for name, (_, option) in model.described().items() if option.effect is effect}
+def command_options(verb):
+    """The options of a command by name, as the command line has them."""
+    found = typer.main.get_command(app)
+    for word in verb.split():
+        found = found.commands[word]
+    return {one.name: one for one in found.params}
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_runs_keep_and_compare_what_the_models_say(model):
-    assert effects(model, Effect.NOTHING) <= NO_MATTER
-    assert effects(model, Effect.REACH) <= FREE - NO_MATTER
-    assert not effects(model, Effect.ANSWER) & FREE
+@pytest.mark.parametrize("verb", MODELS)
+def test_every_option_is_on_the_command_line_with_its_default(verb):
+    options = command_options(verb)
+    defaults = MODELS[verb].defaults()
+    for name, (_, option) in MODELS[verb].described().items():
+        assert options[name].default == defaults.get(name), name
+        assert options[name].help == option.help
+    assert options.keys() - MODELS[verb].described().keys() <= {"more", "help"}
+
+
+@pytest.mark.parametrize("verb", PYTHON)
+def test_every_option_is_an_argument_of_python_with_its_default_and_meaning(verb):
+    function = getattr(phaze.api, PYTHON[verb])
+    told, defaults = inspect.signature(function).parameters, MODELS[verb].defaults()
+    names = {name for name, (_, option) in MODELS[verb].described().items() if option.in_python}
+    assert names == told.keys() - {"progress"}
+    for name in names:
+        assert told[name].default == defaults.get(name, inspect.Parameter.empty), name
+        assert told[name].annotation == taken(MODELS[verb], name)
+        assert f"\n    {name}: {meaning(MODELS[verb], name)}" in function.__doc__
+
+
+@pytest.mark.parametrize("verb", MODELS)
+def test_a_manifest_holds_every_option_that_matters_and_gives_it_back(verb, tmp_path):
+    model = MODELS[verb]
+    options = read(model, dict.fromkeys(model.described().keys() - model.defaults().keys(), "given"))
+    record = recorded_options(verb, options)
+    assert record.options.keys() == {
+        name for name, (_, option) in model.described().items() if option.effect is not Effect.NOTHING
+    }
+    defaults = model.defaults()
+    assert all(value == defaults[name] for name, value in record.options.items() if name in defaults)
+    assert asked_before(SimpleNamespace(asked=record), tmp_path, model) == options
+
+
+@pytest.mark.parametrize("unset", [None, [], {}, ()])
+def test_what_is_not_fixed_is_one_thing_however_it_is_said(unset):
+    options = read(RunOptions, {"workload": "x", "fix": unset, "bind": unset, "weight": unset})
+    assert options == RunOptions(workload=["x"])
+
+
+def test_values_are_read_into_the_shape_of_the_model():
+    options = read(
+        RunOptions,
+        {"workload": "x", "fix": {"a": 1}, "axes": ["tdp", "area"], "out": "here", "of another verb": 1},
+    )
+    assert options == RunOptions(workload=["x"], fix=["a=1"], axes="tdp,area", out=Path("here"))
+    with pytest.raises(InputError, match="workload is not given"):
+        read(RunOptions, {})
+
+
+def test_the_stub_that_type_checkers_read_is_current():
+    file = Path(phaze.api.verbs.__file__).with_suffix(".pyi")
+    assert file.read_text(encoding="utf-8") == stub(), (
+        "python -m phaze.cli.manual.python_stub > phaze/api/verbs.pyi"
+    )
 
 
 def test_a_command_is_given_its_model_and_what_it_takes_beside():

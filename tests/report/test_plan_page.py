@@ -10,20 +10,25 @@ import pytest
 from phaze.cli.records.report import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.sweep_document import SweepDocument
-from phaze.inputs.option_models import PlanChoices
-from phaze.inputs.plan_inputs import held_choices, plan_answer
+from phaze.inputs.option_models import PlanOptions
+from phaze.inputs.plan_inputs import plan_answer
 from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, sweep_page
 from phaze.testing.figure_contract import HOSTILE, Markup
 
-CHOICES = PlanChoices(tensor_parallel=1, pipeline_parallel=4, microbatch=2, schedule="zb-h1", zero=1)
-HELD = held_choices(CHOICES)
+OPTIONS = PlanOptions(
+    arch="a100",
+    workload=["bert-base"],
+    devices=8,
+    global_batch=32,
+    **{"tensor_parallel": 1, "pipeline_parallel": 4, "microbatch": 2, "schedule": "zb-h1", "zero": 1},
+)
 
 
 @pytest.fixture(scope="module")
 def plan():
     """A fixed plan of a small model."""
-    return plan_answer("a100", ["bert-base"], "ideal", HELD, devices=8, global_batch=32, network="default")
+    return plan_answer(OPTIONS)
 
 
 def test_a_plan_is_played_again_as_it_was(plan):

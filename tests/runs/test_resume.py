@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
+from phaze.inputs.option_models import MODELS, Effect
 from phaze.runs.run_directory import run_directory
 from phaze.runs.run_lock import LOCK, locked_folder
 from phaze.runs.store.evaluation_database import Database
@@ -19,7 +21,7 @@ from phaze.runs.store.model_version import model_version
 from phaze.runs.store.run_record import RECORD, Question, run_record
 
 KEY = "0a" * 20
-ASKED = Question.of({"power": "400W", "fix": ["hbm=hbm3x4"], "time_limit": "1s"}, {"workload": "abc"})
+ASKED = Question.of({"power": "400W", "fix": ["hbm=hbm3x4"]}, {"workload": "abc"})
 SMALL = [
     *("run", "-w", "bert-base", "--devices", "2", "--global-batch", "4", "--power", "300W", "--no-cache"),
     *("--fix", "hbm=hbm3x4", "--fix", "tensor_core_rows=128", "--fix", "tensor_core_columns=128"),
@@ -85,11 +87,30 @@ def test_another_question_is_refused(tmp_path, options, inputs, words):
         assert record.store.get([KEY]) == {KEY: b"x"}
 
 
-def test_another_time_limit_is_the_same_question(tmp_path):
-    assert (
-        Question.of({"power": "400W", "fix": ["hbm=hbm3x4"], "time_limit": "9h"}, {"workload": "abc"})
-        == ASKED
-    )
+def questions(verb, name):
+    """The question of a verb, and that with one option changed."""
+    model = MODELS[verb]
+    lacking = model.described().keys() - model.defaults().keys()
+    options = model(**dict.fromkeys(lacking, "given"))
+    changed = not getattr(options, name) if isinstance(getattr(options, name), bool) else "another"
+    return [Question.of(one.answering, {}) for one in (options, replace(options, **{name: changed}))]
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "effect"),
+    [
+        (verb, name, option.effect)
+        for verb, model in MODELS.items()
+        for name, (_, option) in model.described().items()
+    ],
+)
+def test_a_run_goes_on_under_the_same_answering_options_alone(tmp_path, verb, name, effect):
+    before, now = questions(verb, name)
+    if effect is Effect.ANSWER:
+        with pytest.raises(InputError, match=f"is to be continued with.* --{name.replace('_', '-')}"):
+            now.check(before, tmp_path)
+    else:
+        now.check(before, tmp_path)
 
 
 @pytest.mark.parametrize(

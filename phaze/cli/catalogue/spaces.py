@@ -50,6 +50,7 @@ def show(
     from phaze.hardware.spaces.space_census import census
     from phaze.hardware.spaces.space_file import load_space
     from phaze.hardware.spaces.space_fix import fix as fixed
+    from phaze.inputs.option_models import BudgetOptions
     from phaze.inputs.task_inputs import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.terminal.space_tables import document, print_space
@@ -60,7 +61,7 @@ def show(
         typer.echo(yaml_text(find(Catalogue.SPACE, space)), nl=False)
         return
     density = parse_power_density(power_density, "--power-density") if power_density is not None else None
-    limits = make_budgets(power, area, tdp_margin)
+    limits = make_budgets(BudgetOptions(power=power, area=area, tdp_margin=tdp_margin))
     asked = fixed(found, fix or ())
     counted = census(asked, limits.power_w, limits.area_mm2, tdp_margin, density)
     if json:

@@ -8,7 +8,15 @@ from typing import Any
 
 import phaze
 import phaze.api
-from phaze.api.python_arguments import in_python
+from phaze.api.python_arguments import in_python, meaning
+from phaze.inputs.option_models import (
+    CompareOptions,
+    EvaluateOptions,
+    Options,
+    PlanOptions,
+    RunOptions,
+    SweepOptions,
+)
 
 _HEAD = """# Python
 
@@ -19,63 +27,60 @@ with units (`"400W"`, `"800mm2"`) or numbers in SI units (areas in mm2). Names, 
 `phaze.from_torch`, an `Architecture`, a `DesignSpace`, a `Network`) are taken alike. Every error is a
 `phaze.errors.PhazeError`. [How to use it](../how-to/python.md).
 """
-_VERBS = {
-    "explore": "run",
-    "evaluate": "evaluate",
-    "compare": "compare",
-    "sweep": "sweep",
-    "plan": "plan",
-    "validate": "validate",
+_VERBS: Mapping[str, type[Options] | None] = {
+    "explore": RunOptions,
+    "evaluate": EvaluateOptions,
+    "compare": CompareOptions,
+    "sweep": SweepOptions,
+    "plan": PlanOptions,
+    "validate": None,
+    "from_torch": None,
 }
 _RESULTS = ("Explored", "Evaluated", "Compared", "Swept", "Planned", "Validated", "Table")
-_OPTION_OF = {"sets": "only"}  # where an argument has not its option's name
-_MEANINGS: Mapping[str, str] = {
-    "workload": "Built-in name, YAML, ONNX or .pt2 file, `hf:CONFIG.JSON`, or a workload at hand.",
-    "arch": "Built-in chip, YAML file, run directory, RUN:ID, or an `Architecture`; of `compare` several.",
-    "axes": "Frontier on these metrics besides the objective.",
-    "bind": 'Sizes of a file\'s symbolic dimensions, `{"seq": 2048}`.',
-    "fix": 'Hold fields of the space, `{"tensor_cores": 8, "hbm": "hbm3x6"}`.',
-    "weight": 'Weights of several workloads, `{"gpt3": 2}`.',
-    "objectives": "Metrics by name.",
-    "out": "Run directory to keep (default: nothing is written).",
-    "storage": "Database URL of the study (default: a journal file in `out`, or memory).",
-    "progress": "Is told what is done.",
-    "sets": "These data sets only.",
-}
 
 
 def reference() -> str:
     """The whole page."""
+    return "\n".join([_HEAD, *map(_function, _VERBS), *map(_result, _RESULTS)])
+
+
+def _function(name: str) -> str:
+    function = getattr(phaze, name)
+    told = inspect.signature(function)
+    documented = getattr(phaze.api, name, function)
+    text = _text(documented).partition("\n\nArguments:")[0]
+    lines = [f"## phaze.{name}", "", f"Returns `{told.return_annotation}`.", "", text, ""]
+    meanings = _meanings(name, told)
+    rows = (_argument(one, meanings) for one in told.parameters.values())
+    if meanings:
+        return "\n".join([*lines, "| argument | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+    return "\n".join([*lines, "| argument | type | default |", "|---|---|---|", *rows, ""])
+
+
+def _meanings(name: str, told: inspect.Signature) -> Mapping[str, str]:
+    """What the arguments of a function mean, where that is told anywhere but in its docstring."""
+    if (model := _VERBS[name]) is not None:
+        return {argument: meaning(model, argument) for argument in told.parameters}
+    return _of_validate() if name == "validate" else {}
+
+
+def _of_validate() -> Mapping[str, str]:
     from typer.main import get_command
 
     from phaze.cli.main import app
 
     verbs: Mapping[str, Any] = getattr(get_command(app), "commands", {})
-    functions = [_function(name, verbs[verb].params) for name, verb in _VERBS.items()]
-    other = [_function("from_torch", ())]
-    return "\n".join([_HEAD, *functions, *other, *map(_result, _RESULTS)])
+    helps = {option.name: in_python(option.help) for option in verbs["validate"].params}
+    return helps | {"sets": "These data sets only.", "progress": "Is told what is done."}
 
 
-def _function(name: str, options: Any) -> str:  # noqa: ANN401 - typer's click is vendored, its types too
-    function = getattr(phaze, name)
-    told = inspect.signature(function)
-    documented = getattr(phaze.api, name) if name in _VERBS else function
-    helps = {option.name: option.help for option in options}
-    lines = [f"## phaze.{name}", "", f"Returns `{told.return_annotation}`.", "", _text(documented), ""]
-    rows = (_argument(one, helps) for one in told.parameters.values())
-    if options:
-        return "\n".join([*lines, "| argument | type | default | meaning |", "|---|---|---|---|", *rows, ""])
-    return "\n".join([*lines, "| argument | type | default |", "|---|---|---|", *rows, ""])
-
-
-def _argument(argument: inspect.Parameter, helps: Mapping[str, str]) -> str:
+def _argument(argument: inspect.Parameter, meanings: Mapping[str, str]) -> str:
     name, default = argument.name, argument.default
     kind = str(argument.annotation).replace(" | ", " or ")
     told = "all" if isinstance(default, frozenset) else repr(default)  # a set has no order
     cells = [f"`{name}`", f"`{kind}`", "" if default is argument.empty else f"`{told}`"]
-    if helps:
-        meaning = _MEANINGS.get(name) or helps[_OPTION_OF.get(name, name)]
-        cells.append(in_python(meaning).replace("|", "/"))
+    if meanings:
+        cells.append(meanings[name].replace("|", "/"))
     return f"| {' | '.join(cells)} |"
 
 

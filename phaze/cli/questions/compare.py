@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from phaze.cli.derived_options import takes
 from phaze.cli.shell_completion import archs
 from phaze.inputs.option_models import CompareOptions
-
-if TYPE_CHECKING:
-    from phaze.inputs.evaluate_inputs import ComparedArchitectures
 
 
 @takes(CompareOptions)
@@ -34,27 +30,21 @@ def command(
 
     See also: dse evaluate for one; dse archs for built-in chips.
     """
-    asked = options.values
+    from dataclasses import replace
+
     from phaze.cli.console_output import console, print_json
-    from phaze.inputs.evaluate_inputs import check_some_can
+    from phaze.inputs.evaluate_inputs import check_some_can, compare_given
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.side_by_side import print_comparison
     from phaze.runs.run_directory import kept_answer
 
-    asked |= {"arch": [*options.arch, *(more or ())]}
+    options = replace(options, arch=[*options.arch, *(more or ())])
     with kept_answer(options.out) as keep:
-        found = answer(asked)
-        document = record_question(found.document, "compare", asked, ["dse", *sys.argv[1:]])
+        found = compare_given(options)
+        document = record_question(found.document, "compare", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
         print_json(document)
     else:
         print_comparison(found.rows, console())
     check_some_can(found.rows, options.workload)
-
-
-def answer(asked: Mapping[str, Any]) -> ComparedArchitectures:
-    """The architectures as the options say."""
-    from phaze.inputs.evaluate_inputs import compare_given
-
-    return compare_given(asked["arch"], asked["workload"], asked)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from phaze.cli.derived_options import takes
 from phaze.inputs.option_models import EvaluateOptions
-
-if TYPE_CHECKING:
-    from phaze.explore.documents.result_document import ResultDocument
 
 
 @takes(EvaluateOptions)
@@ -28,23 +23,16 @@ def command(options: EvaluateOptions) -> None:
 
     See also: dse compare for several architectures; dse plan for more about the best plan and the next ones.
     """
-    asked = options.values
     from phaze.cli.console_output import console, print_json
+    from phaze.inputs.evaluate_inputs import evaluate_given
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.design_tables import print_design
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
-        document = record_question(answer(asked), "evaluate", asked, ["dse", *sys.argv[1:]])
+        document = record_question(evaluate_given(options), "evaluate", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
         print_json(document)
     else:
         print_design(document.best, console())
-
-
-def answer(asked: Mapping[str, Any]) -> ResultDocument:
-    """One architecture as the options say: under its best plan, within the choices that they fix."""
-    from phaze.inputs.evaluate_inputs import evaluate_given
-
-    return evaluate_given(asked["arch"], asked["workload"], asked)

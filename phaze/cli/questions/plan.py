@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,21 +13,6 @@ from phaze.cli.manual.typer_app import App
 from phaze.cli.questions import plan_serving
 from phaze.cli.shell_completion import one_of
 from phaze.inputs.option_models import PlanOptions
-
-if TYPE_CHECKING:
-    from phaze.explore.documents.plan_document import PlanDocument
-
-_TASK = (
-    "plans",
-    "devices",
-    "global_batch",
-    "network",
-    "recipe",
-    "attention",
-    "fusion",
-    "rung",
-    "calibration",
-)
 
 app = App(name="plan", invoke_without_command=True)
 
@@ -53,28 +37,19 @@ def training(options: PlanOptions, context: typer.Context) -> None:
     from phaze.cli.console_output import console, print_json
     from phaze.errors import InputError
     from phaze.inputs.input_files import record_question
+    from phaze.inputs.plan_inputs import plan_answer
     from phaze.report.terminal.plan_tables import print_plan
     from phaze.runs.run_directory import kept_answer
 
     if not options.arch or not options.workload:
         raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
     with kept_answer(options.out) as keep:
-        document = record_question(answer(options.values), "plan", options.values, ["dse", *sys.argv[1:]])
+        document = record_question(plan_answer(options), "plan", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
         print_json(document)
     else:
         print_plan(document, console())
-
-
-def answer(asked: Mapping[str, Any]) -> PlanDocument:
-    """The best plan as the options say."""
-    from phaze.inputs.option_models import PlanChoices
-    from phaze.inputs.plan_inputs import held_choices, plan_answer
-
-    choices = held_choices(PlanChoices.of(asked))
-    task = {name: asked[name] for name in _TASK} | {"bind": asked["bind"] or ()}
-    return plan_answer(asked["arch"], asked["workload"], asked["framework"], choices, **task)
 
 
 @app.command()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from phaze.cli.derived_options import takes
 from phaze.errors import InputError
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from phaze.explore.documents.serving_document import ServingDocument
     from phaze.parallel.serving import ServingPlan, ServingSpace
     from phaze.parallel.serving.request_simulation import Trial
+    from phaze.quantity import Quantity
 
 
 @takes(PlanServingOptions)
@@ -31,15 +31,14 @@ def command(options: PlanServingOptions) -> None:
 
     See also: dse plan for training; dse evaluate --mode decode for one batch.
     """
-    asked = options.values
     from phaze.cli.console_output import console, print_json
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.plan_tables import print_serving
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
-        space, (plan, tried, found) = answer(asked)
-        document = record_question(found, "plan serving", asked, ["dse", *sys.argv[1:]])
+        space, (plan, tried, found) = answer(options)
+        document = record_question(found, "plan serving", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
         print_json(document)
@@ -48,18 +47,18 @@ def command(options: PlanServingOptions) -> None:
 
 
 def answer(
-    asked: Mapping[str, Any],
+    options: PlanServingOptions,
 ) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
     """What is looked through as the options say, and the best of it. Raises InputError."""
     from phaze.explore.documents.serving_document import serve
 
-    if asked["simulate"] is not None and asked["rate"] is None:
+    if options.simulate is not None and options.rate is None:
         raise InputError("--simulate needs --rate: requests arrive at some rate")
-    space = _space(asked)
-    return space, serve(space, asked["simulate"], asked["seed"])
+    space = _space(options)
+    return space, serve(space, options.simulate, options.seed)
 
 
-def _space(asked: Mapping[str, Any]) -> ServingSpace:
+def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.cost.fidelity import Fidelity
     from phaze.hardware.cluster_network import load_network
     from phaze.inputs.architecture_names import find_architecture
@@ -68,25 +67,25 @@ def _space(asked: Mapping[str, Any]) -> ServingSpace:
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
     from phaze.workload.operators.kv_cache import KvCache
 
-    dispatch = asked["dispatch"]
+    dispatch = options.dispatch
     return ServingSpace(
-        str(one_workload(asked["workload"])),
-        find_architecture(asked["arch"]),
-        asked["devices"],
-        load_network(asked["network"]),
-        Traffic(asked["prompt"], asked["output_tokens"], asked["rate"]),
-        Targets(_seconds(asked["max_ttft"], "--max-ttft"), _seconds(asked["max_tpot"], "--max-tpot")),
+        str(one_workload(options.workload)),
+        find_architecture(options.arch),
+        options.devices,
+        load_network(options.network),
+        Traffic(options.prompt, options.output_tokens, options.rate),
+        Targets(_seconds(options.max_ttft, "--max-ttft"), _seconds(options.max_tpot, "--max-tpot")),
         ServingOptions(
-            kv_cache=choose(KvCache, asked["kv_cache"], "--kv-cache"),
-            chunk=asked["chunk"],
-            disaggregate=asked["disaggregate"],
+            kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
+            chunk=options.chunk,
+            disaggregate=options.disaggregate,
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
-            rung=choose(Fidelity, asked["rung"], "--rung"),
+            rung=choose(Fidelity, options.rung, "--rung"),
         ),
     )
 
 
-def _seconds(text: str | None, name: str) -> float:
+def _seconds(text: Quantity | None, name: str) -> float:
     """A time; infinite where none is given."""
     from phaze.quantity import parse_time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -31,14 +31,14 @@ def command(options: RunOptions) -> None:
     """
     from phaze.cli.interruption import INTERRUPTED
 
-    document, folder, stopped = _found(options.values)
+    document, folder, stopped = _found(options)
     show(document, folder, json=options.json, quiet=options.quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
 
-def _found(asked: dict[str, Any]) -> tuple[ResultDocument, Path, bool]:
-    """The answer to options by their names, the folder that keeps it, and whether somebody ended the search."""
+def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
+    """The answer, the folder that keeps it, and whether somebody ended the search."""
     from phaze.cli.console_output import progress
     from phaze.cli.interruption import interruptible
     from phaze.cli.questions.search_stores import open_run_stores
@@ -51,18 +51,18 @@ def _found(asked: dict[str, Any]) -> tuple[ResultDocument, Path, bool]:
     from phaze.runs.run_directory import run_directory, write_run
     from phaze.runs.run_log import logged_progress
 
-    request = make_request(asked)
-    timer, files = Clock(request.time_limit_s), input_files(asked)
+    request = make_request(options)
+    timer, files = Clock(request.time_limit_s), input_files(options)
     with (
-        run_directory(run_folder(asked["out"], asked["workload"]), resume=asked["resume"]) as folder,
+        run_directory(run_folder(options.out, options.workload), resume=options.resume) as folder,
         interruptible(timer.interrupt) as interrupted,
-        progress(quiet=asked["quiet"]) as report,
+        progress(quiet=options.quiet) as report,
         logged_progress(folder, report, sys.argv[1:]) as log,
-        open_run_stores(folder, asked, files) as kept,
-        open_executor(asked["workers"], asked["executor"]) as team,
+        open_run_stores(folder, options, files) as kept,
+        open_executor(options.workers, options.executor) as team,
     ):
         answer = explore(request, log, timer, SearchResources(team, kept.store))
-        document = record_question(answer.document, "run", asked, ["dse", *sys.argv[1:]])
+        document = record_question(answer.document, "run", options, ["dse", *sys.argv[1:]])
         write_run(folder, document, answer.designs)
         if not timer.over:
             kept.complete()

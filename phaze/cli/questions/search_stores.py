@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from phaze.inputs.option_models import RunOptions
+
 if TYPE_CHECKING:
     from phaze.explore.request.search_resources import Store
     from phaze.runs.store.run_record import Question, RunRecord
@@ -26,32 +28,30 @@ class RunStores:
 
 
 @contextmanager
-def open_run_stores(
-    folder: Path, options: Mapping[str, object], files: Mapping[str, Path]
-) -> Iterator[RunStores]:
-    """Open both for a run with these options, by their names in Python, that reads these files.
+def open_run_stores(folder: Path, options: RunOptions, files: Mapping[str, Path]) -> Iterator[RunStores]:
+    """Open both for a run with these options that reads these files.
 
     Raises InputError where the run to be continued in that folder was asked something else.
     """
     from phaze.runs.atomic_files import file_hashes
     from phaze.runs.store.run_record import Question, run_record
 
-    question = Question.of(options, file_hashes(files))
+    question = Question.of(options.answering, file_hashes(files))
     _check_complete(folder, question)
     with run_record(folder, question, _tell) as record:
-        yield RunStores(_layered(record.store, cached=not options["no_cache"]), record)
+        yield RunStores(_layered(record.store, cached=not options.no_cache), record)
 
 
 def _check_complete(folder: Path, question: Question) -> None:
     """Raises InputError where a complete run in that folder was asked something else."""
-    from phaze.api import explore
     from phaze.inputs.recorded_options import asked_before
     from phaze.runs.run_directory import RESULT, load_run
     from phaze.runs.store.run_record import Question
 
     if (folder / RESULT).is_file():
         manifest = load_run(folder).manifest
-        question.check(Question.of(asked_before(manifest, folder, explore), manifest.inputs_sha256), folder)
+        before = asked_before(manifest, folder, RunOptions)
+        question.check(Question.of(before.answering, manifest.inputs_sha256), folder)
 
 
 def shared_store(*, cached: bool) -> Store:

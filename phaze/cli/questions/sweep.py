@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -37,7 +37,7 @@ def command(options: SweepOptions) -> None:
     from phaze.cli.interruption import INTERRUPTED
     from phaze.report.terminal.search_tables import sweep_table
 
-    done = _sampled(options.values)
+    done = _sampled(options)
     if options.json:
         print_json(done.document)
     else:
@@ -61,8 +61,8 @@ class _Done:
     stopped: bool
 
 
-def _sampled(asked: dict[str, Any]) -> _Done:
-    """Sample as options by their names ask for, and keep what was found."""
+def _sampled(options: SweepOptions) -> _Done:
+    """Sample as options ask for, and keep what was found."""
     from phaze.cli.console_output import progress
     from phaze.cli.interruption import interruptible
     from phaze.cli.questions.search_stores import shared_store
@@ -76,21 +76,21 @@ def _sampled(asked: dict[str, Any]) -> _Done:
     from phaze.runs.run_log import logged_progress
 
     started = datetime.now(UTC)
-    folder = run_folder(asked["out"], asked["workload"], each_host=asked["join"])
-    plan = make_plan(asked, asked["storage"] or folder / JOURNAL)
+    folder = run_folder(options.out, options.workload, each_host=options.join)
+    plan = make_plan(options, options.storage or folder / JOURNAL)
     with (
-        run_directory(folder, resume=asked["resume"] or asked["join"]),
+        run_directory(folder, resume=options.resume or options.join),
         interruptible() as interrupted,
-        progress(quiet=asked["quiet"]) as report,
+        progress(quiet=options.quiet) as report,
         logged_progress(folder, report, _typed()) as log,
-        open_executor(asked["workers"], asked["executor"]) as team,
+        open_executor(options.workers, options.executor) as team,
     ):
         sampling = Sweep(
-            plan, log, interrupted, SearchResources(team, shared_store(cached=not asked["no_cache"]))
+            plan, log, interrupted, SearchResources(team, shared_store(cached=not options.no_cache))
         )
         result = sampling.run()
         found = sweep_document(sampling, result, started)
-        document = record_question(found, "sweep", asked, ["dse", *_typed()])
+        document = record_question(found, "sweep", options, ["dse", *_typed()])
         write_sweep(folder, document, result)
         return _Done(sampling, result, document, folder, interrupted())
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from phaze.cli.derived_options import takes
-from phaze.inputs.option_models import WhatIfOptions
+from phaze.inputs.option_models import PlanChoices, PlanOptions, TaskOptions, WhatIfOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
 
-_NUMBERS = ("devices", "global_batch")
-_WORDS = ("arch", "workload", "network", "framework", "plans", "rung", "recipe", "attention", "fusion")
+_VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described()}
 
 
 @takes(WhatIfOptions)
@@ -30,7 +28,6 @@ def command(options: WhatIfOptions) -> None:
 
     See also: dse plan for one value; dse explain for the names of hardware fields.
     """
-    asked = options.values
     from phaze.cli.console_output import console, print_json, say
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
@@ -39,7 +36,7 @@ def command(options: WhatIfOptions) -> None:
     if options.plot is not None:
         check_plot_file(options.plot)
     with kept_answer(options.out) as keep:
-        document = record_question(answer(asked), "whatif", asked, ["dse", *sys.argv[1:]])
+        document = record_question(answer(options), "whatif", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
         print_json(document)
@@ -50,15 +47,12 @@ def command(options: WhatIfOptions) -> None:
         say(f"Wrote {options.plot}.", quiet=options.json)
 
 
-def answer(asked: Mapping[str, Any]) -> WhatIfDocument:
+def answer(options: WhatIfOptions) -> WhatIfDocument:
     """The best plans for all values, as the options say. Raises InputError."""
     from phaze.explore.documents.plan_document import vary
-    from phaze.inputs.option_models import PlanChoices
 
-    choices = PlanChoices.of(asked).values
-    rest = {name: asked[name] for name in (*_NUMBERS, *_WORDS)}
-    name, values = _parsed(asked["vary"])
-    return vary(name, values, lambda value: _planned(name, value, choices, rest))
+    name, values = _parsed(options.vary)
+    return vary(name, values, lambda value: _planned(name, value, options))
 
 
 def _parsed(text: str) -> tuple[str, list[str]]:
@@ -72,32 +66,28 @@ def _parsed(text: str) -> tuple[str, list[str]]:
     return name.strip().replace("-", "_"), values
 
 
-def _planned(name: str, value: str, choices: dict[str, Any], rest: dict[str, Any]) -> PlanDocument:
+def _planned(name: str, value: str, options: WhatIfOptions) -> PlanDocument:
     """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
     from phaze.hardware.hardware_fields import field_named
     from phaze.inputs.architecture_names import find_architecture
-    from phaze.inputs.option_models import PlanChoices
-    from phaze.inputs.plan_inputs import held_choices, plan_answer
+    from phaze.inputs.plan_inputs import plan_answer
 
-    fixed, asked = dict(choices), dict(rest)
-    if name in fixed:
-        words = ("whole", "schedule", "recompute", "order", "offload")
-        fixed[name] = value if name in words else _whole(name, value)
-    elif name in _NUMBERS:
-        asked[name] = _whole(name, value)
-    elif name in _WORDS:
-        asked[name] = [value] if name == "workload" else value
+    changed: dict[str, Any]
+    if name in _VARIED:
+        changed = {name: _value(name, value)}
     else:
         parsed = field_named(name, "--vary").parse(value, "--vary")
-        chip = find_architecture(asked["arch"])
-        asked["arch"] = chip.replace(f"{chip.name} {name} {value}", **{name: parsed})
-    return plan_answer(
-        asked.pop("arch"),
-        asked.pop("workload"),
-        asked.pop("framework"),
-        held_choices(PlanChoices.of(fixed)),
-        **asked,
-    )
+        chip = find_architecture(options.arch)
+        changed = {"arch": chip.replace(f"{chip.name} {name} {value}", **{name: parsed})}
+    return plan_answer(PlanOptions.of(options.values | changed))
+
+
+def _value(name: str, text: str) -> object:
+    """A value of what is varied, as the model of options holds it. Raises InputError."""
+    told, _ = PlanOptions.described()[name]
+    if str(told.type).startswith(("int", "bool")):
+        return _whole(name, text)
+    return [text] if name == "workload" else text
 
 
 def _whole(name: str, text: str) -> int:

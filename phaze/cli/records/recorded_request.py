@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Manifest, ResultDocument
     from phaze.explore.request.explore_request import ExploreRequest
-
-_FUNCTIONS = {"run": "explore"} | {verb: verb for verb in ("evaluate", "compare", "plan", "sweep")}
+    from phaze.inputs.option_models import Options, RunOptions
 
 
 def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
@@ -57,40 +54,22 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
     return replace(request, space=alike, strategy=None, robust=False, length=None)
 
 
-def asked_of_run(manifest: Manifest, run: Path) -> dict[str, Any]:
-    """The options that a run of `dse run` or `phaze.explore` was made with, by their names in Python.
+def asked_of_run(manifest: Manifest, run: Path) -> RunOptions:
+    """The options that a run of `dse run` or `phaze.explore` was made with.
 
-    Raises InputError where it is of another verb, or an input has changed since.
+    Raises InputError where it is of another verb, was changed, or an input has changed since.
     """
-    from phaze.cli.questions.run import command
+    from phaze.inputs.option_models import RunOptions
     from phaze.inputs.recorded_options import asked_before
 
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")
-    options = asked_before(manifest, run, command)
-    check_asked("run", options, run)
+    options = asked_before(manifest, run, RunOptions)
     check_inputs(manifest, options)
     return options
 
 
-def check_asked(verb: str, options: Mapping[str, Any], run: Path) -> None:
-    """Raises InputError where a manifest holds an option of a type that the verb's function in Python does not take."""
-    import phaze
-    from phaze.api.python_arguments import as_list, check_types
-
-    if verb not in _FUNCTIONS:
-        return
-    known = signature(getattr(phaze, _FUNCTIONS[verb]))
-    try:
-        for workload in as_list(options.get("workload")):  # one or several, as verbs take them
-            check_types(known, {"workload": workload})
-        rest = known.parameters.keys() - {"workload"}
-        check_types(known, {name: value for name, value in options.items() if name in rest})
-    except InputError as error:
-        raise InputError(f"{run}: its manifest was changed: {error}") from error
-
-
-def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:
+def check_inputs(manifest: Manifest, options: Options) -> None:
     """Raises InputError where a file that the run has read is not what it was."""
     from phaze.inputs.input_files import input_files
     from phaze.runs.atomic_files import file_hashes
@@ -106,7 +85,7 @@ def check_inputs(manifest: Manifest, options: Mapping[str, Any]) -> None:
             raise InputError(f"{files[name]} has changed since the run was made; restore it, or ask again")
 
 
-def _named(name: str, options: Mapping[str, Any]) -> str:
+def _named(name: str, options: Options) -> str:
     """An input by what it is and as it was asked for."""
-    given = options.get(name.split(maxsplit=1)[0])
+    given = options.values.get(name.split(maxsplit=1)[0])
     return f"{name} ({given})" if isinstance(given, str) else name

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phaze.cli.questions import compare, evaluate, plan, plan_serving, sweep, whatif
-from phaze.cli.records.recorded_request import asked_of_run, check_asked, check_inputs
+from phaze.cli.questions import plan_serving, whatif
+from phaze.cli.records.recorded_request import asked_of_run, check_inputs
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
+from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
+from phaze.inputs.plan_inputs import plan_answer
 from phaze.inputs.recorded_options import asked_before
 from phaze.runs.run_directory import write_answer
 
@@ -38,12 +41,12 @@ class RepeatedAnswer:
         return RepeatedAnswer(self.document.model_copy(update={"manifest": signed}), self.write)
 
 
-_ANSWERS: Mapping[str, tuple[Callable[..., None], Callable[[Mapping[str, Any]], Answer]]] = {
-    "evaluate": (evaluate.command, evaluate.answer),
-    "compare": (compare.command, lambda asked: compare.answer(asked).document),
-    "plan": (plan.training, plan.answer),
-    "plan serving": (plan_serving.command, lambda asked: plan_serving.answer(asked)[1][2]),
-    "whatif": (whatif.command, whatif.answer),
+_ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
+    "evaluate": evaluate_given,
+    "compare": lambda options: compare_given(options).document,
+    "plan": plan_answer,
+    "plan serving": lambda options: plan_serving.answer(options)[1][2],
+    "whatif": whatif.answer,
 }
 
 
@@ -58,21 +61,16 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
     verb = manifest.asked.verb if manifest.asked else "run"
     if verb == "run":
         return _repeat_run(asked_of_run(manifest, run), report).signed_as(manifest)
-    if verb == "sweep":
-        options = asked_before(manifest, run, sweep.command)
-        check_asked(verb, options, run)
-        check_inputs(manifest, options)
-        return _repeat_sweep(options, report).signed_as(manifest)
-    if verb not in _ANSWERS:
+    if verb not in MODELS:
         raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
-    command, answer = _ANSWERS[verb]
-    options = asked_before(manifest, run, command)
-    check_asked(verb, options, run)
+    options = asked_before(manifest, run, MODELS[verb])
     check_inputs(manifest, options)
-    return RepeatedAnswer(answer(options)).signed_as(manifest)
+    if isinstance(options, SweepOptions):
+        return _repeat_sweep(options, report).signed_as(manifest)
+    return RepeatedAnswer(_ANSWERS[verb](options)).signed_as(manifest)
 
 
-def _repeat_run(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
+def _repeat_run(options: RunOptions, report: Progress) -> RepeatedAnswer:
     from phaze.explore.answers.main_job import explore
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.run_directory import write_run
@@ -86,7 +84,7 @@ def _repeat_run(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
     return RepeatedAnswer(found.document, write)
 
 
-def _repeat_sweep(options: Mapping[str, Any], report: Progress) -> RepeatedAnswer:
+def _repeat_sweep(options: SweepOptions, report: Progress) -> RepeatedAnswer:
     """A sweep from its start, in a study that does not last."""
     from phaze.explore.documents.sweep_document import SweepDocument, sweep_document
     from phaze.explore.sampling.optuna_sweep import Sweep
@@ -94,7 +92,7 @@ def _repeat_sweep(options: Mapping[str, Any], report: Progress) -> RepeatedAnswe
     from phaze.runs.run_directory import write_sweep
 
     started = datetime.now(UTC)
-    sampling = Sweep(make_plan({**options, "join": False}, None), report)
+    sampling = Sweep(make_plan(options, None), report)
     found = sampling.run()
 
     def write(folder: Path, document: Answer) -> None:

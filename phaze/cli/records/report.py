@@ -73,30 +73,19 @@ def replayed_run(document: ResultDocument, run: Path) -> ReplayedRun:
 
 def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
     """The plan in time, or why it cannot be worked out again: a document names its inputs, it does not hold them."""
-    from dataclasses import replace
-
     from phaze.explore.answers.plan_replay import replay_plan
     from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.option_models import PassTaskOptions
     from phaze.inputs.recipe_inputs import task_in_recipe
-    from phaze.inputs.task_inputs import make_task
-    from phaze.parallel.framework import load_framework
+    from phaze.inputs.task_inputs import asked_task
 
-    asked = document.request
+    told = document.request
+    names = ("devices", "global_batch", "network", "framework", "rung", "mode", "fusion")
     try:
-        framework = load_framework(asked["framework"])
-        task = make_task(
-            asked["workloads"],
-            devices=asked["devices"],
-            global_batch=asked["global_batch"],
-            network=asked["network"],
-            rung=asked["rung"],
-            mode=asked["mode"],
-            attention=framework.attention.value,
-            fusion=asked["fusion"],
-        )
-        chip = find_architecture(asked["architecture"])
-        task = task_in_recipe(task, asked.get("recipe") or "none", chip)
-        return replay_plan(document, replace(task, framework=framework), chip)
+        options = PassTaskOptions.of({name: told[name] for name in names} | {"workload": told["workloads"]})
+        chip = find_architecture(told["architecture"])
+        task = asked_task(options.workload, options)
+        return replay_plan(document, task_in_recipe(task, told.get("recipe") or "none", chip), chip)
     except KeyError as error:
         return f"the request of the document does not tell {error}"
     except (InputError, ValueError) as error:  # ValueError: a name that no file can have

@@ -16,39 +16,18 @@ from phaze.quantity import alike
 from phaze.runs.store.evaluation_database import Database, GuardedStore, Tell
 from phaze.runs.store.model_version import model_version
 
-NO_MATTER = frozenset(
-    {
-        "out",
-        "resume",
-        "json",
-        "quiet",
-        "plot",
-        "progress",
-        "storage",
-        "join",
-        "no_cache",
-        "workers",
-        "executor",
-    }
-)
-"""Options that change no answer: where it goes, who is told, who works for it. A database has a password, too."""
-
-FREE = NO_MATTER | {"time_limit", "trials"}
-"""Options that may change from one part of a run to the next: these change only how far it gets."""
-
 
 @dataclass(frozen=True)
 class Question:
-    """Values of a command's options by their names, and SHA-256 of the files they name."""
+    """Values of the options under which alone a run goes on, by name, and SHA-256 of the files they name."""
 
     options: Mapping[str, object]
     inputs: Mapping[str, str]
 
     @classmethod
     def of(cls, options: Mapping[str, object], inputs: Mapping[str, str]) -> Question:
-        """The question behind a command line, in the form in which it is kept."""
-        asked = {name: value for name, value in options.items() if name not in FREE}
-        return cls.read(json.dumps({"options": asked, "inputs": dict(inputs)}, default=str))
+        """The question in the form in which it is kept."""
+        return cls.read(json.dumps({"options": dict(options), "inputs": dict(inputs)}, default=str))
 
     @classmethod
     def read(cls, text: str) -> Question:
