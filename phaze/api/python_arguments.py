@@ -55,9 +55,10 @@ def with_arguments(model: type[Options], verb: Callable[..., _Result]) -> Callab
             beside = {name: value for name, value in given.items() if name not in model.described()}
             return verb(read(model, given), **beside)
 
-    speaking.__name__ = speaking.__qualname__ = verb.__name__
+    speaking.__module__, speaking.__name__, speaking.__qualname__ = "phaze.api", verb.__name__, verb.__name__
     speaking.__doc__ = _documented(verb, signature, model)
     speaking.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    speaking.__annotations__["return"] = signature.return_annotation
     speaking.__signature__ = signature  # type: ignore[attr-defined] # that is where Python looks
     return speaking
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -88,6 +90,19 @@ def test_the_stub_that_type_checkers_read_is_current():
     assert file.read_text(encoding="utf-8") == stub(), (
         "python -m phaze.cli.manual.python_stub > phaze/api/verbs.pyi"
     )
+
+
+@pytest.mark.parametrize("name", PYTHON.values())
+def test_the_stub_says_what_the_signature_says(name):
+    (told,) = (one for one in ast.parse(stub()).body if getattr(one, "name", "") == name)
+    function = getattr(phaze.api, name)
+    mine = inspect.signature(function)
+    given = [(one.arg, ast.unparse(one.annotation)) for one in [*told.args.args, *told.args.kwonlyargs]]
+    assert given == [(one.name, one.annotation) for one in mine.parameters.values()]
+    defaults = [ast.literal_eval(one) for one in told.args.kw_defaults]
+    assert defaults == [one.default for one in mine.parameters.values() if one.kind is one.KEYWORD_ONLY]
+    assert ast.unparse(told.returns) == mine.return_annotation == function.__annotations__["return"]
+    assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_a_command_is_given_its_model_and_what_it_takes_beside():

@@ -46,7 +46,7 @@ def _function(name: str) -> Iterator[str]:
 def _default(value: object) -> str:
     if value is inspect.Parameter.empty:
         return ""
-    return f" = {json.dumps(value) if isinstance(value, str) else value!r}"
+    return f" = {json.dumps(value)}" if isinstance(value, str) else f" = {value}"
 
 
 if __name__ == "__main__":
