@@ -118,7 +118,7 @@ def test_software_that_was_named_had_the_plans_of_the_default(document, tmp_path
     manifest = document.manifest.model_copy(
         update={"asked": Asked(verb="run", options=options), "inputs_sha256": {}}
     )
-    assert asked_of_run(manifest, tmp_path)["plans"] == "full"
+    assert asked_of_run(manifest, tmp_path).plans == "full"
 
 
 def test_a_changed_input_is_refused(document, tmp_path):
