@@ -53,6 +53,8 @@ def _named(field: str, value: FieldValue | None) -> str:
     """A field that not every id shows, by name; rates in plain digits, as an id holds no slash."""
     if field == "clock_hz":
         return value_text(field, value)
+    if field == "global_buffer_bytes_per_cycle":
+        return f"port{value_text(field, value)}"
     text = str(value) if field_table()[field].unit == "byte/s" else value_text(field, value)
     return f"{field.removesuffix('_bytes')}={text}"
 

@@ -12,7 +12,7 @@ from phaze.hardware.silicon.package_power import power_parts_w, relative_voltage
 LOWEST_SHARE = 0.1
 """Lowest clock considered, as a share of the node's nominal one; the voltage is at its floor there."""
 
-_SWITCHING = ("mac", "operands", "vector", "background")
+_SWITCHING = ("mac", "operands", "vector", "buffer", "background")
 _STEPS = 40  # halves an interval of at most 10 x to below 1e-11 of the clock
 _SAFETY = 1e-10  # relative; keeps rounding from lifting the power over the cap
 

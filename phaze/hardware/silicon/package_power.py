@@ -11,6 +11,7 @@ from phaze.arrays import Floats
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
     KIB,
+    global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
     local_buffer_bytes_per_core,
     macs,
@@ -81,7 +82,7 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
         / speed,  # as many bits to an array, and to a sum, for more products
         alu_cycle_j=lane_pj * switched,
         local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
-        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
+        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"] / table["n_dies"]) * switched,
         hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
         link_j_per_byte=np.full(rows, c["link_energy_pj_per_bit"] * BITS * PJ),
         background_w=background * loss,
@@ -92,10 +93,11 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
 
 
 def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
-    """Power of each component in W at full load: MACs and HBM always busy, vector ALUs and links in part.
+    """Power of each component in W at full load: MACs, ports and HBM always busy, vector ALUs and links in part.
 
-    TDP = MACs x clock x energy per MAC + ALUs x clock x energy per cycle x activity + HBM bandwidth x energy per byte
-    + 2 x link bandwidth x energy per byte x activity + background + leakage (docs/decisions/0013-silicon.md).
+    TDP = MACs x clock x energy per MAC + ALUs x clock x energy per cycle x activity + buffer bandwidth x energy per
+    byte x activity + HBM bandwidth x energy per byte + 2 x link bandwidth x energy per byte x activity + background
+    + leakage (docs/decisions/0013-silicon.md, 0042-on-chip-memory.md).
 
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
     loaded most in the one that takes more.
@@ -113,6 +115,9 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
         * clock
         * e.alu_cycle_j
         * _by_control(table, "vector_activity"),
+        "buffer": global_buffer_bandwidth_bytes_per_s(table)
+        * e.global_buffer_j_per_byte
+        * _by_control(table, "buffer_activity"),
         "background": e.background_w,
         "leakage": e.leakage_w,
         "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte,
@@ -124,14 +129,6 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
 def tdp_w(table: ArchitectureTable, margin: float = 1.0) -> Floats:
     """Power of the package at full load in W, HBM and links included, host excluded, times `margin`."""
     return margin * reduce(np.add, power_parts_w(table).values())
-
-
-def provisioned_tdp_w(table: ArchitectureTable) -> Floats:
-    """TDP that a vendor would publish, in W: full load of GPUs, which lower their clock to keep it; more elsewhere.
-
-    Other accelerators run at one clock, and their TDP tells what supply and cooling must bear.
-    """
-    return tdp_w(table) * np.where(table["simt"], 1.0, constants()["provisioned_margin"])
 
 
 def _by_control(table: ArchitectureTable, constant: str) -> Floats:

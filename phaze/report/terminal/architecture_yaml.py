@@ -23,7 +23,7 @@ from phaze.hardware.silicon.die_area import (
     reticle_share,
     silicon_area_mm2,
 )
-from phaze.hardware.silicon.package_power import provisioned_tdp_w, tdp_w
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.silicon.package_price import die_yield, price_parts_usd, prices
 
 TERA = 1e12
@@ -42,8 +42,7 @@ def derived_lines(chip: Architecture) -> Iterator[str]:
     yield "What the model makes of it:"
     yield from _rates(table, str(chip.fields["precision"]))
     yield f"area {_with_bar(area, c['area_error'], 'mm2')}{_published(chip.published_area_mm2)}"
-    held = "" if chip.fields["simt"] else f", provisioned for {float(provisioned_tdp_w(table)[0]):.0f}"
-    yield f"power at full load {_with_bar(power, c['power_error'], 'W')}{held}{_published(chip.published_tdp_w)}"
+    yield f"power at full load {_with_bar(power, c['power_error'], 'W')}{_published(chip.published_tdp_w)}"
     yield f"power density {power / area:.2f} W/mm2"
     yield from _cost(table)
     yield from _warnings(table, area, power / area)

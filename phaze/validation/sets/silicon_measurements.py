@@ -10,7 +10,7 @@ import numpy as np
 from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
-from phaze.hardware.silicon.package_power import provisioned_tdp_w
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.validation.measured_cases import Judged
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
@@ -32,7 +32,7 @@ def areas(columns: Columns) -> Judged:
 
 def powers(columns: Columns) -> Judged:
     """Thermal design power in W as vendors publish it, against the model's at the sustained clock."""
-    return _figures(columns, "tdp_w", lambda chip: float(provisioned_tdp_w(to_table([chip]))[0]))
+    return _figures(columns, "tdp_w", lambda chip: float(tdp_w(to_table([chip]))[0]))
 
 
 def breakdown(columns: Columns) -> Judged:
