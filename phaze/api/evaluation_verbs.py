@@ -210,10 +210,12 @@ def validate(
 
     Raises InputError where there is no such folder, set or rung.
     """
-    from phaze.cost.fidelity import Fidelity
+    from phaze.cost.fidelity import Fidelity, check_judged
     from phaze.inputs.input_files import measurements_folder
     from phaze.inputs.named_choices import choose
     from phaze.validation.model_validation import validate as judged
 
+    level = choose(Fidelity, rung, "--rung")
+    check_judged(level)
     folder = measurements_folder(Path(data) if data is not None else None)
-    return Validated(judged(folder, as_list(sets), choose(Fidelity, rung, "--rung"), progress))
+    return Validated(judged(folder, as_list(sets), level, progress))

@@ -2,7 +2,8 @@
 
 Fidelity `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
 compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
-the arrays, which nothing hides. On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
+the arrays and the launch, which nothing hides; compiled software feeds arrays and memory only in part
+(`phaze.cost.software_losses`; fidelity `ideal`: wholly). On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
 of all chips or, under fidelity `calibrated`, of the chip's family.
 """
 
@@ -217,7 +218,7 @@ class PassCosts:
             buffer_s=t.buffer_cycles[tensor] * cycle_s,
             hbm_s=t.hbm_s[memory],
             link_s=t.link_s[memory],
-            fill_s=t.fill_cycles[tensor] * cycle_s,
+            fill_s=t.fill_cycles[tensor] * cycle_s + t.launch_s,
         )
         self._attribute_kernels(where, found)
         return found
@@ -231,7 +232,7 @@ class PassCosts:
         tensor, vector, memory = (f[rows] for f in self._indices)
         cycle_s = self.factors.cycle_s[rows, None]
         off_chip = self.tables.off_chip_s[memory]
-        fill = self.tables.fill_cycles[tensor] * cycle_s
+        fill = self.tables.fill_cycles[tensor] * cycle_s + self.tables.launch_s
         lanes = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
         for mode, out in enumerate((single, parallel)):
             np.take(self.tables.on_chip_cycles[mode], tensor, axis=0, out=out, mode="clip")

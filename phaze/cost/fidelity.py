@@ -15,11 +15,24 @@ from phaze.hardware.architecture import Architecture
 
 
 class Fidelity(StrEnum):
-    """A lower bound; mechanisms from the hardware fields alone; laws fitted per chip family."""
+    """A lower bound; mechanisms of ideal hardware; these with software losses alike for all chips of a kind; laws
+    fitted per chip family.
+    """
 
     ROOFLINE = "roofline"
+    IDEAL = "ideal"
     ANALYTIC = "analytic"
     CALIBRATED = "calibrated"
+
+
+JUDGED = (Fidelity.ROOFLINE, Fidelity.ANALYTIC, Fidelity.CALIBRATED)
+"""Fidelities that are compared with measurements: hardware that is measured runs software."""
+
+
+def check_judged(rung: Fidelity) -> None:
+    """Raise InputError for a fidelity that nothing measured can tell of."""
+    if rung not in JUDGED:
+        raise InputError(f"rung {rung} leaves software out, which measurements hold; take one of {', '.join(JUDGED)}")
 
 
 def check_fidelity(rung: Fidelity, chip: Architecture) -> None:

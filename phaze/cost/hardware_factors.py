@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats, Rows
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.simt_chips import SimtSide
+from phaze.cost.software_losses import SoftwareLosses, software_losses
 from phaze.hardware.architecture_table import ArchitectureTable, factor
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
@@ -114,6 +115,8 @@ class Coding:
 class Factors:
     """Distinct combinations, and for each architecture the one it shows on every side.
 
+    `losses`: of software, on those that are not SIMT architectures.
+
     `clock_level[i]` is a level of `level_cycle_s` that is at most `cycle_s[i]`: equal to it while there
     are few distinct clocks. Only lower bounds may use it. `simt_of[i]` is the number of a SIMT architecture in
     `simt`, which the sides say too little about, -1 for others.
@@ -131,6 +134,7 @@ class Factors:
     codings: tuple[Coding, Coding, Coding]
     simt: SimtSide
     simt_of: Rows
+    losses: SoftwareLosses
 
     def shown(self, rows: Rows) -> list[tuple[int, int, int, float, int]]:
         """Factors of latencies on the architectures at `rows`: a combination of every side, the clock, the chip.
@@ -182,6 +186,7 @@ def factor_table(table: ArchitectureTable, rung: Fidelity) -> Factors:
         codings=(Coding.of(_TENSOR, tensor), Coding.of(_VECTOR, vector), Coding.of(_MEMORY, memory)),
         simt=simt,
         simt_of=simt_of,
+        losses=software_losses(rung),
     )
 
 

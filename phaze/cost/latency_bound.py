@@ -160,6 +160,7 @@ class _Side:
     single_cycles: Floats
     parallel_cycles: Floats
     fill_cycles: Floats
+    launch_s: Floats
     off_chip_s: Floats
 
     def least_s(self, o: int, cycle_s: float) -> Floats:
@@ -174,7 +175,7 @@ class _Side:
 
     def _time_s(self, o: int, cycles: Floats, cycle_s: float) -> Floats:
         time = np.maximum(cycles[:, None] * cycle_s, self.off_chip_s[None, :, o])
-        return time + self.fill_cycles[:, o, None] * cycle_s
+        return time + self.fill_cycles[:, o, None] * cycle_s + self.launch_s[o]
 
 
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
@@ -184,12 +185,12 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Float
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
     fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
     single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
-    tensor = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, off_chip)
+    tensor = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, t.launch_s, off_chip)
     single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
-    vector = _Side(factors.vector.cores, single, parallel, fill_least, off_chip)
+    vector = _Side(factors.vector.cores, single, parallel, fill_least, t.launch_s, off_chip)
     on_tensor, on_vector, lone = _sort_blocks(pass_)
     level_cycle_s = factors.level_cycle_s[:, None, None]
-    lone_fill_s = t.fill_cycles[:, lone].sum(axis=1)[None, :, None] * level_cycle_s
+    lone_fill_s = t.fill_cycles[:, lone].sum(axis=1)[None, :, None] * level_cycle_s + t.launch_s[lone].sum()
     buffer_s = t.total_buffer_cycles[None, :, None] * level_cycle_s
     tensor_s = _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s) + lone_fill_s
     vector_s = _sum_blocks(pass_, on_vector, vector, _VECTOR, factors.level_cycle_s)

@@ -40,12 +40,14 @@ class OperatorTables:
     """Operators (last axis O) on tensor sides (T, O), vector sides (V, O) and memory sides (M, O).
 
     Cycles at the chip's clock where they depend on it, seconds where they do not. `parallel` means all
-    cores of the kinds an operator uses; `link` marks collectives, which have no such mode.
+    cores of the kinds an operator uses; `link` marks collectives, which have no such mode. `launch_s` (O,): what
+    an operator takes beyond its work, wherever it runs.
     """
 
     tensor_single_cycles: Floats
     tensor_parallel_cycles: Floats
     fill_cycles: Floats
+    launch_s: Floats
     buffer_bytes: Floats
     buffer_cycles: Floats
     vector_single_cycles: Floats
@@ -128,7 +130,9 @@ def operator_tables(
     works: tuple[Work, ...], factors: Factors, gemms: GemmTables, network: Network
 ) -> OperatorTables:
     """Cost all operators on all sides."""
-    tensor, vector, memory = factors.tensor, factors.vector, factors.memory
+    tensor, vector, memory, losses = factors.tensor, factors.vector, factors.memory, factors.losses
+    fed = 1.0 / losses.array_efficiency
+    link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
     costs = [[gemms[g] for g in work.gemms] for work in works]
     tensor_shape, memory_shape = (len(tensor.rows), len(works)), (len(memory.hbm_bytes_per_s), len(works))
     fill = fill_cycles(tensor.rows, tensor.columns)[:, None] * np.array([len(w.gemms) for w in works])
@@ -138,9 +142,10 @@ def operator_tables(
     hbm += _columns(memory_shape, ([stream_bytes(w, memory.global_buffer_bytes)] for w in works))
     vector_shape = (len(vector.cores), len(works))
     return OperatorTables(
-        tensor_single_cycles=_columns(tensor_shape, ([c.single_cycles for c in cs] for cs in costs)),
-        tensor_parallel_cycles=_columns(tensor_shape, ([c.parallel_cycles for c in cs] for cs in costs)),
+        tensor_single_cycles=fed * _columns(tensor_shape, ([c.single_cycles for c in cs] for cs in costs)),
+        tensor_parallel_cycles=fed * _columns(tensor_shape, ([c.parallel_cycles for c in cs] for cs in costs)),
         fill_cycles=fill,
+        launch_s=np.where(link, 0.0, losses.operator_s),
         buffer_bytes=buffer,
         buffer_cycles=buffer / tensor.buffer_bytes_per_cycle[:, None],
         vector_single_cycles=_columns(vector_shape, ([vector_cycles(w, vector.alus)] for w in works)),
@@ -148,9 +153,9 @@ def operator_tables(
             vector_shape, ([vector_cycles(w, vector.alus, vector.cores)] for w in works)
         ),
         hbm_bytes=hbm,
-        hbm_s=hbm / memory.hbm_bytes_per_s[:, None],
+        hbm_s=hbm / (losses.memory_efficiency * memory.hbm_bytes_per_s[:, None]),
         link_s=_columns(memory_shape, ([_link_s(w, memory, network)] for w in works)),
-        link=np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_),
+        link=link,
     )
 
 

@@ -6,7 +6,8 @@ is offered to the scheduler at no less than the whole pass.
 
 So do chips of few systolic arrays whose compiler makes one program of a model, under the calibrated fidelity and where
 their family is measured (`phaze.cost.kernels.systolic_programs`). Under the analytic fidelity they are architectures as
-the search composes them, whose operators are scheduled on their cores.
+the search composes them, whose operators are scheduled on their cores, with losses of software alike for all of them
+(`phaze.cost.software_losses`). Under the ideal fidelity every chip is such an architecture, without losses.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ class SimtTimes:
 def runs_kernels(table: ArchitectureTable, rung: Fidelity) -> NDArray[np.bool_]:
     """Architectures that run one kernel after the other, (A,)."""
     simt = np.asarray(table["simt"], dtype=np.bool_)
+    if rung is Fidelity.IDEAL:
+        return np.zeros_like(simt)
     return simt if rung is Fidelity.ANALYTIC else simt | measured(table)
 
 

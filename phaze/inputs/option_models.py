@@ -181,8 +181,8 @@ class TaskOptions(Options):
     )
     rung: str = option(
         "analytic",
-        "Rung of the cost model: analytic, or calibrated on the chip's measured family.",
-        offers=("analytic", "calibrated"),
+        "Rung of the cost model: analytic, calibrated on the chip's measured family, or ideal (hardware alone).",
+        offers=("analytic", "calibrated", "ideal"),
     )
 
 
@@ -584,8 +584,8 @@ class PlanServingOptions(KeptOptions, NamedArchOptions):
     network: str = option("default", "Built-in network or YAML file.", offers=Packaged.NETWORKS)
     rung: str = option(
         "analytic",
-        "Rung of the cost model: analytic, or calibrated on the chip's measured family.",
-        offers=("analytic", "calibrated"),
+        "Rung of the cost model: analytic, calibrated on the chip's measured family, or ideal (hardware alone).",
+        offers=("analytic", "calibrated", "ideal"),
     )
     simulate: int | None = option(None, "Simulate so many requests at --rate, for percentiles.", least=1)
     seed: int = option(0, "Seed of everything random.", least=0)

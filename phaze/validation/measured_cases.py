@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import Architecture, to_table
@@ -129,7 +129,7 @@ class Cases:
     def judge(self) -> Judged:
         """Predict all rows taken in."""
         network = load_network("default")
-        predicted = {rung: np.zeros(len(self._rows)) for rung in Fidelity}
+        predicted = {rung: np.zeros(len(self._rows)) for rung in JUDGED}
         for chip in {row.chip.name: row.chip for row in self._rows}.values():
             kernels = [
                 (i, w) for i, row in enumerate(self._rows) if row.chip.name == chip.name for w in row.works

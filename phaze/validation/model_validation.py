@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter
 
 from phaze.arrays import Floats
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.errors import MALFORMED, InputError
 from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
 from phaze.validation.measured_cases import Judged
@@ -214,7 +214,7 @@ def compare(
 
 def _compared(data_set: DataSet, file: Path) -> Compared:
     judged = judge_good_rows(data_set.judge, read_columns(file, TABLES[data_set.name]))
-    return Compared(judged, {rung: _figures(data_set, judged, rung) for rung in Fidelity})
+    return Compared(judged, {rung: _figures(data_set, judged, rung) for rung in JUDGED})
 
 
 def validate(

@@ -10,7 +10,7 @@ from math import isnan
 
 import numpy as np
 
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.cost.kernels.fitted_constants import GENERIC
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.architecture import Architecture, to_table
@@ -66,8 +66,8 @@ class PublishedRuns:
 
     def judge(self) -> Judged:
         """Predict all runs taken in; roofline: the model's FLOPs at the peak of all devices for their format."""
-        predicted = {rung: np.full(len(self._runs), np.nan) for rung in Fidelity}
-        known: dict[Fidelity, dict[RunGroup, Estimator]] = {rung: {} for rung in Fidelity}
+        predicted = {rung: np.full(len(self._runs), np.nan) for rung in JUDGED}
+        known: dict[Fidelity, dict[RunGroup, Estimator]] = {rung: {} for rung in JUDGED}
         for i, run in enumerate(self._runs):
             for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
                 found = _best(run, estimator(run, rung, known[rung]))

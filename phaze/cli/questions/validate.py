@@ -48,13 +48,14 @@ def command(
     See also: dse calibrate, to fit the model to a chip.
     """
     from phaze.cli.console_output import console, print_json
-    from phaze.cost.fidelity import Fidelity
+    from phaze.cost.fidelity import Fidelity, check_judged
     from phaze.inputs.named_choices import choose
     from phaze.report.page.validation_page import write_page
     from phaze.report.terminal.check_tables import print_validation_report
     from phaze.validation import model_validation as validation
 
     folder, level = measurements_folder(data), choose(Fidelity, rung, "--rung")
+    check_judged(level)
     refused: list[InputError] = []
     if quiet:
         compared = validation.compare(folder, only or (), refused=refused.append)

@@ -50,7 +50,7 @@ def measured_links(task: Task, table: ArchitectureTable) -> Task:
 
 def check_measured(task: Task, space: DesignSpace) -> None:
     """Raises InputError where a task has a rung that the chips of a space do not have."""
-    if task.rung is Fidelity.ANALYTIC:
+    if task.rung in (Fidelity.IDEAL, Fidelity.ANALYTIC):
         return
     if any("family" in axis.fields for axis in space.axes):
         raise InputError(

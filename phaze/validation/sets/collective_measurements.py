@@ -11,7 +11,7 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.cost.collective_times import fastest_s, least_link_s
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.cost.kernels.fitted_constants import GENERIC
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.cluster_network import Network
@@ -121,7 +121,7 @@ def _least(setting: _Setting, payload: float) -> float:
 
 
 def _predict(settings: Mapping[_Setting, _Rows], count: int, excluded: Counter[str]) -> Judged:
-    measured, predicted = np.empty(count), {rung: np.empty(count) for rung in Fidelity}
+    measured, predicted = np.empty(count), {rung: np.empty(count) for rung in JUDGED}
     for setting, rows in settings.items():
         payload, system = np.array(rows.payload), setting.system
         measured[rows.where] = rows.measured

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import peak_flops_per_s
 from phaze.parallel.cluster import Recompute
@@ -81,7 +81,7 @@ def _recompute(config: str) -> Recompute:
 
 def _one_layer(columns: Columns, what: str) -> Judged:
     rows = [row for row, metric in enumerate(columns["metric"]) if metric.startswith(what)]
-    found: dict[Fidelity, list[float]] = {rung: [] for rung in Fidelity}
+    found: dict[Fidelity, list[float]] = {rung: [] for rung in JUDGED}
     for row in rows:
         run, stated = _run(columns, row), StatedRun.of(columns, row)
         for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import Architecture, to_table
@@ -62,7 +62,7 @@ def neusight_single_device(columns: Columns) -> Judged:
     """One forward pass, or forward and backward without an optimizer step, over whole sequences."""
     numbers = {name: columns.numbers(name) for name in (*SIZES, "seq_len", "batch_size", "latency_ms")}
     measured: list[float] = []
-    predicted: dict[Fidelity, list[float]] = {rung: [] for rung in Fidelity}
+    predicted: dict[Fidelity, list[float]] = {rung: [] for rung in JUDGED}
     excluded: Counter[str] = Counter()
     words = (columns[name] for name in ("device", "model", "mode", "option"))
     for row, (device, model, mode, option) in enumerate(zip(*words, strict=True)):
