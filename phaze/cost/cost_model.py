@@ -3,8 +3,8 @@
 Fidelity `analytic`: mechanistic, from the hardware fields alone. Latency of an operator is the slowest of
 compute, global-buffer traffic and HBM traffic, which overlap under double buffering, plus the fill of
 the arrays and the launch, which nothing hides; compiled software feeds arrays and memory only in part
-(`phaze.cost.software_losses`; fidelity `ideal`: wholly). On SIMT chips it is that of its kernel (`phaze.cost.kernels`), by constants
-of all chips or, under fidelity `calibrated`, of the chip's family.
+(`phaze.cost.software_losses`; fidelity `ideal`: wholly). On SIMT chips it is that of its kernel
+(`phaze.cost.kernels`), by constants of all chips or, under fidelity `calibrated`, of the chip's family.
 """
 
 from __future__ import annotations

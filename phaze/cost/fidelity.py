@@ -32,7 +32,9 @@ JUDGED = (Fidelity.ROOFLINE, Fidelity.ANALYTIC, Fidelity.CALIBRATED)
 def check_judged(rung: Fidelity) -> None:
     """Raise InputError for a fidelity that nothing measured can tell of."""
     if rung not in JUDGED:
-        raise InputError(f"rung {rung} leaves software out, which measurements hold; take one of {', '.join(JUDGED)}")
+        raise InputError(
+            f"rung {rung} leaves software out, which measurements hold; take one of {', '.join(JUDGED)}"
+        )
 
 
 def check_fidelity(rung: Fidelity, chip: Architecture) -> None:

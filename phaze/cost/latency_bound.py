@@ -175,7 +175,8 @@ class _Side:
 
     def _time_s(self, o: int, cycles: Floats, cycle_s: float) -> Floats:
         time = np.maximum(cycles[:, None] * cycle_s, self.off_chip_s[None, :, o])
-        return time + self.fill_cycles[:, o, None] * cycle_s + self.launch_s[o]
+        time += self.fill_cycles[:, o, None] * cycle_s + self.launch_s[o]
+        return time
 
 
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:

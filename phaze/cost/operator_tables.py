@@ -143,7 +143,8 @@ def operator_tables(
     vector_shape = (len(vector.cores), len(works))
     return OperatorTables(
         tensor_single_cycles=fed * _columns(tensor_shape, ([c.single_cycles for c in cs] for cs in costs)),
-        tensor_parallel_cycles=fed * _columns(tensor_shape, ([c.parallel_cycles for c in cs] for cs in costs)),
+        tensor_parallel_cycles=fed
+        * _columns(tensor_shape, ([c.parallel_cycles for c in cs] for cs in costs)),
         fill_cycles=fill,
         launch_s=np.where(link, 0.0, losses.operator_s),
         buffer_bytes=buffer,

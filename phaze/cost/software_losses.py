@@ -6,7 +6,9 @@ which these losses are contained (`phaze.cost.kernels`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import GENERIC, law_of
@@ -28,11 +30,23 @@ class SoftwareLosses:
     memory_efficiency: float
 
 
+_TOLD: Mapping[Fidelity, str] = MappingProxyType(
+    {
+        Fidelity.IDEAL: "ideal hardware: no chip loses anything to software",
+        Fidelity.ANALYTIC: "software losses on every chip: of kernels on GPUs, of compiled programs on others",
+        Fidelity.CALIBRATED: "software losses as measured on chips of the family",
+    }
+)
 NO_LOSSES = SoftwareLosses(operator_s=0.0, array_efficiency=1.0, memory_efficiency=1.0)
 
 
+def losses_told(fidelity: str) -> str:
+    """Losses of whole models at a fidelity, in a line."""
+    return _TOLD[Fidelity(fidelity)]
+
+
 def software_losses(fidelity: Fidelity) -> SoftwareLosses:
-    """Losses at a fidelity: none of ideal hardware, else the generic ones. Raises InputError where these are missing."""
+    """Losses at a fidelity: none of ideal hardware, else the generic ones. Raises InputError where none are shipped."""
     if fidelity is Fidelity.IDEAL:
         return NO_LOSSES
     law = law_of(SoftwareLosses, FILE, GENERIC)

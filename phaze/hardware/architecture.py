@@ -50,7 +50,7 @@ class Architecture(BaseModel):
     def replace(self, name: str, **fields: FieldValue) -> Architecture:
         """The same architecture with some fields changed (checked) and without published figures.
 
-        What overrules a changed field goes, too: another clock has another peak.
+        What overrules a changed field goes, too: other stacks have another bandwidth.
         """
         new = {key: field_named(key, name).parse(value, f"{name}: {key}") for key, value in fields.items()}
         held = still_valid(self.fields, _other(self.fields, new))

@@ -103,7 +103,9 @@ class _Beside:
             note = f"at {clock / 1e9:.2f} GHz, {reason}"
         if not np.isfinite(clock):
             return published, f"does not fit {budgets.power_w:g} W at any sensible clock", False
-        chip = published.replace(published.name, clock_hz=clock, peak_clock_hz=clock)
+        chip = published.replace(published.name, clock_hz=clock).model_copy(
+            update={name: getattr(published, name) for name in ("published_area_mm2", "published_tdp_w")}
+        )
         area = float(area_mm2(to_table([chip]))[0])
         if budgets.area_mm2 is not None and area > budgets.area_mm2:
             return chip, f"{area:.0f} mm2 exceeds the area budget", False
@@ -141,6 +143,7 @@ class _Beside:
             area_mm2=float(area_mm2(table)[0]),
             tdp_w=float(tdp_w(table, self.request.budgets.tdp_margin)[0]),
             clock_hz=float(table["clock_hz"][0]),
+            node=str(chip.value("node")),
             published_area_mm2=chip.published_area_mm2,
             published_tdp_w=chip.published_tdp_w,
             result=next(iter(design.workloads.values())) if design else None,

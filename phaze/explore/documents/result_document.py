@@ -250,6 +250,7 @@ class Comparison(Record):
     area_mm2: Figure
     tdp_w: Figure
     clock_hz: Figure
+    node: str = Field(default="", description="process node")
     published_area_mm2: Figure | None = None
     published_tdp_w: Figure | None = None
     result: WorkloadResult | None = Field(description="none where it does not fit the budget or the memory")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from phaze.cost.software_losses import losses_told
 from phaze.explore.documents.result_document import Comparison, Design, ResultDocument
 from phaze.explore.request.design_metrics import METRICS, Row
 from phaze.report import number_format as fmt
@@ -258,7 +259,9 @@ def _chips_table(document: ResultDocument) -> Html:
     rows: list[list[object]] = [
         [
             tag("strong", "the winner"),
+            str(best.architecture.get("node", "")),
             fmt.number(best.tdp_w),
+            "",
             fmt.number(best.area_mm2),
             f"{float(best.architecture.get('clock_hz', 0)) / 1e9:.2f}",
             fmt.number(_speed(reference)),
@@ -268,10 +271,12 @@ def _chips_table(document: ResultDocument) -> Html:
         ]
     ]
     rows += [_chip_row(row, _speed(reference), _speed(top)) for row in document.comparison]
-    heads = ("", "W", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
+    heads = ("", "node", "W", "TDP", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
     notes = table(("", ""), [[row.name, row.note] for row in document.comparison if row.note], look="facts")
+    losses = losses_told(str(document.request["rung"]))
     caption = (
-        f"Throughput on {name}; every figure is the model's, every chip at the clock that its note says."
+        f"Throughput on {name}; every figure but the published TDP is the model's, every chip at the clock that its "
+        f"note says; {losses}."
     )
     return join([figure(table(heads, rows, look="wide"), caption), notes])
 
@@ -281,7 +286,11 @@ def _speed(result: object) -> float:
 
 
 def _chip_row(row: Comparison, reference: float, top: float) -> list[object]:
-    figures = [fmt.number(row.tdp_w), fmt.number(row.area_mm2), f"{row.clock_hz / 1e9:.2f}"]
+    published = "" if row.published_tdp_w is None else fmt.number(row.published_tdp_w)
+    figures = [
+        *(row.node, fmt.number(row.tdp_w), published),
+        *(fmt.number(row.area_mm2), f"{row.clock_hz / 1e9:.2f}"),
+    ]
     if row.result is None:
         return [row.name, *figures, "-", "-", "-", bars([])]
     speed = row.result.throughput_samples_per_s

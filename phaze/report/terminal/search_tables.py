@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from phaze.cost.software_losses import losses_told
 from phaze.explore.documents.result_document import (
     Certificate,
     Comparison,
@@ -357,9 +358,10 @@ def next_best_table(designs: Sequence[Design], best: Design) -> Table:
 
 
 def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
-    """Known chips and plans beside the winner, each figure that of the model."""
+    """Known chips and plans beside the winner, each figure that of the model; TDP as published."""
     table = plain_table(
-        "Known chips beside the winner", "", "W", "mm2", "GHz", "samples/s", "MFU", "winner is"
+        "Known chips beside the winner",
+        *("", "node", "W", "TDP", "mm2", "GHz", "samples/s", "MFU", "winner is"),
     )
     reference = next(iter(best.workloads.values())).throughput_samples_per_s
     for row in rows:
@@ -375,7 +377,9 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
         )
         table.add_row(
             escape(row.name),
+            row.node,
             fmt.number(row.tdp_w),
+            "-" if row.published_tdp_w is None else fmt.number(row.published_tdp_w),
             fmt.number(row.area_mm2),
             fmt.number(row.clock_hz / 1e9),
             *figures,
@@ -393,7 +397,11 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
-        yield Group(comparison_table(document.comparison, document.best), *_notes(document.comparison))
+        yield Group(
+            comparison_table(document.comparison, document.best),
+            *_notes(document.comparison),
+            "  " + losses_told(str(document.request["rung"])),
+        )
     if document.robustness is not None:
         yield from robustness_blocks(document.robustness)
     elif document.request.get("robust"):
