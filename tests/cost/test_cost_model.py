@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from phaze.cost.collective_times import link_s
 from phaze.cost.core_cycles import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.cost_model import Bottleneck, CostModel
+from phaze.cost.fidelity import Fidelity
 from phaze.cost.roofline_model import roofline_s
+from phaze.cost.software_losses import software_losses
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
@@ -34,24 +36,29 @@ MIXED = {
 }
 
 
-def latencies(pass_, table):
-    return CostModel(table, NETWORK).costs(pass_).latencies(np.arange(len(table)))
+def latencies(pass_, table, fidelity=Fidelity.ANALYTIC):
+    return CostModel(table, NETWORK, fidelity).costs(pass_).latencies(np.arange(len(table)))
 
 
 def test_a_large_product_is_compute_bound_to_the_cycle():
     chip = chips(tensor_cores=8, clock_hz=1e9, hbm_stacks=6, global_buffer_bytes_per_cycle=1e6)
     cube = Pass((tensor("cube", product(4096, 4096, 4096)),), ())
-    times = latencies(cube, chip)
+    times = latencies(cube, chip, Fidelity.IDEAL)
     assert times.single_s[0, 0] * 1e9 == pytest.approx(32 * 32 * 4096 + 2 * 128 + 128 - 2)
     assert times.parallel_s[0, 0] * 1e9 == pytest.approx(32 * 32 * 4096 / 8 + 2 * 128 + 128 - 2)
+    real, lost = latencies(cube, chip), software_losses(Fidelity.ANALYTIC)
+    expected = 32 * 32 * 4096 / lost.array_efficiency + 2 * 128 + 128 - 2 + lost.operator_s * 1e9
+    assert real.single_s[0, 0] * 1e9 == pytest.approx(expected)
 
 
 def test_a_vector_operator_without_reuse_is_bound_by_hbm():
     chip = chips(hbm_bandwidth_bytes_per_s=1e12, vector_cores=2, vector_core_alus=2048, clock_hz=1e9)
     add = Pass((vector("add", 10**9, 1),), ())
-    times = latencies(add, chip)
+    times = latencies(add, chip, Fidelity.IDEAL)
     assert times.single_s[0, 0] == pytest.approx(4e9 / 1e12)
     assert times.parallel_s[0, 0] == times.hbm_s[0] == times.single_s[0, 0]
+    real, lost = latencies(add, chip), software_losses(Fidelity.ANALYTIC)
+    assert real.single_s[0, 0] == pytest.approx(4e9 / 1e12 / lost.memory_efficiency + lost.operator_s)
     attribution = CostModel(chip, NETWORK).costs(add).attribution(np.array([0]))
     assert attribution.binding.tolist() == [[Bottleneck.HBM.value]]
     assert attribution.compute_s[0, 0] * 1e9 == pytest.approx(math.ceil(1e9 / 4096))
@@ -137,9 +144,11 @@ def direct_latency(work, table, row, parallel):
     if not any(g.traffic == "fused" for g in work.gemms):
         buffer += work.stream_bytes
     fill = len(work.gemms) * fill_cycles(c["tensor_core_rows"], c["tensor_core_columns"])
+    lost = software_losses(Fidelity.ANALYTIC)
+    cycles /= lost.array_efficiency
     on_chip = max(cycles, math.ceil(work.vector_cycles / alus), buffer / c["global_buffer_bytes_per_cycle"])
-    hbm = traffic / hbm_bandwidth_bytes_per_s(table)[row]
-    return max(on_chip / c["clock_hz"], hbm) + fill / c["clock_hz"]
+    hbm = traffic / hbm_bandwidth_bytes_per_s(table)[row] / lost.memory_efficiency
+    return max(on_chip / c["clock_hz"], hbm) + fill / c["clock_hz"] + lost.operator_s
 
 
 def test_factored_equals_direct():

@@ -46,7 +46,7 @@ def test_what_is_left_is_what_has_the_values(architecture, names):
 def test_one_value_of_an_axis():
     eight = fix(DEFAULT, ["tensor_cores=8", "global_buffer_bytes=64MiB"])
     assert eight.size == DEFAULT.size / 9 / 5
-    assert eight.architecture_id(0) == "tc8x16x16-vc1x64-gb64MiB-hbm2ex4"
+    assert eight.architecture_id(0) == "tc8x16x16-vc1x64-gb64MiB-hbm2ex4-port1KiB"
     assert fix(WIDE, ["hbm_stacks=6"]).size == WIDE.size / 8
 
 

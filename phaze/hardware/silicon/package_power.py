@@ -82,7 +82,7 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
         / speed,  # as many bits to an array, and to a sum, for more products
         alu_cycle_j=lane_pj * switched,
         local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
-        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"] / table["n_dies"]) * switched,
+        global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
         hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
         link_j_per_byte=np.full(rows, c["link_energy_pj_per_bit"] * BITS * PJ),
         background_w=background * loss,
