@@ -58,6 +58,7 @@ MORE = {
     "int32_alus": (1, True),
     "fp64_alus": (1, True),
     "global_buffer_bytes": (1 << 20, True),
+    "global_buffer_bytes_per_cycle": (64, True),
     "hbm_stacks": (1, True),
     "link_bandwidth_bytes_per_s": (1e9, True),
     "n_dies": (1, True),
