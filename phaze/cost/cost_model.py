@@ -247,7 +247,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        computing, alone = self._computing, self._kernel_s[number]
+        computing, alone = self._computing, self.kernel_s[number]
         parallel[np.ix_(at, computing)] = alone
         # On one core alone: not less than the pass, so that nothing gains by it (see `phaze.cost.simt_chips`).
         cores = np.maximum(self.factors.tensor.cores[self.factors.tensor_of[rows[at]]], 1.0)
@@ -258,7 +258,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        where, alone = np.ix_(at, self._computing), self._kernel_s[number]
+        where, alone = np.ix_(at, self._computing), self.kernel_s[number]
         streaming = found.hbm_s[where] > found.compute_s[where]
         found.compute_s[where] = np.where(streaming, 0.0, alone)
         found.hbm_s[where] = np.where(streaming, alone, found.hbm_s[where])
@@ -276,6 +276,6 @@ class PassCosts:
         return np.flatnonzero(~self.tables.link)
 
     @cached_property
-    def _kernel_s(self) -> Floats:
-        """Kernels of these operators on the distinct SIMT architectures, (S, computing)."""
+    def kernel_s(self) -> Floats:
+        """Seconds of each operator that is no collective on the distinct SIMT architectures, (S, computing)."""
         return self.simt.alone_s([self.pass_.works[o] for o in self._computing])

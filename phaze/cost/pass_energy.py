@@ -6,22 +6,26 @@ given apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from phaze.arrays import Floats, Rows
+from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.silicon.package_power import energy_constants
-from phaze.workload.work import NARROW, Pass
+from phaze.workload.work import NARROW, Pass, Work
 from phaze.workload.workload import Numerics
 
 
 @dataclass(frozen=True)
 class Events:
-    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less."""
+    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less.
+
+    `kernel_s`: seconds in which kernels of a SIMT chip run.
+    """
 
     macs: float | Floats = 0.0
     narrow_macs: float | Floats = 0.0
@@ -29,6 +33,7 @@ class Events:
     buffer_bytes: float | Floats = 0.0
     hbm_bytes: float | Floats = 0.0
     link_bytes: float | Floats = 0.0  # sent plus received
+    kernel_s: float | Floats = 0.0
 
     def __add__(self, other: Events) -> Events:
         """Both together."""
@@ -40,10 +45,13 @@ class Events:
 
 
 def pass_events(costs: PassCosts, rows: Rows) -> Events:
-    """Events of one pass over one microbatch on the given architectures of the model's table."""
+    """Events of one pass over one microbatch on the given architectures of the model's table.
+
+    Kernels of SIMT chips skip what a causal mask hides, and draw power as long as they run.
+    """
     where = np.asarray(rows, dtype=np.intp)
     works, f = costs.pass_.works, costs.factors
-    return Events(
+    everything = Events(
         macs=float(sum(g.macs for w in works for g in w.gemms if g.operands not in NARROW)),
         narrow_macs=float(sum(g.macs for w in works for g in w.gemms if g.operands in NARROW)),
         alu_cycles=sum(w.vector_cycles for w in works),
@@ -51,6 +59,42 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
         hbm_bytes=costs.tables.hbm_bytes.sum(axis=1)[f.memory_of[where]],
         link_bytes=_collective_bytes(costs.pass_),
     )
+    simt = f.simt_of[where] >= 0
+    return _as_kernels(everything, costs, where, simt) if simt.any() else everything
+
+
+def _as_kernels(everything: Events, costs: PassCosts, rows: Rows, simt: Flags) -> Events:
+    """The same events, those of SIMT chips as their kernels run them."""
+    computing = [w for w in costs.pass_.works if w.link is None]
+    macs, narrow = (float(each.sum()) for each in _visible_macs(computing))
+    kernel_s = costs.kernel_s
+    issued = energy_constants(costs.simt.side.table).kernel_alu_cycles_per_s[:, None] * kernel_s
+    beyond = _beyond_issued(computing, issued).sum(axis=1)
+    number = np.maximum(costs.factors.simt_of[rows], 0)
+    return replace(
+        everything,
+        macs=np.where(simt, macs, everything.macs),
+        narrow_macs=np.where(simt, narrow, everything.narrow_macs),
+        alu_cycles=np.where(simt, beyond[number], everything.alu_cycles),
+        kernel_s=np.where(simt, kernel_s.sum(axis=1)[number], 0.0),
+    )
+
+
+def _visible_macs(works: Sequence[Work]) -> tuple[Floats, Floats]:
+    """Multiply-accumulates of each operator that no causal mask hides, (O,): of wide and of narrow operands."""
+    seen = np.array([1.0 if w.flash is None else w.flash.visible for w in works])
+    wide = np.array(
+        [sum(g.macs for g in w.gemms if g.operands not in NARROW) for w in works], dtype=np.float64
+    )
+    narrow = np.array([sum(g.macs for g in w.gemms if g.operands in NARROW) for w in works], dtype=np.float64)
+    return seen * wide, seen * narrow
+
+
+def _beyond_issued(works: Sequence[Work], issued: Floats) -> Floats:
+    """ALU cycles of each operator, (..., O), beyond those that a running kernel is charged with anyway."""
+    seen = np.array([1.0 if w.flash is None else w.flash.visible for w in works])
+    beyond: Floats = np.maximum(seen * np.array([w.vector_cycles for w in works]) - issued, 0.0)
+    return beyond
 
 
 def optimizer_events(parameters: float, numerics: Numerics) -> Events:
@@ -65,8 +109,9 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
     """Dynamic energy of some events on the architectures of a table in J, (A,), one device.
 
     E = sum over kinds of events of count x energy; of HBM: bytes x 8 x pJ per bit of its generation (HBM2: O'Connor,
-    MICRO 2017). Source of the constants: `phaze.hardware.silicon.package_power`. A byte on a link is charged at both
-    ends: here for what the device sends and for what it receives.
+    MICRO 2017), and of a GPU seconds in which kernels run x watts. Source of the constants:
+    `phaze.hardware.silicon.package_power`. A byte on a link is charged at both ends: here for what the device sends
+    and for what it receives.
     """
     e = energy_constants(table)
     total: Floats = (
@@ -76,8 +121,28 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
         + events.buffer_bytes * e.global_buffer_j_per_byte
         + events.hbm_bytes * e.hbm_j_per_byte
         + events.link_bytes * e.link_j_per_byte
+        + events.kernel_s * e.kernel_w
     )
     return total
+
+
+def kernel_power_w(costs: PassCosts, table: ArchitectureTable, seconds: Floats) -> Floats:
+    """Power in W, (O,), that a chip, a table of one, draws while each kernel of a pass runs back to back.
+
+    P = what flows whatever runs + what a running kernel draws + dynamic energy of the kernel / `seconds` (O,) that it
+    takes. Firmware lowers the clock where that is more than the board may draw, which a measured latency holds.
+    """
+    e, f, t, works = energy_constants(table), costs.factors, costs.tables, costs.pass_.works
+    macs, narrow = _visible_macs(works)
+    joules = (
+        macs * (e.mac_j + e.operand_j_per_mac)
+        + narrow * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
+        + _beyond_issued(works, e.kernel_alu_cycles_per_s * seconds) * e.alu_cycle_j
+        + t.buffer_bytes[f.tensor_of[0]] * e.global_buffer_j_per_byte
+        + t.hbm_bytes[f.memory_of[0]] * e.hbm_j_per_byte
+    )
+    power: Floats = static_w(table) + e.kernel_w + joules / seconds
+    return power
 
 
 def static_w(table: ArchitectureTable) -> Floats:

@@ -143,7 +143,7 @@ DATA = "DSE_DATA"
 
 
 def measurements_folder(data: Path | None) -> Path:
-    """The folder of measurements: the one given, its subfolder `validation`, or the environment's.
+    """The folder of measurements: the one given or the environment's, whose subfolders `validation*` count, too.
 
     Raises InputError where there is none.
     """
@@ -154,5 +154,4 @@ def measurements_folder(data: Path | None) -> Path:
         data = Path(named)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder")
-    inner = data / "validation"
-    return inner if inner.is_dir() else data
+    return data

@@ -14,6 +14,7 @@ from phaze.validation.sets.kernels import (
     eager_measurements,
     gemm_measurements,
     layer_measurements,
+    power_measurements,
     profiler_measurements,
     systolic_measurements,
     vector_measurements,
@@ -33,7 +34,8 @@ from phaze.validation.sets.training import (
 
 
 class Metric(StrEnum):
-    """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`.
+    """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`, watts of
+    kernels in short loops `power_short`.
 
     `time` is that of whole iterations.
     """
@@ -43,6 +45,7 @@ class Metric(StrEnum):
     LATENCY_SMALL = "latency_small"
     AREA = "area"
     POWER = "power"
+    POWER_SHORT = "power_short"
     MEMORY = "memory"
     TIME = "time"
 
@@ -92,6 +95,8 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("e2e_maxtext_tpu", Metric.TIME, maxtext_runs.training),
     DataSet("e2e_tpu_recipes", Metric.TIME, maxtext_runs.recipe_training),
     DataSet("e2e_trainium", Metric.TIME, trainium_runs.training),
+    DataSet("kernel_power_aiconfigurator", Metric.POWER, power_measurements.watts),
+    DataSet("kernel_power_aiconfigurator", Metric.POWER_SHORT, power_measurements.short_watts),
     DataSet("mem_korthikanti", Metric.MEMORY, megatron_runs.layer_memory),
     DataSet("op_attention_context_aiconfigurator", Metric.LATENCY, layer_measurements.aiconfigurator_context),
     DataSet(

@@ -126,6 +126,16 @@ class Cases:
         """Leave a row out."""
         self._excluded[reason] += 1
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Rows taken in."""
+        return tuple(self._rows)
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Rows left out, by reason."""
+        return dict(self._excluded)
+
     def judge(self) -> Judged:
         """Predict all rows taken in."""
         network = load_network("default")

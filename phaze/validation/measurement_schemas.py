@@ -22,6 +22,7 @@ from phaze.validation.measurement_columns import (
     Schema,
     absent,
     amount,
+    count,
     extents,
     maybe,
     one_of,
@@ -160,6 +161,14 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             "accelerator model topology", "n_chips? micro_batch? global_batch? seq_len?", "step_s?"
         ),
         "mem_korthikanti": _schema("model config metric", "layers hidden heads tp pp micro_batch", "value"),
+        "kernel_power_aiconfigurator": _schema(
+            "device op dtype kv_cache_dtype",
+            "m? k? n? batch? heads? kv_heads? head_dim?",
+            "latency_ms",
+            **dict.fromkeys(("isl", "step", "window_size"), maybe(count(2**32, 0))),
+            **dict.fromkeys(("power_w", "power_limit_w"), RATE),
+            loop_s_at_least=amount(0.0),
+        ),
         "op_attention_context_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_attention_generation_aiconfigurator": _schema("device", _ATTENTION, "latency_ms"),
         "op_conv_deepbench": _schema(

@@ -237,7 +237,10 @@ def report(
 
 
 def _data_files(folder: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.csv"))}
+    """Files by the name of their set: those of the folder, and of its subfolders `validation*` where it has such."""
+    return {
+        path.stem: path for where in ("validation*/*.csv", "*.csv") for path in sorted(folder.glob(where))
+    }
 
 
 def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Losses of software alike for all systolic chips, ideal hardware, and figures of templates that cannot make them slower."""
+"""Losses of software alike for all systolic chips, ideal hardware, and rates that never slow a known chip."""
 
 import numpy as np
 import pytest

@@ -33,7 +33,10 @@ class EnergyConstants:
     """Energy per event and standing power, one value per architecture, at its node and sustained clock.
 
     Losses of the voltage regulators are included in what the chip itself draws. A byte over a link is charged
-    once at each end. Background power falls to `idle_background` of itself when nothing runs. `narrow_mac_j`,
+    once at each end. Background power falls to `idle_background` of itself when nothing runs. `kernel_w`: what a
+    GPU draws beyond that as long as a kernel runs, whatever it does: clocks of busy cores, scheduling, operand
+    collectors and load-store units, at the activity that its TDP stands for; `kernel_alu_cycles_per_s` are contained
+    in it. `narrow_mac_j`,
     `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others.
     """
 
@@ -48,6 +51,8 @@ class EnergyConstants:
     link_j_per_byte: Floats
     background_w: Floats
     idle_background: Floats
+    kernel_w: Floats
+    kernel_alu_cycles_per_s: Floats
     leakage_w: Floats
     hbm_background_w: Floats
 
@@ -70,7 +75,9 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     lane_pj = _by_control(table, "lane_energy_pj")
     gated = np.where(table["simt"], c["idle_background_simt"], c["idle_background_vliw"])
     per_ghz = _by_control(table, "background_w_per_mm2_per_ghz")
-    background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2
+    background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2 * loss
+    issued = vector_alus(table) * table["clock_hz"] * _by_control(table, "vector_activity")
+    issued *= table["simt"] & ~by_vector
     mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj"))
     operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched
     speed = narrow_speed(table, "fp8")
@@ -85,8 +92,10 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
         global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
         hbm_j_per_byte=c.column(table, "hbm_generation", "energy_pj_per_bit") * BITS * PJ,
         link_j_per_byte=np.full(rows, c["link_energy_pj_per_bit"] * BITS * PJ),
-        background_w=background * loss,
+        background_w=background,
         idle_background=gated,
+        kernel_w=table["simt"] * background * (1.0 - gated) + issued * lane_pj * switched,
+        kernel_alu_cycles_per_s=issued,
         leakage_w=area * c["leakage_w_per_mm2"] * c.column(table, "node", "leakage") * loss,
         hbm_background_w=table["hbm_stacks"] * c.column(table, "hbm_generation", "background_w"),
     )
