@@ -94,14 +94,19 @@ class Exploration:
         Raises InfeasibleError where nothing fits or keeps the floors, OutOfTimeError where nothing was evaluated
         that does.
         """
-        search = self._certified(gap=self._request.gap, min_throughput=self.goal.floor)
-        outcome = search.run()
+        return self._proof(self._certified(gap=self._request.gap, min_throughput=self.goal.floor).run())
+
+    def fastest_proof(self) -> SearchProof:
+        """The search for the highest throughput alone. Raises as `search`."""
+        return self._proof(self.fastest(self.goal.floor, self._request.gap))
+
+    def _proof(self, outcome: Outcome) -> SearchProof:
         if outcome.frontier.keys:
-            return SearchProof(outcome, search.evaluator)
+            return SearchProof(outcome, self.evaluator)
         if outcome.finished and self.goal.floor > 0:
             self._check_fastest()
         if outcome.finished:
-            raise out_of_memory(search.evaluator, f"space {self._request.space.name}")
+            raise out_of_memory(self.evaluator, f"space {self._request.space.name}")
         raise _out_of_time()
 
     @cached_property

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.arrays import Floats
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.answers.exploration import Answer, Exploration
 from phaze.explore.certified.common_screening import CommonDesign
 from phaze.explore.certified.common_search import CommonOutcome, PortfolioSearch
+from phaze.explore.certified.search_state import Outcome, best_per_candidate
 from phaze.explore.documents.result_document import (
     Certificate,
     Cross,
@@ -28,9 +30,10 @@ from phaze.explore.documents.result_document import (
 )
 from phaze.explore.documents.result_manifest import describe_task, manifest, scope
 from phaze.explore.evaluation.design_builder import DesignBuilder
-from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation, Oracle
 from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.frontier.pareto_archive import Staircase
 from phaze.explore.request.common_score import Combine, CombinedScore
 from phaze.explore.request.explore_request import ExploreRequest, Objective, Task
 from phaze.explore.request.objective_floor import Goal, below_floor, floor_throughput
@@ -78,22 +81,34 @@ def _own(
         min_throughput=None,
         max_latency_s=None,
     )
-    answer = Exploration(alone, progress, clock, resources).answer()
-    document, candidates = answer.document, Candidates(request.space, request.budgets)
-    steps = [candidates.number(point.architecture) for point in document.frontier]
-    best = candidates.number(document.best.architecture)
-    return WorkloadOptimum(_optimum(document, task), best, tuple(dict.fromkeys([best, *_spread(steps)])))
+    exploration = Exploration(alone, progress, clock, resources)
+    outcome = exploration.fastest_proof().outcome
+    found = best_per_candidate(outcome.evaluated)
+    designs = exploration.candidates.within(np.array(sorted(found), dtype=np.int64))
+    throughput = np.array([found[number][0] for number in designs.numbers.tolist()])
+    best = int(np.lexsort((designs.numbers, designs.area_mm2, designs.tdp_w, -throughput))[0])
+    steps = Staircase()
+    for row, number in enumerate(designs.numbers.tolist()):
+        steps.add([designs.tdp_w[row]], throughput[row], (designs.area_mm2[row], number))
+    number = int(designs.numbers[best])
+    seeds = tuple(dict.fromkeys([number, *_spread([number for _, number in steps.keys])]))
+    return WorkloadOptimum(
+        _optimum(exploration.candidates, designs, best, throughput, outcome), number, seeds
+    )
 
 
-def _optimum(document: ResultDocument, task: Task) -> OwnOptimum:
-    best, certificate = document.best, document.certificate
+def _optimum(
+    candidates: Candidates, designs: Block, best: int, throughput: Floats, outcome: Outcome
+) -> OwnOptimum:
+    reached = float(throughput[best])
+    upper = max(reached, float(outcome.undecided[1].max(initial=0.0)))
     return OwnOptimum(
-        id=best.id,
-        throughput_samples_per_s=best.workloads[task.workload.name].throughput_samples_per_s,
-        upper_bound_samples_per_s=certificate.upper_bound,
-        gap=certificate.gap,
-        area_mm2=best.area_mm2,
-        tdp_w=best.tdp_w,
+        id=candidates.architecture(int(designs.numbers[best])).name,
+        throughput_samples_per_s=reached,
+        upper_bound_samples_per_s=upper,
+        gap=(upper - reached) / reached,
+        area_mm2=float(designs.area_mm2[best]),
+        tdp_w=float(designs.tdp_w[best]),
     )
 
 
