@@ -9,8 +9,14 @@ from cost_cases import NETWORK, chips, exchange, product, tensor, transformer_la
 from phaze.cost.cost_model import CostModel
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
-from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
-from phaze.hardware.silicon.package_power import power_parts_w
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived_figures import (
+    global_buffer_bandwidth_bytes_per_s,
+    hbm_bandwidth_bytes_per_s,
+    macs,
+    vector_alus,
+)
+from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
 from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Pass
 from phaze.workload.workload import Numerics
@@ -53,6 +59,35 @@ def test_full_activity_is_the_power_at_full_load():
     np.testing.assert_allclose(
         static_w(table), parts["background"] + parts["leakage"] + parts["hbm_background"]
     )
+
+
+def test_a_gpu_at_full_load_draws_its_power_at_full_load():
+    """Standing power, a running kernel and every unit at the activity of the TDP make the TDP."""
+    table = to_table([load_architecture(name) for name in ("a100", "h200", "b200", "mi250x", "p4")])
+    parts, second = power_parts_w(table), np.ones(len(table))
+    busy = Events(
+        macs=macs(table) * table["clock_hz"],
+        buffer_bytes=0.25 * global_buffer_bandwidth_bytes_per_s(table),
+        hbm_bytes=hbm_bandwidth_bytes_per_s(table),
+        link_bytes=0.5 * 2 * table["link_bandwidth_bytes_per_s"],
+        kernel_s=second,
+    )
+    np.testing.assert_allclose(dynamic_j(busy, table) + static_w(table), tdp_w(table))
+    assert (dynamic_j(Events(kernel_s=second), chips()) == 0).all()
+    assert (parts["vector"][:4] > 0).all()
+
+
+def test_kernels_of_a_gpu_are_charged_for_their_time():
+    table = to_table([load_architecture("h100"), load_architecture("tpuv4")])
+    model = CostModel(table, NETWORK)
+    layer = transformer_layer()
+    events = pass_events(model.costs(layer), np.array([0, 1]))
+    computing = [w for w in layer.works if w.link is None]
+    np.testing.assert_allclose(events.kernel_s, [model.fastest_s(computing, np.array([0])).sum(), 0.0])
+    seen = sum(w.vector_cycles for w in layer.works)
+    assert (
+        events.alu_cycles[0] < seen == events.alu_cycles[1]
+    )  # what runs beside products is in a kernel's power
 
 
 def test_events_add_and_scale():

@@ -38,6 +38,7 @@ WITHOUT_TEMPLATE = {"TPU v1", "IPU GC200 (Mk2)", "IPU Bow", "WSE-2"}
         ("NVIDIA H200", "h200"),
         ("NVIDIA GH200 480GB", "gh200"),
         ("GH200", "gh200"),
+        ("GH200 96GB", "gh200-96gb"),
         ("NVIDIA H800 SXM5", "h800"),
         ("b200_sxm", "b200"),
         ("32x B200 (4 nodes)", "b200"),

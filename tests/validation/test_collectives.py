@@ -98,3 +98,10 @@ def test_every_medium_has_constants_for_all_chips(medium):
     known = fitted_constants(LinkLaw, law_file(medium))
     assert "generic" in known
     assert all(one.error_pct for one in known.values())
+
+
+def test_copies_of_another_systems_rows_are_left_out(judge):
+    found = judge(
+        "8x H100 NVSwitch,all_reduce,4,4,16777216,300,NCCL", "4x H100 NVL,send_recv,2,2,16777216,300,NCCL"
+    )
+    assert (len(found.measured), found.excluded) == (1, {"copies of another system's rows": 1})

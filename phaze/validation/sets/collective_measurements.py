@@ -32,6 +32,9 @@ COLLECTIVES: Mapping[str, Collective] = MappingProxyType(
 
 _COPIED = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
 _PASSES = 3  # a copy reads and writes; about every other list is cut so that it is copied once more
+_COPIES = "4x H100 NVL"
+"""A system of Vidur whose transfers between two ranks are those of its A100 PCIe again, row by row."""
+_COPIED_ROWS = "copies of another system's rows"
 _UNKNOWN = "a system whose network is not known"
 _EARLY = "a transfer faster than its link: timed before the data had arrived"
 
@@ -74,6 +77,9 @@ def _judge(columns: Columns, wanted: Callable[[float], bool], otherwise: str) ->
         setting = _setting(columns, row)
         if setting is None:
             excluded[_UNKNOWN] += 1
+            continue
+        if _COPIES in columns["system"][row] and setting.collective is Collective.SEND_RECV:
+            excluded[_COPIED_ROWS] += 1
             continue
         payload = sizes[row] * _whole(columns, row, setting)
         if not wanted(payload):

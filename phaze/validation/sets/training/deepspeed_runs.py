@@ -79,6 +79,8 @@ def _judge_vtrain(columns: Columns, network: str, known: Architecture | None) ->
     return runs.judge()
 
 
+_VARIANTS = {"GH200": "GH200 96GB"}
+"""Versions of devices that a name leaves open: Alps has the one with 96 GB of HBM3 (CSCS)."""
 _SYSTEMS = {"GH200": ("gh200-quad", "megatron-deepspeed-fp32")}
 _OTHERS = ("mit-ethernet", "megatron-deepspeed-fp32-geforce")
 _RELU = "OPT"  # arXiv 2205.01068, section 2; GPT-Neo has GELU
@@ -116,7 +118,8 @@ class _SailorRow:
     @property
     def chip(self) -> Architecture | None:
         """The slowest of its devices; None where one has no template."""
-        found = [chip_of(name) for name in re.split(r"[;+]", self.text("gpu_per_stage_replica"))]
+        names = re.split(r"[;+]", self.text("gpu_per_stage_replica"))
+        found = [chip_of(_VARIANTS.get(name, name)) for name in names]
         known = [chip for chip in found if chip is not None]
         slowest = min(known, key=_memory_bytes_per_s, default=None)
         return slowest if len(known) == len(found) else None
