@@ -40,9 +40,9 @@ _TOLD: Mapping[Fidelity, str] = MappingProxyType(
 NO_LOSSES = SoftwareLosses(operator_s=0.0, array_efficiency=1.0, memory_efficiency=1.0)
 
 
-def losses_told(fidelity: str) -> str:
-    """Losses of whole models at a fidelity, in a line."""
-    return _TOLD[Fidelity(fidelity)]
+def losses_told(fidelity: object) -> str:
+    """Losses of whole models at a fidelity, in a line; nothing of one that a document does not name."""
+    return _TOLD[Fidelity(fidelity)] if fidelity in _TOLD else ""
 
 
 def software_losses(fidelity: Fidelity) -> SoftwareLosses:

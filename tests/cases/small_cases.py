@@ -15,6 +15,7 @@ from phaze.workload.workload_loader import load_workload
 FEW_ARRAYS = """
 schema_version: 1
 name: few
+fixed: {global_buffer_bytes_per_cycle: 1024}
 axes:
   - {fields: [tensor_cores], values: [1, 4]}
   - {fields: [tensor_core_rows], values: [64, 256]}

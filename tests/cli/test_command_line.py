@@ -134,7 +134,7 @@ def test_run_prints_tables_and_leaves_a_run_directory(dse, explorer, tmp_path, d
     assert request.budgets.power_w == 400.0
     assert request.budgets.area_mm2 == pytest.approx(800.0)
     assert request.task.devices == 1024
-    assert request.space.size == 283_500
+    assert request.space.size == 1_417_500
     assert request.time_limit_s == 60.0
     stored = load_run(tmp_path / "r")
     assert stored.manifest.command[:4] == ["dse", "run", "-w", "gpt3"]
@@ -401,7 +401,7 @@ def test_lists_have_the_built_in_things(dse):
     assert {row["name"] for row in json.loads(dse("workloads", "--json")[1])} >= {"gpt3", "bert-large"}
     assert {row["name"] for row in json.loads(dse("archs", "list", "--json")[1])} >= {"a100", "h100", "tpuv4"}
     spaces = {row["name"]: row["architectures"] for row in json.loads(dse("spaces", "--json")[1])}
-    assert (spaces["default"], spaces["phaze"]) == (283_500, 29_360)
+    assert (spaces["default"], spaces["phaze"]) == (1_417_500, 29_360)
     domains = {row["name"]: row["scale_up_devices"] for row in json.loads(dse("networks", "--json")[1])}
     assert (domains["default"], domains["nvl72"]) == (8, 72)
     assert "scale_out:" in dse("networks", "show", "default")[1]

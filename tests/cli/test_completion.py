@@ -17,7 +17,7 @@ from phaze.solvers.scheduling import Method
 
 from phaze.cli.main import app
 from phaze.cli.questions.solve import Compat
-from phaze.cost.fidelity import Fidelity
+from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import METRICS
 from phaze.explore.request.explore_request import Designs, Objective
@@ -57,9 +57,9 @@ WORDS = {
     },
     "sweep": {"sampler": Sampler, "objectives": METRICS},
     "evaluate": {"arch": list_architectures(), "framework": list_frameworks(), "recompute": Recompute},
-    "plan": {"schedule": TRAINED, "order": RankOrder, "rung": [Fidelity.ANALYTIC, Fidelity.CALIBRATED]},
+    "plan": {"schedule": TRAINED, "order": RankOrder, "rung": set(Fidelity) - {Fidelity.ROOFLINE}},
     "plan export": {"target": Target},
-    "validate": {"rung": Fidelity},
+    "validate": {"rung": JUDGED},
     "solve schedule": {"method": Method},
     "solve placement": {"compat": Compat},
     "archs show": {"item": list_architectures()},

@@ -15,7 +15,7 @@ TINY = """
 schema_version: 1
 name: tiny
 description: Two chips, so that a search takes no time.
-fixed: {node: N5, hbm_generation: HBM3, hbm_stacks: 4, vector_cores: 4}
+fixed: {node: N5, global_buffer_bytes_per_cycle: 2048, hbm_generation: HBM3, hbm_stacks: 4, vector_cores: 4}
 axes: [{fields: [tensor_cores], values: [8, 16]}]
 """
 

@@ -458,7 +458,8 @@ def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Fl
     """Each operator's share of the time of its pass, (O,), and the share of its own that waits for HBM."""
     alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
     found = costs.model.costs(pass_).attribution(_ONE)
-    arithmetic = np.maximum(found.compute_s, found.buffer_s)[0] + found.fill_s[0]
-    longest = np.maximum(arithmetic, found.hbm_s[0])
-    waits = np.divide(longest - arithmetic, longest, out=np.zeros(len(alone)), where=longest > 0)
+    arithmetic = np.maximum(found.compute_s, found.buffer_s)[0]
+    waiting, longest = np.maximum(found.hbm_s[0] - arithmetic, 0.0), found.fill_s[0] + arithmetic
+    longest += waiting
+    waits = np.divide(waiting, longest, out=np.zeros(len(alone)), where=longest > 0)
     return alone / max(float(alone.sum()), _TINY), waits

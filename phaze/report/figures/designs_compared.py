@@ -273,10 +273,10 @@ def _chips_table(document: ResultDocument) -> Html:
     rows += [_chip_row(row, _speed(reference), _speed(top)) for row in document.comparison]
     heads = ("", "node", "W", "TDP", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
     notes = table(("", ""), [[row.name, row.note] for row in document.comparison if row.note], look="facts")
-    losses = losses_told(str(document.request["rung"]))
+    losses = losses_told(document.request.get("rung"))
     caption = (
         f"Throughput on {name}; every figure but the published TDP is the model's, every chip at the clock that its "
-        f"note says; {losses}."
+        f"note says{losses and f'; {losses}'}."
     )
     return join([figure(table(heads, rows, look="wide"), caption), notes])
 

@@ -397,11 +397,9 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.next_best:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
-        yield Group(
-            comparison_table(document.comparison, document.best),
-            *_notes(document.comparison),
-            "  " + losses_told(str(document.request["rung"])),
-        )
+        losses = losses_told(document.request.get("rung"))
+        notes = [*_notes(document.comparison), *([f"  {losses}"] if losses else [])]
+        yield Group(comparison_table(document.comparison, document.best), *notes)
     if document.robustness is not None:
         yield from robustness_blocks(document.robustness)
     elif document.request.get("robust"):

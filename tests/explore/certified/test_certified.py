@@ -19,6 +19,7 @@ from phaze.hardware.spaces.space_file import parse_space
 SPACE = """
 schema_version: 1
 name: few
+fixed: {global_buffer_bytes_per_cycle: 1024}
 axes:
   - {fields: [tensor_cores], values: [1, 6]}
   - {fields: [tensor_core_rows], values: [64, 256]}

@@ -29,8 +29,9 @@ def test_norms_wait_for_memory_and_large_products_do_not(chip):
         return {kind.kind: kind for kind in kind_times(costs, ParallelPlan(microbatch))}
 
     small, large = found(1), found(64)
-    for kinds in (small, large):
-        assert kinds["norm"].stall_s > 0.5 * kinds["norm"].time_s
+    # Small ones take little longer than their launch.
+    for kinds, least in ((small, 0.2), (large, 0.5)):
+        assert kinds["norm"].stall_s > least * kinds["norm"].time_s
     share = {
         name: kinds["matmul"].stall_s / kinds["matmul"].time_s
         for name, kinds in (("small", small), ("large", large))
