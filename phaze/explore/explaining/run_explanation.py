@@ -71,7 +71,7 @@ def _against(best: Design, chip: Comparison, result: WorkloadResult) -> Against:
     own = next(iter(best.workloads.values()))
     ours = _peak(Architecture(name=best.id, fields=best.architecture), own) | kept_shares(own)
     published = load_architecture(chip.name)
-    theirs = _peak(published.replace(chip.name, clock_hz=chip.clock_hz, peak_clock_hz=chip.clock_hz), result)
+    theirs = _peak(published.replace(chip.name, clock_hz=chip.clock_hz), result)
     theirs |= kept_shares(result)
     if ours[_PRODUCTS] == theirs[_PRODUCTS]:
         del ours[_PRODUCTS]

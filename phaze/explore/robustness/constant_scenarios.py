@@ -21,7 +21,7 @@ from phaze.hardware.silicon.package_power import power_parts_w
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 GROUPS = ("chip", "network", "power", "area")
-_POWER = ("mac", "operands", "vector", "background", "leakage", "hbm", "hbm_background", "link")
+_POWER = ("mac", "operands", "vector", "buffer", "background", "leakage", "hbm", "hbm_background", "link")
 _AREA = (
     *("mac", "lane", "int32", "fp64", "simt", "registers", "local", "global"),
     *("overhead", "hbm_phy", "link", "misc"),

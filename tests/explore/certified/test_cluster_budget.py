@@ -35,7 +35,7 @@ from phaze.hardware.silicon.package_price import price_usd
 from phaze.hardware.spaces.space_file import load_space
 from phaze.scheduling.passes import SolveLimits
 
-BUDGET = ClusterBudget(power_w=900.0, overhead=1.1)
+BUDGET = ClusterBudget(power_w=1100.0, overhead=1.1)
 TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
 
 

@@ -28,7 +28,7 @@ hbm_capacities: [1MiB, 4MiB, 32GiB]
 BUDGETS = {
     "power": Budgets(power_w=300.0),
     "area": Budgets(power_w=250.0, area_mm2=250.0),
-    "dvfs": Budgets(power_w=120.0, dvfs=True),
+    "dvfs": Budgets(power_w=140.0, dvfs=True),
 }
 
 

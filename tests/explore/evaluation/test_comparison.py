@@ -69,7 +69,7 @@ def test_chips_that_are_worked_out_together_are_what_each_of_them_is_alone(reque
     builder = DesignBuilder(request_.task)
     *_, told = chips_beside(request_, builder)
     for one, name in zip(told, CHIPS, strict=True):
-        chip = load_architecture(name).replace(name, clock_hz=one.clock_hz, peak_clock_hz=one.clock_hz)
+        chip = load_architecture(name).replace(name, clock_hz=one.clock_hz)
         alone = builder.best(chip).workloads[request_.task.workload.name]
         assert one.result == alone
 

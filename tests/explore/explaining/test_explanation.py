@@ -164,7 +164,10 @@ def test_shares_of_layers_add_up(explanation):
 
 
 def test_more_of_a_rate_never_hurts_and_doing_everything_faster_scales_the_time(explanation):
-    """Time is a sum and maximum of works over rates: the elasticities to all rates, less latencies, sum to 1."""
+    """Time is a sum and maximum of works over rates: the elasticities to all rates, less latencies, sum to 1.
+
+    Less what launches take, too, which none of them moves.
+    """
     found = {row.parameter: row.elasticity for row in explanation.sensitivity}
     rates = {name: value for name, value in found.items() if not name.endswith("latency_s")}
     assert min(rates.values()) >= -1e-9
@@ -172,7 +175,7 @@ def test_more_of_a_rate_never_hurts_and_doing_everything_faster_scales_the_time(
     independent = ("clock_hz", "hbm_bandwidth_bytes_per_s", "link_bandwidth_bytes_per_s")
     scale_out = found["scale_out_bandwidth_bytes_per_s"]
     latencies = found["scale_up_latency_s"] + found["scale_out_latency_s"]
-    assert sum(found[n] for n in independent) + scale_out - latencies == pytest.approx(1.0, abs=0.1)
+    assert sum(found[n] for n in independent) + scale_out - latencies == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_compute_bound_chip_gains_what_its_clock_gains(tiny, network):
@@ -255,16 +258,27 @@ def test_a_run_of_another_model_is_refused(request_, document):
         explain(request_, document.model_copy(update={"best": best}))
 
 
-def test_both_budgets_together_name_what_is_smallest_within_the_other(tiny, small_space, network):
+BUFFERS = """
+schema_version: 1
+name: buffers
+axes:
+  - {fields: [tensor_cores], values: [1, 2]}
+  - fields: [global_buffer_bytes, global_buffer_bytes_per_cycle]
+    values: [[16MiB, 4096], [64MiB, 1024]]
+"""
+"""Few ports on a large buffer draw less than many on a small one, which take less area."""
+
+
+def test_both_budgets_together_name_what_is_smallest_within_the_other(tiny, network):
     """Each budget can be kept alone, not both: each shortfall is what a brute force finds within the other."""
-    table = small_space.table()
+    space = parse_space(BUFFERS, "buffers.yaml")
+    table = space.table()
     power, area = tdp_w(table), area_mm2(table)
     built = ~np.logical_or.reduce([m for k, m in over_budget(table).items() if k in ("reticle", "shoreline")])
-    limit_w = float(np.sort(power[built])[2])
-    limit_mm2 = float(area[built & (power <= limit_w)].min()) - 1.0
-    assert limit_mm2 > area[built].min()
+    limits = [(w, float(area[built & (power <= w)].min()) - 1.0) for w in np.sort(power[built]).tolist()]
+    limit_w, limit_mm2 = next((w, mm2) for w, mm2 in limits if mm2 > area[built].min())
     with pytest.raises(InfeasibleError) as caught:
-        explore(ExploreRequest(Task(tiny, 16, network), small_space, Budgets(limit_w, limit_mm2)))
+        explore(ExploreRequest(Task(tiny, 16, network), space, Budgets(limit_w, limit_mm2)))
     found = {short.what: short for short in caught.value.shortfalls}
     assert found["power"].demand == pytest.approx(power[built & (area <= limit_mm2)].min())
     assert found["area"].demand == pytest.approx(area[built & (power <= limit_w)].min())

@@ -164,7 +164,7 @@ def test_scenarios_cover_every_range_evenly():
 def test_power_is_scaled_part_by_part(everything):
     block, _ = everything
     double = ConstantRange(low=2.0, high=2.0, source="test")
-    parts = ("mac", "operands", "vector", "background", "leakage", "hbm", "hbm_background", "link")
+    parts = ("mac", "operands", "vector", "buffer", "background", "leakage", "hbm", "hbm_background", "link")
     twice = Uncertainty(power={"all": double.model_copy(update={"parts": parts})})
     np.testing.assert_allclose(
         draw_scenarios(twice, 2, 0).power_w(block.table, 1.1), 2 * np.tile(tdp_w(block.table, 1.1), (2, 1))
