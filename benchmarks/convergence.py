@@ -24,7 +24,7 @@ from phaze.explore.evaluation.evaluation_oracle import Oracle
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.search_strategy import SearchBudget
-from phaze.explore.strategies.strategy_registry import strategies
+from phaze.explore.strategies.strategy_registry import strategy
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.spaces.space_file import load_space
 from phaze.workload.workload_loader import load_workload
@@ -126,7 +126,7 @@ def _search(request: ExploreRequest, job: Job) -> Row:
     candidates = Candidates(request.space, request.budgets)
     oracle = Oracle(candidates, [request.task], throughput, ProcessorClock(NO_LIMIT_S))
     try:
-        report = strategies()[job.name].run(oracle, SearchBudget(job.evaluations), job.seed, SilentProgress())
+        report = strategy(job.name).run(oracle, SearchBudget(job.evaluations), job.seed, SilentProgress())
     except PhazeError as error:
         return {**row, "value": None, "note": str(error)}
     return {

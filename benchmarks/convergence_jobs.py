@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-from phaze.explore.strategies.strategy_registry import strategies
+from phaze.explore.strategies.strategy_registry import STRATEGIES
 
 Row = dict[str, object]
 PHAZE = (
@@ -80,7 +80,7 @@ class Plan:
             Job(case.space, case.workload, case.devices, strategy.name, seed, self.evaluations)
             for seed in range(self.seeds)
             for case in answers
-            for strategy in strategies().values()
+            for strategy in STRATEGIES.all().values()
             if (strategy.seeded or seed == 0) and (not self.names or strategy.name in self.names)
         ]
 

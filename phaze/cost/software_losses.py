@@ -33,7 +33,7 @@ class SoftwareLosses:
 _TOLD: Mapping[Fidelity, str] = MappingProxyType(
     {
         Fidelity.IDEAL: "ideal hardware: no chip loses anything to software",
-        Fidelity.ANALYTIC: "software losses on every chip: of kernels on GPUs, of compiled programs on others",
+        Fidelity.ANALYTIC: "software losses on every chip (kernels on GPUs, compiled programs elsewhere)",
         Fidelity.CALIBRATED: "software losses as measured on chips of the family",
     }
 )
@@ -42,7 +42,7 @@ NO_LOSSES = SoftwareLosses(operator_s=0.0, array_efficiency=1.0, memory_efficien
 
 def losses_told(fidelity: object) -> str:
     """Losses of whole models at a fidelity, in a line; nothing of one that a document does not name."""
-    return _TOLD[Fidelity(fidelity)] if fidelity in _TOLD else ""
+    return _TOLD[Fidelity(str(fidelity))] if fidelity in _TOLD else ""
 
 
 def software_losses(fidelity: Fidelity) -> SoftwareLosses:

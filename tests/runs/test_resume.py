@@ -186,7 +186,7 @@ def dse(*arguments, limit_bytes=None):
 def test_a_full_disk_loses_nothing_that_was_evaluated(tmp_path):
     whole, full = tmp_path / "whole", tmp_path / "full"
     assert dse(*SMALL, "--out", whole).returncode == 0
-    found = dse(*SMALL, "--out", full, limit_bytes=40 << 10)
+    found = dse(*SMALL, "--out", full, limit_bytes=60 << 10)
     assert found.returncode == 2
     *remarks, last = found.stderr.splitlines()
     assert last.startswith(f"dse: cannot write {full}/")

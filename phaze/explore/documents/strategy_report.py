@@ -76,7 +76,8 @@ class AxisReport(Record):
     fields: list[str] = Field(description="hardware fields that vary together")
     options: int = Field(description="how many values they take")
     treatment: str = Field(
-        description="`cores`: grows by conflicts; `halved`: a core dimension; `enumerated`: a search for each option"
+        description="`cores`: grows by conflicts; `halved`: a core dimension; `enumerated`: a search for each option; "
+        "`follows the arrays`: what feeds them"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,8 @@ from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.hardware.spaces.space_axis import Axis
 
 TENSOR_CORES, VECTOR_CORES = "tensor_cores", "vector_cores"
+PORTS = "global_buffer_bytes_per_cycle"
+_OPERAND_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class SearchAxes:
     An axis of one core count grows by conflicts, from its smallest option. Any other axis of one number (core
     rows and columns, vector ALUs, global buffer, ...) is a dimension, halved from its largest option. What has no
     order to halve along, such as a memory generation together with its stacks, is enumerated. Of memory sizes,
-    which cost neither area nor power, the largest is taken.
+    which cost neither area nor power, the largest is taken. Bytes per cycle of the global buffer follow the arrays: the
+    fewest that bring each a row and a column of 16 bits in every cycle, or the most there are.
     """
 
     candidates: Candidates
@@ -41,14 +45,19 @@ class SearchAxes:
         return tuple(
             k
             for k, axis in enumerate(self.space.axes)
-            if k not in self._counts and len(axis.fields) == 1 and _is_numeric(axis)
+            if k not in {*self._counts, *self.followed} and len(axis.fields) == 1 and _is_numeric(axis)
         )
 
     @cached_property
     def enumerated(self) -> tuple[int, ...]:
         """Positions of the axes whose options all start a search of their own."""
-        taken = {*self._counts, *self.halved}
+        taken = {*self._counts, *self.halved, *self.followed}
         return tuple(k for k in range(len(self.space.axes)) if k not in taken)
+
+    @cached_property
+    def followed(self) -> tuple[int, ...]:
+        """Position of the axis of the global buffer's bytes per cycle, if there is one."""
+        return tuple(k for k, axis in enumerate(self.space.axes) if axis.fields == (PORTS,))
 
     @property
     def _counts(self) -> tuple[int, ...]:
@@ -75,6 +84,22 @@ class SearchAxes:
 
         Where a conditional axis does not vary, all its options stand for one design and have its number.
         """
+        if not self.followed:
+            return self._grid_numbers(chosen)
+        (ports,) = self.followed
+        at_first = self._grid_numbers({**chosen, ports: 0})
+        table = self.tables(at_first.ravel())
+        asked = table["tensor_cores"] * (table["tensor_core_rows"] + table["tensor_core_columns"])
+        return self._grid_numbers({**chosen, ports: self._feeding(ports, asked).reshape(at_first.shape)})
+
+    def _feeding(self, axis: int, elements: Integers) -> Integers:
+        """Options by position, (N,), of the bytes per cycle that bring so many elements."""
+        ascending = np.array(self.descending(axis)[::-1])
+        sizes = np.array([float(self.space.axes[axis].options[k][0]) for k in ascending])
+        found = np.searchsorted(sizes, _OPERAND_BYTES * elements)
+        return ascending[np.minimum(found, len(sizes) - 1)]
+
+    def _grid_numbers(self, chosen: Mapping[int, int | Integers]) -> Integers:
         of = {self.space.axes[k].fields[0]: k for k in self._counts}
         tensor, vector = (np.array(options) for options in self.counts)
         grid = np.zeros((len(tensor), len(vector)), dtype=np.int64)

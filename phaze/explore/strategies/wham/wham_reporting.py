@@ -26,6 +26,7 @@ from phaze.workload.work import LayerChain
 def tell_axes(axes: SearchAxes) -> list[AxisReport]:
     """Every axis of the space and its treatment."""
     treatment = dict.fromkeys(axes.halved, "halved") | dict.fromkeys(axes.enumerated, "enumerated")
+    treatment |= dict.fromkeys(axes.followed, "follows the arrays")
     return [
         AxisReport(fields=list(axis.fields), options=len(axis.options), treatment=treatment.get(k, "cores"))
         for k, axis in enumerate(axes.space.axes)
