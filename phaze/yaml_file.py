@@ -36,7 +36,7 @@ _MERGE = "<<"
 
 
 class _FaultError(Exception):
-    """What is wrong at a place of a text."""
+    """Fault at a place of a text."""
 
     def __init__(self, problem: str, mark: Any) -> None:  # noqa: ANN401 - PyYAML's, which has two
         super().__init__(problem)
@@ -80,7 +80,7 @@ class _Open:
         return merged | found
 
     def _merged(self, value: object) -> dict[Hashable, Any]:
-        """What << takes over: a mapping, or a list of them of which the first counts."""
+        """Fields that << takes over: of a mapping, or of a list of them of which the first counts."""
         several = value if isinstance(value, list) else [value]
         if not all(isinstance(one, dict) for one in several):
             raise _FaultError("<< takes a mapping or a list of mappings", self.mark)
@@ -154,7 +154,7 @@ def _scalar(event: Any) -> _Built:  # noqa: ANN401
 
 
 def _kind(text: str) -> str:
-    """What PyYAML takes a plain text for: the last part of its tag."""
+    """Type that PyYAML gives a plain text: the last part of its tag."""
     found = (tag for tag, pattern in _RESOLVERS.get(text[:1], ()) if pattern.match(text))
     return next(found, "str").rpartition(":")[2]
 

@@ -64,7 +64,7 @@ def with_arguments(model: type[Options], verb: Callable[..., _Result]) -> Callab
 
 
 def meaning(model: type[Options], name: str) -> str:
-    """What an argument of Python means: as the model says, or of an argument beside it."""
+    """Meaning of an argument of Python: as the model says, or of an argument beside it."""
     if name not in model.described():
         return _BESIDE[name]
     _, option = model.described()[name]
@@ -75,7 +75,7 @@ _BESIDE = {"progress": "Is told what is done."}
 
 
 def _signature(model: type[Options], verb: Callable[..., object]) -> inspect.Signature:
-    """What has to be given comes first, by position or name; the rest by name."""
+    """Signature of a verb: required arguments first, by position or name; the rest by name."""
     own, described = inspect.signature(verb), model.described()
     arguments = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=told.default, annotation=taken(model, name))

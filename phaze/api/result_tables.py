@@ -107,7 +107,7 @@ def columns_of(rows: Sequence[Row]) -> Columns:
 
 
 def design_rows(designs: Iterable[tuple[str, Design]]) -> Iterator[dict[str, Any]]:
-    """A row for every workload of every design, each design called as it is told."""
+    """A row for every workload of every design, each design by its given name."""
     for name, design in designs:
         for workload, result in design.workloads.items():
             yield {
@@ -134,7 +134,7 @@ def plan_row(plan: PlanResult) -> dict[str, Any]:
 
 
 def workload_row(result: WorkloadResult) -> dict[str, Any]:
-    """What a workload comes to, its degrees, and where its time goes: five parts (`time.`), and by cause (`cause.`)."""
+    """Result of a workload, its degrees, and its time in five parts (`time.`) and by cause (`cause.`)."""
     told = result.model_dump(mode="json", exclude={"memory", "kinds", "host_memory_bytes"})
     placement, time = told.pop("placement"), told.pop("breakdown")
     stages, plan = placement.pop("stages"), placement.pop("plan") or {}

@@ -206,7 +206,7 @@ def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
 def _place(
     out: Path | None, progress: Progress | None, *, resume: bool
 ) -> Iterator[tuple[Path | None, Progress]]:
-    """The run directory with its log, where one was asked for, and who is told of the course of things."""
+    """The run directory with its log, where one was asked for, and the progress that is reported to."""
     from phaze.explore.request.search_progress import SilentProgress
     from phaze.runs.run_directory import run_directory
     from phaze.runs.run_log import logged_progress

@@ -1,4 +1,4 @@
-"""What the command line prints: results on stdout, everything else on stderr."""
+"""Output of the command line: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 

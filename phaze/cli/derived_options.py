@@ -21,7 +21,7 @@ _TYPES: dict[str, Any] = {
     "Path": Path,
     "Quantity": str,
 }
-"""What is typed for the first alternative of an annotation."""
+"""Types of values on the command line by the first alternative of an annotation."""
 
 _PACKAGED: dict[Packaged, known.Completer] = {
     Packaged.WORKLOADS: known.workloads,
@@ -71,7 +71,7 @@ def _parameters(model: type[Options], may_lack: Sequence[str]) -> Iterator[Param
 
 
 def _beside(command: Callable[..., None]) -> Iterator[Parameter]:
-    """What a command takes after its model."""
+    """Parameters of a command after its model, by keyword."""
     from inspect import signature
 
     annotations = get_annotations(command, eval_str=True)

@@ -1,4 +1,4 @@
-"""What a shell offers for the value of an option: packaged names and known words, found with light imports alone."""
+"""Completions of options' values in a shell: packaged names and known words, found with light imports."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
 
 
 def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:
-    """What is found of one or more of a kind; each by its own name where there are several."""
+    """Findings of `find` for one or more of a kind; each by its own name where there are several."""
     names = named if isinstance(named, list | tuple) else [named]
     for name in names:
         if isinstance(name, str | Path):

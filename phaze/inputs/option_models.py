@@ -76,9 +76,9 @@ class Option:
     several: bool = False
     """Whether such values are joined by commas."""
     taken: str | None = None
-    """What the function of Python takes, as an annotation, where that is more than what the model holds."""
+    """Annotation of the argument in Python, where that takes more than what the model holds."""
     meaning: str | None = None
-    """What it means in Python, where that differs from `help`."""
+    """Meaning in Python, where that differs from `help`."""
     effect: Effect = Effect.ANSWER
     in_python: bool = True
     """Whether the function of Python has it, too."""
@@ -101,7 +101,7 @@ class Options:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """What holds where nothing is said."""
+        """Defaults of the options by name, of those that have one."""
         return {one.name: one.default for one in fields(cls) if one.default is not MISSING}
 
     @classmethod
@@ -116,7 +116,7 @@ class Options:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What a run directory keeps of a question: values that change the answer, or how far a search gets."""
+        """Options that a run directory keeps: values that change the answer, or how far a search gets."""
         return self._without(Effect.NOTHING)
 
     @property

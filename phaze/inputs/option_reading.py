@@ -46,7 +46,7 @@ def read(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def taken(model: type[Options], name: str) -> str:
-    """What the function of Python takes for an option, as an annotation."""
+    """Annotation of an option's argument in Python."""
     told, option = model.described()[name]
     return option.taken or str(told.type)
 

@@ -72,6 +72,6 @@ def arrays_of(space: DesignSpace) -> ArchitectureTable:
 
 
 def _formats(fields: tuple[str, ...], option: Option) -> Mapping[str, FieldValue]:
-    """What one option of an axis says of formats."""
+    """Formats that one option of an axis sets, by field."""
     said = zip(fields, option, strict=True)
     return {name: value for name, value in said if name in _FORMATS and value is not None}

@@ -1,4 +1,4 @@
-"""What was asked, as a run directory keeps it: the options of a verb as JSON, and back."""
+"""Question as a run directory keeps it: the options of a verb as JSON, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the explorer is asked, from the options of `dse run`: the same in every place that has them."""
+"""Request to the explorer, from the options of `dse run`: the same in every place that has them."""
 
 from __future__ import annotations
 

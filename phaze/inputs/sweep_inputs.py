@@ -1,4 +1,4 @@
-"""What a sweep is asked, from the options of `dse sweep`."""
+"""Plan of a sweep, from the options of `dse sweep`."""
 
 from __future__ import annotations
 

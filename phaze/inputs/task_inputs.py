@@ -35,7 +35,7 @@ _AS_USUAL: dict[str, Any] = {
 
 
 def name_of(source: Source) -> str:
-    """What a workload is called: its name, or as it was asked for."""
+    """Name of a workload: its own, or as it was asked for."""
     return str(source) if isinstance(source, str | Path) else source.name
 
 

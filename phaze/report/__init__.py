@@ -1,1 +1,1 @@
-"""What a person sees: tables, plots."""
+"""Presentation of results: tables, plots."""

@@ -132,7 +132,7 @@ def details(summary: object, body: Html, *, opened: bool = False, printed: bool 
 
 
 def legend(entries: Mapping[str, str]) -> Html:
-    """What the colours mean: name by class."""
+    """Legend of the colours: name by class."""
     items = (tag("li", tag("i", look=look, aria_hidden="true"), name) for look, name in entries.items())
     return tag("ul", *items, look="legend")
 

@@ -110,7 +110,7 @@ def known_columns() -> dict[str, Column]:
 
 
 def column(name: str) -> Column | None:
-    """What a column of that name holds; none where it is unknown."""
+    """Description of the column of that name; None where it is unknown."""
     if re.fullmatch(r"throughput_samples_per_s\[.+\]", name):
         return PER_WORKLOAD
     return known_columns().get(name)

@@ -28,7 +28,7 @@ from phaze.runs.document_migration import (
 from phaze.text_file import MIB
 
 Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
-"""What a run directory holds as `result.json`, by the verb that made it."""
+"""Content of `result.json` in a run directory, by the verb that made it."""
 
 RESULT = Format(DocumentName.RESULT, ResultDocument, [same_but_for_the_manifest, as_is, as_is])
 SWEEP = Format(DocumentName.SWEEP, SweepDocument, [never_kept, as_is, as_is])

@@ -72,7 +72,7 @@ class Format(Generic[Model_co]):
 
     @property
     def schema(self) -> str:
-        """What a document of today says of itself: name and version."""
+        """Schema of a document of today: name and version."""
         return self.name.version(self.version)
 
     def read(self, content: object, where: str) -> Model_co:

@@ -70,7 +70,7 @@ def compare_runs(first: Answer, second: Answer) -> Difference:
 
 
 def _answer(document: Mapping[str, Any]) -> object:
-    """What came out, without the time it took and what it was made with."""
+    """Answer of a document, without the time it took and what it was made with."""
     if document["schema"] == RESULT_SCHEMA:  # its courses of searches hold seconds
         return {name: document.get(name) for name in _ANSWER}
     return _timeless(

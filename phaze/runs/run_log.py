@@ -27,7 +27,7 @@ def _now() -> datetime:
 class LoggedProgress:
     """A `phaze.explore.request.search_progress.Progress` that writes down what it passes on.
 
-    A line when a stage begins, at most one a second within it, and what was told last of it when it ends.
+    A line when a stage begins, at most one a second within it, and its last report when it ends.
     """
 
     progress: Progress

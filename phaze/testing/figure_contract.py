@@ -22,7 +22,7 @@ from phaze.report.html_markup import join
 from phaze.testing.small_problem import BUDGETS, SPACE, small_task
 
 HOSTILE = """</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1"> "'& é \x00"""
-"""What a name from a user's file may hold."""
+"""Hostile name as a user's file may hold it."""
 _VOID = frozenset({"meta", "input", "img", "br", "hr", "link", "wbr"})
 _ELSEWHERE = re.compile(r"https?:|//|javascript:", re.IGNORECASE)
 
@@ -75,7 +75,7 @@ class Markup(HTMLParser):
 
 
 class FigureContract:
-    """What every figure does with the contents of several runs; a subclass gives the `figure`."""
+    """Contract of every figure with the contents of several runs; a subclass gives the `figure`."""
 
     @pytest.fixture
     def figure(self) -> Figure:

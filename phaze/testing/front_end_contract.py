@@ -18,7 +18,7 @@ from phaze.workload.workload_loader import FrontEnd, LoadOptions
 
 
 class FrontEndContract:
-    """What every front end does; a subclass gives it, a good `source` and the text of one that is `broken`."""
+    """Contract of every front end; a subclass gives it, a good `source` and the text of a `broken` one."""
 
     @pytest.fixture
     def front_end(self) -> FrontEnd:
@@ -27,7 +27,7 @@ class FrontEndContract:
 
     @pytest.fixture
     def source(self, tmp_path: Path) -> str:
-        """What a user types for a model that can be read, whose file lies in a folder of the test's own."""
+        """Source, as a user types it, of a readable model whose file lies in a folder of the test's own."""
         raise NotImplementedError
 
     @pytest.fixture(params=[b"", b"no model at all", b"\x00\xff\xfe{[", b"{}"])

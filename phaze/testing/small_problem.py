@@ -55,7 +55,7 @@ ENDLESS_S = 1e9
 
 @dataclass
 class KnownOracle(Oracle):
-    """An oracle that is told what another one has worked out."""
+    """An oracle that is given what another one has worked out."""
 
     worked_out: Mapping[int, Evaluation] = field(default_factory=dict)
 

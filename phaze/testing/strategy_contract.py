@@ -13,7 +13,7 @@ from phaze.tolerances import SAME
 
 
 class StrategyContract:
-    """What every strategy does on a problem that is solved already; a subclass gives the `strategy`."""
+    """Contract of every strategy on a problem that is solved already; a subclass gives the `strategy`."""
 
     @pytest.fixture
     def strategy(self) -> SearchStrategy:

@@ -169,7 +169,7 @@ class Columns:
 
 
 def read_columns(path: Path, schema: Schema) -> Columns:
-    """Read the columns of a schema from a CSV file with a header; rows with bad cells are left out and told.
+    """Read the columns of a schema from a CSV file with a header; bad rows are left out and reported.
 
     Raises InputError for a file that cannot be read, lacks a column, or has no row but bad ones.
     """

@@ -1,4 +1,4 @@
-"""Schemas of the columns of every data set: the one place where the cells of measurements are told apart."""
+"""Schemas of the columns of every data set: the one place where the kinds of cells are distinguished."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _COLLECTIVE: Schema = _schema(
 OWN_COLLECTIVES: Schema = MappingProxyType(
     {**_COLLECTIVE, "system": absent(TEXT), "ranks_per_node": absent(DEVICES)}
 )
-"""What a user's own collectives hold, of one system where no column names it."""
+"""Columns of a user's own collectives, of one system where no column names it."""
 
 _GPT = "layers hidden heads vocab seq_len"
 _GEMM = "m k n"

@@ -131,7 +131,7 @@ _FAULTS = (*MALFORMED, InputError)
 
 
 def judge_good_rows(judge: Judge, columns: Columns) -> Judged:
-    """What a set says of the rows that it can judge; the others are left out, each with its line and the reason.
+    """Judgement of the rows that a set can judge; the others are left out, each with its line and the reason.
 
     A set judges row by row, so that a bad one is found by halves. Raises InputError where too many rows are bad.
     """
@@ -193,8 +193,8 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Judge the model on the data sets of a folder, or on those of `names`; bad rows are left out with their reason.
 
-    `refused` is told of files that cannot be read, and the others are compared. Raises InputError for a folder
-    without data sets, an unknown name, and without `refused` for files that cannot be read.
+    `refused` gets the errors of files that cannot be read, and the others are compared. Raises InputError for a
+    folder without data sets, an unknown name, and without `refused` for files that cannot be read.
     """
     files = _data_files(folder)
     _check(folder, files, names)

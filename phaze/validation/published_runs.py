@@ -90,7 +90,7 @@ def _best(run: PublishedRun, costs: Estimator) -> Iteration:
 
 
 def estimator(run: PublishedRun, rung: Fidelity, known: dict[RunGroup, Estimator] | None = None) -> Estimator:
-    """What costs a run; runs of one model on one cluster share what their layers cost where they share `known`."""
+    """Estimator of a run; runs of one model on one cluster share their layers' costs through `known`."""
     known = {} if known is None else known
     key = (run.workload, run.chip.name, run.cluster, run.framework)
     if key not in known:

@@ -99,7 +99,7 @@ def usage(command: Any, path: str) -> str:  # noqa: ANN401
 
 
 def metavar(parameter: Any) -> str:  # noqa: ANN401
-    """What stands for the value of a parameter."""
+    """Placeholder of the value of a parameter."""
     return str(parameter.metavar or parameter.name.rpartition("_")[2].upper())
 
 

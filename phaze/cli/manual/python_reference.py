@@ -58,7 +58,7 @@ def _function(name: str) -> str:
 
 
 def _meanings(name: str, told: inspect.Signature) -> Mapping[str, str]:
-    """What the arguments of a function mean, where that is told anywhere but in its docstring."""
+    """Meanings of the arguments of a function, where they are recorded anywhere but in its docstring."""
     if (model := _VERBS[name]) is not None:
         return {argument: meaning(model, argument) for argument in told.parameters}
     return _of_validate() if name == "validate" else {}

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class _Manual:
-    """What a command and a group have in common: their help."""
+    """Common part of commands and groups: their help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's click is vendored
         """Write the page of this command."""

@@ -49,7 +49,7 @@ def command(options: PlanServingOptions) -> None:
 def answer(
     options: PlanServingOptions,
 ) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
-    """What is looked through as the options say, and the best of it. Raises InputError."""
+    """Space of serving plans as the options say, and the best of it. Raises InputError."""
     from phaze.explore.documents.serving_document import serve
 
     if options.simulate is not None and options.rate is None:

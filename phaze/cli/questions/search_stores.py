@@ -1,4 +1,4 @@
-"""What a run remembers: its own record, and the cache that all runs share."""
+"""Stores of a run: its own record, and the cache that all runs share."""
 
 from __future__ import annotations
 

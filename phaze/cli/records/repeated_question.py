@@ -1,4 +1,4 @@
-"""What a run directory was asked, asked again: one way for every verb that keeps an answer."""
+"""Question of a run directory, asked again: one way for every verb that keeps an answer."""
 
 from __future__ import annotations
 

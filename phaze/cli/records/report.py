@@ -38,7 +38,7 @@ class ReplayedRun:
     left_out: str = ""
 
     def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
-        """What each workload's throughput depends on, where the winner's best placement is the run's: seconds."""
+        """Sensitivity of each workload's throughput, where the winner's placement is the run's; takes seconds."""
         from phaze.explore.answers.replayed_plans import request_on_devices
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
@@ -59,7 +59,7 @@ class ReplayedRun:
 
 
 def replayed_run(document: ResultDocument, run: Path) -> ReplayedRun:
-    """What can be played again; the reason why not is kept instead of raised."""
+    """Replayed plans of a run as far as they can be; the reason why not is kept instead of raised."""
     from phaze.cli.records.recorded_request import request_of
     from phaze.explore.answers.replayed_plans import per_stage_plan, replayed_plans
 

@@ -76,7 +76,7 @@ def _workloads(document: Answer) -> list[str]:
 
 
 def _told(document: Answer) -> dict[str, Any]:
-    """What was looked for, and how much of it was found, where that is one number."""
+    """Objective of an answer and its value, where that is one number."""
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.serving_document import ServingDocument

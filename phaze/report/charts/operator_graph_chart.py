@@ -1,5 +1,5 @@
-"""What `dse graph` draws: the layers of a workload, or the operators of one layer, in both passes; as Graphviz's DOT,
-Mermaid, SVG, JSON (docs/formats/graph.md) and as a table."""
+"""Chart of `dse graph`: the layers of a workload, or the operators of one layer, in both passes; as DOT
+(Graphviz), Mermaid, SVG, JSON (docs/formats/graph.md) and as a table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """What is drawn, in words."""
+        """Title of the chart: workload, mode and, of one layer alone, its name."""
         return f"{self.chain.workload}, {self.mode}" + (f": {self.layer}" if self.layer else "")
 
 

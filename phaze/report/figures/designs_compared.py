@@ -57,7 +57,7 @@ POWER, THROUGHPUT = AXES[0].key, AXES[2].key
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is drawn: rows with the keys of the axes and an `id`. `others`: designs not on the frontier."""
+    """Points of a chart: rows with the axes' keys and an `id`. `others`: designs not on the frontier."""
 
     frontier: Sequence[Row]
     others: Sequence[Row]
@@ -199,7 +199,7 @@ def _axes(document: ResultDocument) -> list[Axis]:
 
 
 def _first_axes(document: ResultDocument) -> tuple[str, str]:
-    """What is shown at first, across and upwards."""
+    """Keys of the initial axes, horizontal and vertical."""
     if document.portfolio is not None:
         return POWER, "score"
     asked = [METRICS[name].column for name in document.request.get("axes") or () if name in METRICS]

@@ -150,7 +150,7 @@ def pipeline_chart(played: ReplayedPlan) -> Html:
 
 
 def plan_looks(played: ReplayedPlan) -> dict[str, str]:
-    """What the classes of its spans stand for."""
+    """Meanings of the classes of a plan's spans: name by class."""
     orders = played.timeline.orders
     used = [_LOOKS[kind] for kind in ActionKind if any((order.kind == kind).any() for order in orders)]
     return dict(used) | {_CLOSING[one.name]: one.name for one in closing(played)}

@@ -112,7 +112,7 @@ def one_iteration(plan: StrategyRecord, played: ReplayedPlan) -> Html:
 
 
 def stage_memories(played: ReplayedPlan) -> Html:
-    """What fills a device of every stage."""
+    """Memory of a device of every stage by use, with its share of the capacity."""
     capacity = played.capacity_bytes
     rows = [
         [

@@ -1,4 +1,4 @@
-"""What was asked, on which assumptions, and how to repeat it; the answer in one sentence, and its figures at a
+"""Request of a run, its assumptions, and how to repeat it; the answer in one sentence, and its figures at a
 glance.
 """
 
@@ -35,12 +35,12 @@ def inputs(contents: Contents) -> Iterator[Section]:
 
 
 def repeat(manifest: Manifest) -> Section:
-    """What is needed to make it again."""
+    """Versions needed to reproduce a run."""
     return Section("repeat", "Versions", join(_manifest(manifest)))
 
 
 def request_table(request: Mapping[str, object]) -> Html:
-    """What was asked, without what was not."""
+    """Table of the request's options, without those that are unset."""
     rows = [
         (fmt.label(name), _value(name, value))
         for name, value in request.items()

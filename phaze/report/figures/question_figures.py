@@ -1,4 +1,4 @@
-"""What a result says beyond one workload on a given number of devices, where it was asked."""
+"""Figures of a result beyond one workload on a given number of devices, where they were asked for."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Contents:
 
 
 def by_workload(found: Iterable[tuple[str, Html]]) -> Html:
-    """What is shown of every workload, each below its name where there are several."""
+    """Markup of every workload, each below its name where there are several."""
     parts = list(found)
     if len(parts) == 1:
         return parts[0][1]

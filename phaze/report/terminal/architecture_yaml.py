@@ -1,4 +1,4 @@
-"""What the model makes of one architecture, as YAML comments below its fields."""
+"""Derived figures of one architecture, as YAML comments below its fields."""
 
 from __future__ import annotations
 

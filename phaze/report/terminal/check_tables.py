@@ -1,4 +1,4 @@
-"""What checks say, as text: a run worked out again, and the model against measurements."""
+"""Reports of checks, as text: a run worked out again, and the model against measurements."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def placement(name: str, plan: Placement) -> RenderableType:
 
 
 def time_breakdown(result: WorkloadResult) -> Table:
-    """The parts of one iteration; by cause, those that take time, where they are told so."""
+    """The parts of one iteration; by cause, those that take time, where they are recorded so."""
     table = plain_table("Where the time goes", "", "time", "share")
     for part, seconds in spent(result.breakdown):
         table.add_row(part, fmt.duration(seconds), fmt.percent(seconds / result.iteration_time_s))

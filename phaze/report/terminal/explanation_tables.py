@@ -74,7 +74,7 @@ def neighbour_table(rows: Sequence[Neighbour], better: str) -> Table:
 
 
 def layer_table(rows: Sequence[LayerBottleneck]) -> Table:
-    """What the layers wait for."""
+    """Bottlenecks of the layers: shares of their time by resource."""
     shown = rows[:_LAYERS]
     title = "What the layers wait for" + (f", {len(shown)} of {len(rows)} passes" if rows[_LAYERS:] else "")
     table = plain_table(
@@ -94,7 +94,7 @@ def layer_table(rows: Sequence[LayerBottleneck]) -> Table:
 
 
 def sensitivity_table(rows: Sequence[Sensitivity]) -> Table:
-    """What each parameter is worth, budgets aside."""
+    """Sensitivity of throughput to each parameter, budgets aside."""
     table = plain_table(
         "What each parameter is worth to throughput, budgets aside",
         "parameter",
@@ -108,7 +108,7 @@ def sensitivity_table(rows: Sequence[Sensitivity]) -> Table:
 
 
 def budget_table(rows: Sequence[BudgetStep]) -> Table:
-    """What other budgets would change."""
+    """Throughput (samples/s) under other budgets, and the change against the run's."""
     table = plain_table(
         "What other budgets would change", "budget", "samples/s", "change", "proven to", "with"
     )

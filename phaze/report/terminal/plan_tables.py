@@ -44,7 +44,7 @@ def print_plan(document: PlanDocument, console: Console) -> None:
 
 
 def plan_head(document: PlanDocument) -> str:
-    """What is planned (rich markup)."""
+    """Head of a plan: workloads, devices, architecture, framework, rung and global batch (rich markup)."""
     request = document.request
     return (
         f"[bold]{escape(' '.join(request['workloads']))}[/bold] on {request['devices']:,} x "
@@ -55,7 +55,7 @@ def plan_head(document: PlanDocument) -> str:
 
 
 def plan_proof(document: PlanDocument) -> str:
-    """What is proven, in one sentence."""
+    """Proof of a plan, in one sentence."""
     proof = document.certificate
     return (
         f"Proved best of {proof.space_size:,} plans{_named(document)}: {proof.evaluated:,} evaluated, "

@@ -22,7 +22,7 @@ DAY_S, MWH_J = 86400.0, 3.6e9
 
 
 def questions(document: ResultDocument) -> Iterator[RenderableType]:
-    """What a result says beyond one workload on a given number of devices."""
+    """Tables of a result beyond one workload on a given number of devices."""
     if document.portfolio is not None:
         yield regret_table(document.portfolio)
         yield cross_table(document.portfolio)
@@ -34,7 +34,7 @@ def questions(document: ResultDocument) -> Iterator[RenderableType]:
 
 
 def regret_table(report: PortfolioReport) -> Table:
-    """What each workload loses against its own best design."""
+    """Regret of each workload against its own best design."""
     table = plain_table(
         f"One design for all ({escape(report.combine)})",
         "workload",

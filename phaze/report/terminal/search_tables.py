@@ -1,5 +1,5 @@
-"""What searches answer, as text, from the documents alone: the answer of `dse run`, its frontier on any axes, a search
-without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
+"""Answers of searches, as text, from the documents alone: the answer of `dse run`, its frontier on any axes, a
+search without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _STOPPED = {
 
 
 def strategy_table(report: StrategyReport, objective: Callable[[float], str]) -> Table:
-    """What ran, what it cost, what it found, and the distance; `objective` writes a value with its unit."""
+    """Course, cost and best of a search, and its distance; `objective` writes a value with its unit."""
     table = plain_table(f"Search without proof: --strategy {escape(report.strategy)}", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
@@ -198,7 +198,7 @@ def design_table(robustness: Robustness) -> Table:
 
 
 def constant_table(robustness: Robustness) -> Table:
-    """What was varied."""
+    """Constants that were varied, with the ranges of their factors."""
     table = plain_table("Constants that were varied together", "constant", "of", "from", "to")
     table.columns[1].justify = "left"
     for constant in robustness.constants:
@@ -281,7 +281,7 @@ def answer_sentence(document: ResultDocument) -> str:
 
 
 def certificate_table(certificate: Certificate) -> Table:
-    """What is proven, and over which points."""
+    """Proof of a search: the bound on its objective, its gap in percent, and its points by outcome."""
     table = plain_table("Certificate", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
@@ -426,7 +426,7 @@ def frontier_of(document: ResultDocument) -> Table:
 
 
 def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
-    """What was changed, alike notes on one line; the clock has a column of its own."""
+    """Changes of the rows, alike notes on one line; the clock has a column of its own."""
     alike: dict[str, list[str]] = {}
     for row in rows:
         note = row.note.removeprefix(f"at {row.clock_hz / 1e9:.2f} GHz, ")
@@ -443,7 +443,7 @@ def _proof(certificate: Certificate) -> str:
 
 
 def _behind(report: StrategyReport, certificate: Certificate) -> str:
-    """What the certified search says of a design that a strategy found."""
+    """Verdict of the certified search on a design that a strategy found."""
     away = report.distance
     if away is not None and away.proven and away.share == 0:
         return _OPTIMAL

@@ -1,4 +1,4 @@
-"""What a design space holds: its axes, how many architectures, and what the budgets leave of them."""
+"""Contents of a design space: its axes, how many architectures, and what the budgets leave of them."""
 
 from __future__ import annotations
 

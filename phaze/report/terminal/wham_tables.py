@@ -65,7 +65,7 @@ def _recipes(workload: WorkloadSearch) -> bool:
 
 
 def stages_table(setting: SettingSearch) -> Table:
-    """What the local search did in every kind of stage of a setting."""
+    """Course of the local search in every kind of stage of a setting."""
     table = plain_table(
         f"Stages of microbatch {setting.microbatch_size}, width {setting.tensor_parallel}, "
         f"recompute {setting.recompute}",
@@ -113,7 +113,7 @@ def _tried(stages: Iterable[StageSearch]) -> tuple[int, int]:
 
 
 def _path(path: list[DimensionStep]) -> str:
-    """What was halved on the way from the largest dimensions, equal steps together."""
+    """Halvings on the way from the largest dimensions, equal steps together."""
     halved = [
         name
         for before, after in pairwise(path)

@@ -1,4 +1,4 @@
-"""What becomes of the best plan as one thing varies: a table, and a picture of where the time goes."""
+"""Best plan as one thing varies: a table, and a picture of where the time goes."""
 
 from __future__ import annotations
 

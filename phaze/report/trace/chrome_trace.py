@@ -20,7 +20,7 @@ PASSES, LAYERS, LINK, BESIDE, HOST, ALL_CORES = (
 _FIRST = (PASSES, LAYERS, LINK, BESIDE, HOST, ALL_CORES)
 
 MOST_LAYERS = 200_000
-"""Layers that are told one by one: with more of them only those of the first microbatches, as many as fit."""
+"""Most layers recorded one by one: with more of them only those of the first microbatches, as many as fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ _Threads = dict[tuple[int, str], int]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A process of the trace: its name, and what it stands for where that is told."""
+    """A process of the trace: its name, and its meaning where one is recorded."""
 
     name: str
     label: str = ""

@@ -1,4 +1,4 @@
-"""What runs when in one iteration of a plan: slices on the threads of the devices of one pipeline.
+"""Timeline of one iteration of a plan: slices on the threads of the devices of one pipeline.
 
 One process per device of a pipeline: all replicas and all devices of one tensor-parallel group do the same. Its
 threads: the passes of every microbatch, their layers, exchanges and what waits for the host, and, for the first
@@ -52,7 +52,7 @@ def plan_trace(
     layers: Sequence[Sequence[str]] = (),
     designs: Sequence[str] = (),
 ) -> Trace:
-    """The trace of a plan; `layers`, `designs`: those of every stage, where they are to be told."""
+    """The trace of a plan; `layers`, `designs`: those of every stage, where they are to be recorded."""
     s, telling = played.strategy, _Telling(played)
     told = {
         "title": title,
@@ -73,13 +73,13 @@ def _stage(played: ReplayedPlan, at: int, layers: Sequence[Sequence[str]], desig
 
 @dataclass(frozen=True)
 class _Telling:
-    """A plan told slice by slice; on a thread no two overlap, the last ends with the iteration."""
+    """A plan recorded slice by slice; on a thread no two overlap, the last ends with the iteration."""
 
     played: ReplayedPlan
 
     @cached_property
     def plans(self) -> list[PlanPieces]:
-        """What passes on every device consist of."""
+        """Pieces of the passes on every device, in the order of devices."""
         return pieces_of_devices(self.played)
 
     @cached_property
@@ -119,7 +119,7 @@ class _Telling:
 
     @cached_property
     def _told_in_layers(self) -> int:
-        """How many microbatches are told layer by layer: at least the first."""
+        """Number of microbatches that are recorded layer by layer: at least the first."""
         first = ((run.device, one) for run in self.runs for one in run.actions if one.microbatch == 0)
         each = sum(len(self.plans[device].pieces(one.kind, one.chunk)) for device, one in first)
         return max(1, MOST_LAYERS // max(1, each))

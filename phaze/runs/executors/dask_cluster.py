@@ -31,7 +31,7 @@ def code_versions() -> Mapping[str, str]:
 
 
 def version_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
-    """What differs, as parts of a sentence."""
+    """Differences of versions, as parts of a sentence."""
     return [
         f"{name} is {theirs.get(name, 'missing')} there, {own} here"
         for name, own in ours.items()
@@ -110,7 +110,7 @@ def _desk(content: bytes) -> _Desk:
 
 
 def _done(piece: bytes, content: bytes, ours: Mapping[str, str]) -> object:
-    """What a worker does with one piece. Raises InputError where it is not of the asking process's version."""
+    """Result of one piece on a worker. Raises InputError where it is not of the asking process's version."""
     if different := version_differences(code_versions(), ours):
         raise InputError(f"a Dask worker would give another answer: {'; '.join(different)}")
     desk = _desk(content)

@@ -68,7 +68,7 @@ def _read_only(content: dict[object, object]) -> MappingProxyType[object, object
 
 
 def packed(thing: object) -> Pack:
-    """What another process unpickles, read-only mappings included."""
+    """Pickle of a thing for another process, read-only mappings included."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
     content = buffer.getvalue()

@@ -41,7 +41,7 @@ def open_cache(tell: Tell | None = None) -> GuardedStore:
 
 
 def kept_entries() -> tuple[VersionEntries, ...]:
-    """What the cache holds, this version first. Raises InputError where it cannot be read."""
+    """Entries of the cache by version, this one first. Raises InputError where it cannot be read."""
     if not (path := cache_file()).exists():
         return ()
     query = (

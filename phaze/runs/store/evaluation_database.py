@@ -43,7 +43,7 @@ class Database:
     _lock: RLock = field(default_factory=RLock, repr=False)
 
     def get(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """What is known of some keys; damaged entries are not known, and forgotten."""
+        """Known values of some keys; damaged entries are not known, and forgotten."""
         found: dict[str, bytes] = {}
         damaged: list[bytes] = []
         wanted = [bytes.fromhex(key) for key in keys]
@@ -135,7 +135,7 @@ class Database:
             raise
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process needs to open the file by itself."""
+        """State with which another process opens the file by itself."""
         return {"path": self.path, "version": self.version, "limit_bytes": self.limit_bytes}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -195,7 +195,7 @@ class GuardedStore:
     process: int = field(default_factory=os.getpid)
 
     def get(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """What is known of some keys, as far as the database can be read."""
+        """Known values of some keys, as far as the database can be read."""
         return self._tried(lambda: self.database.get(keys), {})
 
     def put(self, items: Mapping[str, bytes]) -> None:
@@ -218,7 +218,7 @@ class GuardedStore:
             self.tell(f"{self.name} {self.database.path} cannot be used ({error}); going on without it")
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process needs; it keeps its remarks to itself."""
+        """State for another process, which keeps its remarks to itself."""
         return {"database": self.database, "name": self.name, "failed": self.failed, "process": self.process}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -234,7 +234,7 @@ class LayeredStores:
     far: Store
 
     def get(self, keys: Sequence[str]) -> Mapping[str, bytes]:
-        """What either knows of some keys."""
+        """Values of some keys that either store knows."""
         found = self.near.get(keys)
         if not (left := [key for key in keys if key not in found]):
             return found

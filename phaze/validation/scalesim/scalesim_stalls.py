@@ -278,7 +278,7 @@ class Interfaces:
 
 @dataclass(frozen=True, slots=True)
 class StalledRun:
-    """What the tool reports of a product.
+    """Cycles and traffic (words) of a product as the tool reports them.
 
     `cycles`: total, one less than the demand matrix has rows, plus `stall_cycles`; `whole_cycles`: from the first
     prefetch to the last write; `read_words`: of both operands, in the order of `operands`, padding included.

@@ -41,7 +41,7 @@ _EARLY = "a transfer faster than its link: timed before the data had arrived"
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What the rows of one system, collective and group share."""
+    """Common part of the rows of one system, collective and group."""
 
     system: System
     collective: Collective
@@ -140,7 +140,7 @@ def _predict(settings: Mapping[_Setting, _Rows], count: int, excluded: Counter[s
 
 
 def _beside_s(setting: _Setting, payload: Floats) -> Floats:
-    """What the measurement takes beside the collective: the host, and copies between a list and a buffer."""
+    """Seconds of a measurement beside the collective: the host, and copies between a list and a buffer."""
     memory = setting.system.memory_bytes_per_s
     if memory is None or setting.collective not in _COPIED:
         return np.full(payload.shape, setting.system.host_s)

@@ -36,7 +36,7 @@ def powers(columns: Columns) -> Judged:
 
 
 def breakdown(columns: Columns) -> Judged:
-    """Area in mm2 of what can be told apart on photos of dies and in the model."""
+    """Area in mm2 of what can be distinguished on photos of dies and in the model."""
     published: dict[tuple[str, str], float] = {}
     excluded: Counter[str] = Counter()
     rows = zip(columns["chip"], columns["component"], columns.numbers("area_mm2"), strict=True)

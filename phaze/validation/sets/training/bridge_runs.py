@@ -63,7 +63,7 @@ def training(columns: Columns) -> Judged:
 
 
 def _framework(cells: _Cells) -> Framework:
-    """What the recipes of a container's release switch on; tensor-parallel exchanges do not overlap in NVFP4."""
+    """Framework with the recipes of a release; tensor-parallel exchanges do not overlap in NVFP4."""
     framework, recipe = load_framework(_generation(cells)), _recipe(cells)
     apart = {"tensor_overlap": TensorOverlap.NONE} if recipe is Recipe.NVFP4 else {}
     return framework.model_copy(update=apart)

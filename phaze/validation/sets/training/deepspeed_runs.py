@@ -184,7 +184,7 @@ def _judge_sailor(
 
 
 def _held_bytes(iteration: Iteration) -> float:
-    """What a device cannot do without under the plan, whatever the libraries: no buffers, nothing that is lost."""
+    """Least memory of a device under the plan in bytes, whatever the libraries: no buffers, no losses."""
     return max(
         part.weights_bytes + part.gradients_bytes + part.optimizer_bytes + part.activations_bytes
         for part in iteration.memory

@@ -27,10 +27,10 @@ _SHARDING = {
     "HYBRID_SHARD": (Zero.WEIGHTS, True, 8),
     "NO_SHARD": (Zero.NONE, True, None),
 }
-"""What ranks divide, whether weights are dropped after forward, and how many divide."""
+"""ZeRO stage (what ranks divide), whether weights are dropped after forward, and how many divide."""
 
 _FORMS = ((True, "learned"), (False, "learned"), (False, "alibi"))
-"""Biases and positions that releases of MPT had, told apart by their number of parameters."""
+"""Biases and positions that releases of MPT had, distinguished by their number of parameters."""
 
 _Cells = Mapping[str, str]
 

@@ -42,7 +42,7 @@ _COLUMNS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Software:
-    """What runs of one framework have in common that rows do not say; `plans`: whose plans they have, if another's."""
+    """Settings of one framework's runs that rows do not give; `plans`: whose plans they have, if another's."""
 
     framework: str
     network: str = "hgx-a100"
@@ -100,7 +100,7 @@ def _run(columns: Columns, row: int) -> PublishedRun | str:
 
 
 def _refusal(columns: Columns, row: int) -> str | None:
-    """What a row lacks whatever it was run with."""
+    """Reason to leave out a row whatever it was run with; None where there is none."""
     if any(isnan(columns.numbers(column)[row]) for column in _COLUMNS.values()):
         return NO_DIMENSIONS
     if columns["framework"][row] == "MegaScale":

@@ -99,7 +99,7 @@ _PRODUCTS = frozenset({"qkv", "projection", "gate_up", "up", "down", "router"})
 
 @dataclass(frozen=True, slots=True)
 class Remat:
-    """What a policy keeps on the device and in the memory of the host; the rest of a block runs again."""
+    """Tensors that a policy keeps on the device and in the host's memory; the rest of a block runs again."""
 
     kept: frozenset[str] = frozenset()
     offloaded: frozenset[str] = frozenset()
@@ -122,7 +122,7 @@ POLICIES: Mapping[str, Remat] = MappingProxyType(
 )
 """MaxText's policies by name (layers/models.py)."""
 _UNSAID = (POLICIES["minimal"], Remat(offloaded=frozenset({"qkv", INPUT})))
-"""What a run may have been whose policy is not given: the least recompute, or that of the published recipes."""
+"""Candidate policies of a run that gives none: the least recompute, or that of the published recipes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Job:
 
     @property
     def strategies(self) -> tuple[ParallelPlan, ...]:
-        """What the run may have been: one microbatch, weights divided over each slice, gradients over all."""
+        """Candidate plans of the run: one microbatch, weights divided over each slice, gradients over all."""
         replicas = self.chips // self.tensor
         policies = (POLICIES[self.policy],) if self.policy in POLICIES else _UNSAID
         return tuple(
@@ -200,7 +200,7 @@ _RATES = ("tokens_per_s_per_chip", "tflops_per_chip", "mfu_pct")
 
 
 class _Said:
-    """What the rows of MaxText's tables say."""
+    """Values of the rows of MaxText's tables."""
 
     _NUMBERS = (
         *_RATES,

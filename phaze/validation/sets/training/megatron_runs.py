@@ -225,7 +225,7 @@ class _Setup:
 
     @property
     def activation_bytes(self) -> float:
-        """What the first stage keeps: as many microbatches as there are stages, and more where it is interleaved."""
+        """Bytes kept by the first stage: of a microbatch per stage, and more where it is interleaved."""
         layers = [self.chain.layers[i] for i in _blocks(self.chain)]
         if "full" in self.config:  # the input of each block, whose first layer is its attention
             kept = sum(layer.input_bytes for layer in layers if layer.kind == "block.attention")
