@@ -193,7 +193,7 @@ def compare(
 ) -> tuple[Compared, ...]:
     """Judge the model on the data sets of a folder, or on those of `names`; bad rows are left out with their reason.
 
-    `refused` gets the errors of files that cannot be read, and the others are compared. Raises InputError for a
+    `refused` gets the errors of files that cannot be read; the others are compared. Raises InputError for a
     folder without data sets, an unknown name, and without `refused` for files that cannot be read.
     """
     files = _data_files(folder)

@@ -38,7 +38,7 @@ class ReplayedRun:
     left_out: str = ""
 
     def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
-        """Sensitivity of each workload's throughput, where the winner's placement is the run's; takes seconds."""
+        """Sensitivity by workload, where the winner's best placement is the run's; takes seconds."""
         from phaze.explore.answers.replayed_plans import request_on_devices
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity

@@ -57,7 +57,7 @@ def drawn(contents: Contents) -> Iterator[Section]:
 
 
 def section_fault(section: object, taken: set[str]) -> str:
-    """Fault of an object as a section beside others, whose anchors are taken, as a predicate; empty if none."""
+    """Fault of an object as a section beside others, whose anchors are taken, as a predicate; or empty."""
     if not isinstance(section, Section) or not isinstance(section.body, Html):
         return "gave what is no Section with a body of Html"
     if not re.fullmatch(r"[a-z][a-z0-9-]*", section.anchor):

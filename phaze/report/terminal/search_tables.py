@@ -1,5 +1,5 @@
-"""Answers of searches, as text, from the documents alone: the answer of `dse run`, its frontier on any axes, a
-search without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
+"""Answers of searches, as text, from the documents alone: the answer of `dse run`, its frontier on any axes,
+a search without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _COLUMNS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Software:
-    """Settings of one framework's runs that rows do not give; `plans`: whose plans they have, if another's."""
+    """Settings of a framework's runs that rows do not give; `plans`: whose plans they have, if another's."""
 
     framework: str
     network: str = "hgx-a100"
