@@ -85,7 +85,7 @@ HUGGING_FACE = "hf:"  # before the path of a config.json, or of its folder
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What makes a `GraphWorkload` of a source and options; `file`: the file behind a source, whose content decides.
+    """Loader of a `GraphWorkload` from a source and options; `file`: the file behind it, whose content decides.
 
     `load` raises InputError, with the name of the file, for what it cannot read and for options that it does not take.
     """
@@ -148,7 +148,7 @@ def load_workload(
 
 
 def _loaded(name: str, front_end: FrontEnd, source: str, options: LoadOptions) -> Workload:
-    """What a front end makes of a source. Raises InputError for what is no workload of ours."""
+    """Workload that a front end makes of a source. Raises InputError for anything but a `GraphWorkload`."""
     with FRONT_ENDS.blaming(name):
         workload = front_end.load(source, options)
         # The digests that costs are remembered under, and the certificate, rest on how it makes layers of its graph.

@@ -1,6 +1,6 @@
 """Known chips and a published plan beside the winner, under the same budget, as far as there is time.
 
-They are no part of the answer: what fails, or is not done in time, is told in a sentence.
+They are no part of the answer: what fails, or is not done in time, is reported in a sentence.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class DeviceCount:
         self.bound, self.refined = min(self.bound, hoped), True
 
     def report(self) -> ClusterChoice:
-        """What a result says of it."""
+        """Record of this number of devices in a result."""
         return ClusterChoice(
             devices=self.devices,
             power_per_device_w=self.request.budgets.power_w,
@@ -126,7 +126,7 @@ class DeviceCount:
 
     @property
     def counts(self) -> PointCounts:
-        """What became of its points: in the search, or by the bound that made one unnecessary."""
+        """Counts of its points by fate: in the search, or by the bound that made one unnecessary."""
         if self.searched is not None:
             return self.searched
         configs = self.request.task.points_per_architecture
@@ -138,7 +138,7 @@ class DeviceCount:
         return PointCounts(size, size - within, 0, {fate: within})
 
     def counted(self, outcome: Outcome) -> PointCounts:
-        """What became of its points in a search."""
+        """Counts of its points by fate in a search."""
         size = self.candidates.size * outcome.configs
         over = size - outcome.in_budget * outcome.configs
         return PointCounts(size, over, len(outcome.evaluated), outcome.pruned_by)
@@ -232,7 +232,7 @@ def devices_scope(devices: Sequence[int]) -> str:
 def cluster_report(
     budget: ClusterBudget, document: ResultDocument, choices: Sequence[ClusterChoice]
 ) -> ClusterReport:
-    """What the cluster of a document's best design draws and costs, beside every number of devices."""
+    """Power in W and cost in USD of the cluster of a document's best design, beside every number of devices."""
     best = document.best
     devices = next(iter(best.workloads.values())).devices
     chip = to_table([Architecture(name=best.id, fields=best.architecture)])
@@ -378,7 +378,7 @@ class _ClusterSearch:
         return " and ".join(filter(None, given))
 
     def _too_small_for_one(self) -> InfeasibleError:
-        """What a single device would need, in terms of the budgets of the cluster where these fall short."""
+        """Shortfalls of a single device, in terms of the budgets of the cluster where these fall short."""
         one = with_devices(self.request, self.budget, 1)
         short = Candidates(one.space, one.budgets).none_left().shortfalls
         return InfeasibleError(

@@ -111,7 +111,7 @@ class EvaluatedCandidates:
 
     @property
     def _peaks(self) -> NDArray[np.float64]:
-        """What the MFU of every candidate counts against, (A,)."""
+        """Peaks that the MFU of every candidate counts against, (A,) FLOP/s."""
         peaks = {s: self._evaluator.peak_flops_per_s(s) for s in dict.fromkeys(self._configs)}
         return np.array([peaks[config][row] for row, config in enumerate(self._configs)])
 
@@ -127,7 +127,7 @@ def frontier_points(
     varied: Iterable[str],
     margin: float,
 ) -> list[FrontierPoint]:
-    """What a frontier tells of architectures at some rows of the evaluator's table, each under a plan in one config.
+    """Frontier points of architectures at some rows of the evaluator's table, each under a plan in one config.
 
     `varied`: the fields that their names show. TDP is that at full load times `margin`. Plans pass the checker.
     """

@@ -134,7 +134,7 @@ class Exploration:
         return self._certified(others=_nothing, archive=alone, min_throughput=least, gap=gap).run()
 
     def around(self, fastest: Outcome) -> Answer:
-        """What is known to be fastest, described, with the frontier as far as there is time."""
+        """Answer with the fastest design that is known, and with the frontier as far as there is time."""
         with self.chips() as chips:
             whole = self._whole(fastest)
             if whole is not None:
@@ -187,7 +187,7 @@ class Exploration:
         return Answer(document, found.columns())
 
     def _next_best(self, found: EvaluatedCandidates, rows: list[int]) -> list[Design]:
-        """Designs as far as there is time; how many fall out is told in a sentence."""
+        """Designs as far as there is time; how many fall out is reported in a sentence."""
         told: list[Design] = []
         for row in rows:
             if self.reporting.left_s() <= 0:

@@ -1,5 +1,5 @@
-"""What the product does: explore a space, evaluate one architecture. Which questions go together, which search answers
-each, and what a whole training run on the winner takes."""
+"""Jobs of the product: explore a space, evaluate one architecture. Which questions go together, which search
+answers each, and what a whole training run on the winner takes."""
 
 from __future__ import annotations
 

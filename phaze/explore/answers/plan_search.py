@@ -59,7 +59,7 @@ def find_best_plan(task: Task, architecture: Architecture) -> PlanDocument:
 
 
 def _result(found: EvaluatedPlan, task: Task, peak_flops_per_s: float, costs: Estimator) -> PlanResult:
-    """What a document tells of a plan, which has passed the checker. Raises PlanError where it does not."""
+    """Record of a plan in a document, after the checker has passed it. Raises PlanError where it does not."""
     planned, i = PlannedIteration(costs, found.plan, found.iteration), found.iteration
     planned.check()
     samples = task.cluster.global_batch / i.iteration_s

@@ -39,7 +39,7 @@ def replayed_plans(document: ResultDocument, request: ExploreRequest) -> dict[st
 def per_stage_plan(document: ResultDocument, request: ExploreRequest) -> ReplayedPlan | None:
     """The pipeline with a design for every stage, played; None where the run looked for none.
 
-    Nor is there one where its designs cannot be told, or the run was made before such pipelines had plans. Raises
+    Nor is there one where its designs are not all recorded, or the run was made before such pipelines had plans. Raises
     InputError where this version of the model says something else of it than the document.
     """
     told = None if document.wham is None else document.wham.per_stage

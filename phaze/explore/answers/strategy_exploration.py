@@ -65,7 +65,7 @@ class StrategyCourse:
     def run(
         self, clock: Clock, progress: Progress, resources: SearchResources = ALONE
     ) -> tuple[Oracle, StrategyReport, WhamReport | None]:
-        """What was evaluated, how it went, and WHAM's search step by step.
+        """Oracle with all evaluations, report of the search, and WHAM's search step by step (None for others).
 
         Raises InputError where the strategy does not know the objective.
         """
@@ -149,7 +149,7 @@ class _Run:
 
     @property
     def _rest(self) -> Clock:
-        """What the certified search has left, counted from now."""
+        """Remaining time of the certified search, counted from now."""
         return ClockShare(self.clock.left(), whole=self.clock)
 
     def _found(self, oracle: Oracle) -> Sequence[Evaluation]:

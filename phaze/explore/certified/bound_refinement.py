@@ -38,7 +38,7 @@ class Refinement:
         progress: Progress,
         resources: SearchResources,
     ) -> None:
-        """What points let go for the slack could reach goes to `undecided`."""
+        """Optimistic values of points let go for the slack go to `undecided`."""
         self._context = context
         self._relevance = relevance
         self._undecided = undecided

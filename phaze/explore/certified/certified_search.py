@@ -189,7 +189,7 @@ class CertifiedSearch:
         return [screened for _, screened in found]
 
     def _screened(self, wave: list[NDArray[np.int64]], threads: ThreadPoolExecutor) -> list[Screened]:
-        """What is left of the blocks; the first ones in budget are also where promising points are looked for.
+        """Remainder of the blocks; the first ones in budget are also where promising points are looked for.
 
         Once there are some, nothing is learnt within a wave: then many blocks are bounded in a few calls.
         """

@@ -1,4 +1,4 @@
-"""What the pieces of a certified search are worked out on, in this process or in another one.
+"""Pieces of a certified search, and the context they are worked out in, in this process or in another one.
 
 A piece is a block of candidates that is bounded against what is known, or points of a batch that are tightened or
 evaluated. Points are independent of each other, so that it does not matter how a batch is divided.

@@ -1,1 +1,1 @@
-"""The documents that answers are told in: typed records, their schemas, and what every result says about itself."""
+"""The documents that answers are recorded in: typed records, their schemas, and what every result says about itself."""

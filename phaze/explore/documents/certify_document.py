@@ -1,4 +1,4 @@
-"""What a re-check of a run says: `phaze-certify/1`."""
+"""Report of a re-check of a run: `phaze-certify/1`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of a result document is made of."""
+"""Base of every part of a result document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phaze.yaml_file import parse_yaml
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """What a field means where its record does not say more, by the name it has in a document."""
+    """Meanings of fields where their record does not say more, by the name they have in a document."""
     text = files("phaze.explore.documents").joinpath("meanings.yaml").read_text(encoding="utf-8")
     return cast("Mapping[str, str]", parse_yaml(text, "meanings.yaml"))
 

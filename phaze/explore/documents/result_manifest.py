@@ -1,4 +1,4 @@
-"""What a result says about itself: versions, the task, and what its certificate speaks of."""
+"""Manifest of a result: versions, the task, and the scope of its certificate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def describe_task(task: Task) -> dict[str, Any]:
 
 
 def describe_request(request: ExploreRequest) -> dict[str, Any]:
-    """What was asked about one workload, every default spelled out."""
+    """Request about one workload, every default spelled out."""
     budgets = request.budgets
     return {
         **describe_task(request.task),
@@ -102,7 +102,7 @@ def describe_request(request: ExploreRequest) -> dict[str, Any]:
 
 
 def precision_scope(task: Task) -> list[str]:
-    """What a certificate says of formats: which, and that whether a model still learns in few bits is not modelled."""
+    """Scope of a certificate in formats: which, and that accuracy lost in few bits is not modelled."""
     if task.recipe is None:
         return ["precision bf16"]
     return [
@@ -125,7 +125,7 @@ def scope(task: Task) -> list[str]:
 
 
 def plans_scope(task: Task) -> list[str]:
-    """What a certificate says of the plans that it speaks about."""
+    """Scope of a certificate in plans."""
     space, framework = task.plan_space, task.framework
     activations = any(Offload.ACTIVATIONS in offload for offload in space.offloads)
     long = task.cluster.global_batch * len(task.workload.chain(1, 1).index) > MOST_PASSES

@@ -1,5 +1,5 @@
-"""What searches without proof report: how one went, how far from the certified optimum it ended, and WHAM's every
-step.
+"""Reports of searches without proof: how one went, how far from the certified optimum it ended, and WHAM's
+every step.
 """
 
 from __future__ import annotations

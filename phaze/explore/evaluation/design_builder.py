@@ -194,7 +194,7 @@ class DesignBuilder:
     def _result(
         self, figures: Mapping[str, Any], model_flops: float, peak_flops_per_s: float
     ) -> WorkloadResult:
-        """From what is told of a plan, its model FLOPs, and what MFU counts against on one device."""
+        """From the reported figures of a plan, its model FLOPs, and the peak of one device that MFU counts against."""
         cluster, tokens = self.task.cluster, self.task.workload.sequence_length
         iteration_s = figures["iteration_time_s"]
         return WorkloadResult(

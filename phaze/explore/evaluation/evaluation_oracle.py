@@ -1,4 +1,4 @@
-"""What a search without bounds may ask: evaluate these architectures. It counts, remembers and spreads the work; the
+"""Oracle of a search without bounds: evaluates given architectures, counts, remembers and spreads the work; the
 best points are worked out in this process or in another one.
 """
 

@@ -1,4 +1,4 @@
-"""What formats mean for points: which arrays take a recipe, and the peaks to hold a throughput against."""
+"""Effect of formats on points: which arrays take a recipe, and the peaks to hold a throughput against."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _value(table: ArchitectureTable, name: str) -> float:
 
 
 def _narrow(task: Task, space: PlanSpace) -> str:
-    """What a space of plans asks of degrees beyond that, if anything."""
+    """Further restrictions of a plan space on its degrees, as a sentence goes on; empty without any."""
     asked = (
         []
         if space.ragged

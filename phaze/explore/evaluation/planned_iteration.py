@@ -85,7 +85,7 @@ class PlannedIteration:
 
     @classmethod
     def found(cls, costs: Estimator, found: FoundPlan) -> PlannedIteration:
-        """A plan that a search found. What is told is the time worked out here.
+        """A plan that a search found. The time reported is the one worked out here.
 
         Raises PlanError where it is quite another one than the search says: a defect of one of the two.
         """
@@ -139,7 +139,7 @@ class PlannedIteration:
         return [PlanKind(**asdict(kind)) for kind in self.kind_times]
 
     def figures(self, recipe: Recipe | None = None) -> dict[str, Any]:
-        """What a `WorkloadResult` tells of the plan itself, by its fields; `recipe`: as in `placement`."""
+        """Fields of a `WorkloadResult` on the plan itself, by name; `recipe`: as in `placement`."""
         return {
             "iteration_time_s": self.iteration.iteration_s,
             "devices_used": self.strategy.devices,

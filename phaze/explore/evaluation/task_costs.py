@@ -1,5 +1,5 @@
-"""What points of one task on a table of architectures are made of: layers with their costs, options of stages, and the
-measured constants of links on the calibrated rung."""
+"""Parts of the points of one task on a table of architectures: layers with their costs, options of stages, and
+the measured constants of links on the calibrated rung."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TrainingConfig:
 
     @property
     def choices(self) -> dict[str, tuple[Any, ...]]:
-        """What it says of a plan space, recompute aside unless it is selective, which is a kind of its own."""
+        """Choices it fixes in a plan space, recompute aside unless it is selective, which is a kind of its own."""
         selective = {"recomputes": (self.recompute,)} if self.recompute is Recompute.SELECTIVE else {}
         return {
             "microbatches": (self.microbatch,),

@@ -166,7 +166,7 @@ class ExplainedWinner:
         return np.asarray(self.task.cluster.global_batch / found.upper_s)
 
     def worth(self, table: ArchitectureTable) -> ArchitectureWorth:
-        """What other architectures come to by the objective, in whatever config is best for it."""
+        """Throughput and objective of other architectures, each in the config that is best for the objective."""
         return objective_worth(self.request, self._free.on(table), self.effort)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What ten per cent more or less of each physical parameter would do to throughput, placement chosen anew."""
+"""Effect of ten per cent more or less of each physical parameter on throughput, placement chosen anew."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _summary(
     layers: Sequence[LayerBottleneck],
     chips: Sequence[Against],
 ) -> str:
-    """What binds, where the time goes, and how far behind the best known chip is, in one sentence."""
+    """Summary in one sentence: what binds, where the time goes, and how far behind the best known chip is."""
     most = layers[0]
     parts = [
         f"{winner.architecture.name} is stopped by {_stopped_by(limits)}",

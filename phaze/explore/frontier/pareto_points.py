@@ -143,7 +143,7 @@ class PointValues:
         return np.stack([(-1.0 if axis.maximise else 1.0) * axis.of(columns) for axis in self.axes], axis=1)
 
     def optimistic(self, config: TrainingConfig, rows: Rows, least_s: Floats) -> Floats:
-        """What no point is better than, (A, axes), from finite lower bounds on iteration times, (A,) seconds."""
+        """Lower bounds on the minimised axes of points, (A, axes), from finite ones on iteration times in s, (A,)."""
         energy = memory = np.zeros(len(rows))
         if self.needs_plan:
             energy = self.measures.least_energy_j(config, rows, least_s)

@@ -1,4 +1,4 @@
-"""What re-checks of all kinds of runs have in common, the searches that a document tells of among it, made again."""
+"""Common part of the re-checks of all kinds of runs; also the searches that a document reports, made again."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Recheck(ABC):
         )
 
     def _beside(self, leaves: Leaves) -> Iterator[Check]:
-        """What is told beside the best design."""
+        """Checks of the parts reported beside the best design."""
         yield from SearchesRecheck(self.request, self.document, leaves, self.progress).checks()
         if self.request.others:
             yield from SeveralWorkloads(self.request, self.document, self.designs, leaves).checks()

@@ -56,7 +56,7 @@ _POINTS = ("space_size", "over_budget", "pruned", "evaluated", "pruned_by")
 
 
 def question_unchanged(document: ResultDocument) -> Check:
-    """What was asked, and of which files, is what the manifest's hash says it was."""
+    """Agreement of the question, and of the files it names, with the hash in the manifest."""
     manifest = document.manifest
     passed = manifest.question_sha256 in {None, question_sha256(manifest)}
     return Check(
@@ -87,7 +87,7 @@ class DocumentRecheck:
         yield from self._absent()
 
     def _absent(self) -> Iterator[Check]:
-        """What was not asked for is not told."""
+        """Absence of all parts that were not asked for."""
         request, cluster = self.request, self.document.cluster
         absent = {
             "cluster": cluster is None,
@@ -105,7 +105,7 @@ class DocumentRecheck:
             yield self.leaves.compare("no training run", ("training_run",), None)
 
     def hardware(self) -> Check:
-        """Every design that is told is one of the space within its budgets; else nothing else can be judged."""
+        """Every reported design is one of the space within its budgets; else nothing else can be judged."""
         designs = [(path, design.architecture) for path, design in self._told]
         designs += [(("frontier", i), point.architecture) for i, point in enumerate(self.document.frontier)]
         wrong = [path_text(path) for path, fields in designs if not self._one_of_the_space(fields)]
@@ -178,7 +178,7 @@ class DocumentRecheck:
         return axes_of(request)[0].name if request.over_axes else request.objective.value
 
     def _scope(self) -> list[str]:
-        """What the certificate speaks of."""
+        """Scope of the certificate, worked out again."""
         request, told = self.request, self.document
         if told.portfolio is not None and request.others:
             rule = MaximisedValue.of(request, told).rule

@@ -87,7 +87,7 @@ def path_text(path: Path) -> str:
 
 @dataclass
 class Leaves:
-    """What a document claims, and which of it nobody has worked out again yet."""
+    """Claims of a document by path, and the paths of those that nobody has worked out again yet."""
 
     claimed: Mapping[Path, object]
     left: set[Path] = field(init=False)

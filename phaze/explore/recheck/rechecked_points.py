@@ -139,5 +139,5 @@ class MaximisedValue:
         return float(self.rule.score(np.asarray(throughputs, dtype=np.float64)[:, None])[0])
 
     def value(self, score: float, tdp: float) -> float:
-        """What was maximised, of a score and a TDP in W."""
+        """Maximised objective of a score and a TDP in W."""
         return self.goal.value(score, tdp)

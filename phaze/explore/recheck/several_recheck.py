@@ -1,4 +1,4 @@
-"""What a document tells of several workloads, and of several numbers of devices, worked out again."""
+"""Figures of a document on several workloads, and on several numbers of devices, worked out again."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ class SeveralClusters:
     leaves: Leaves
 
     def checks(self, budget: ClusterBudget) -> Iterator[Check]:
-        """What the winner's cluster draws and costs, and each device's share of the budgets for every number.
+        """Power and cost of the winner's cluster, and each device's share of the budgets for every number.
 
         What other numbers of devices come to is what a search says: their bounds and statuses go together.
         """

@@ -1,1 +1,1 @@
-"""What is asked of a search: objective and metrics, budgets, the plans it may use, and the time and workers it has."""
+"""Request for a search: objective and metrics, budgets, plans it may use, and the time and workers it has."""

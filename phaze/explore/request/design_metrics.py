@@ -127,7 +127,7 @@ def metric(name: str) -> Metric:
 def cost_per_run(
     samples: float, devices: int, usd_per_kwh: float, lifetime_s: float, overhead: float = 1.0
 ) -> Metric:
-    """What it costs to run so many samples: chips written off over their lifetime, and power at TDP.
+    """Cost in USD of a run of so many samples: chips written off over their lifetime, and power at TDP.
 
     `overhead`: power of the site over that of the accelerators (PUE). Needs the price of a chip as a column.
     """

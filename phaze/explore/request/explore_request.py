@@ -1,4 +1,4 @@
-"""What is asked of the explorer, every default spelled out, and the plans of a task: those of its space that its
+"""Request to the explorer, every default spelled out, and the plans of a task: those of its space that its
 framework runs, within the choices that are held.
 """
 
@@ -108,7 +108,7 @@ def _among(
 
 
 def _offloads(task: Task) -> tuple[frozenset[Offload], ...]:
-    """What hosts may keep. Raises InputError for one choice that the framework does not have."""
+    """Offload choices of a task that its framework has. Raises InputError where it has none of them."""
     asked, framework = task.held.get("offloads", task.plans.offloads), task.framework
     if found := tuple(one for one in asked if framework.can_offload(one)):
         return found

@@ -65,7 +65,7 @@ def below_floor(request: ExploreRequest, task: Task, best: float) -> InfeasibleE
 
 
 def _levers(request: ExploreRequest) -> tuple[str, ...]:
-    """What would make the best design faster."""
+    """Changes to the request that would make the best design faster, in words."""
     given = [option for option, name in _BUDGETS.items() if getattr(request.budgets, name) is not None]
     more = f"a larger budget ({', '.join(given)})" if given else "faster designs in the space (--space)"
     return ("more --devices", more)

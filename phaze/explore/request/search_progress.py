@@ -1,4 +1,4 @@
-"""How a search tells what it is doing, and how it is told to stop."""
+"""Progress that a search reports, and the clock by which it stops."""
 
 from __future__ import annotations
 

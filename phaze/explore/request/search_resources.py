@@ -1,5 +1,5 @@
-"""What a search has at its disposal besides time: who works for it, what is remembered for it, and a copy of this
-process that works beside it."""
+"""Resources of a search besides time: who works for it, what is remembered for it, and a copy of this process
+that works beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Work(Protocol[Asked_contra, Found_co]):
-    """What workers do: a picklable object of which every worker has a copy.
+    """Job of the workers: a picklable object of which every worker has a copy.
 
     It may remember what pieces share, as long as an answer does not depend on which pieces came before.
     """

@@ -89,7 +89,7 @@ def _evaluator(nominal: Evaluator, scenarios: Scenarios, here: Rows) -> Evaluato
 
 
 def _units(table: ArchitectureTable) -> Floats:
-    """What makes two designs alike, (A, 8)."""
+    """Figures in which designs of one kind agree, (A, 8)."""
     return np.stack(
         [
             macs(table),

@@ -27,7 +27,7 @@ LEASE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BoardView:
-    """What a board shows of some pieces.
+    """State of some pieces on a board.
 
     `answers`: figures of those that are done. `free`: those nobody is at, with how many hosts were and went silent.
     """
@@ -48,7 +48,7 @@ class ClaimBoard(Protocol):
         """How long a claim lasts."""
 
     def look(self, numbers: Sequence[int]) -> BoardView:
-        """What is known of some pieces."""
+        """Answers of some pieces, and which of the others are free to claim."""
 
     def claim(self, numbers: Sequence[int], most: int) -> list[int]:
         """Claim the first `most` pieces, as far as nobody has by now; which were won."""
@@ -129,7 +129,7 @@ class SharedEvaluation:
             yield known[number]
 
     def _work_or_look(self, missing: Sequence[int]) -> dict[int, Row]:
-        """What others have found by now, and what this host finds if there is something left to claim."""
+        """Figures that others have found by now, and those this host finds if there is something left to claim."""
         view = self.board.look(missing)
         for number, lost in view.free.items():
             if lost >= _LOST:

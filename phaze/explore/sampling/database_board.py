@@ -67,7 +67,7 @@ class DatabaseBoard:
         patiently(lambda: TABLE.create(self.engine, checkfirst=True))
 
     def look(self, numbers: Sequence[int]) -> BoardView:
-        """What is known of some pieces."""
+        """Answers of some pieces, and which of the others are free to claim."""
         columns = TABLE.c.number, TABLE.c.figures, TABLE.c.claims, (TABLE.c.expires_s < self._now)
         with self.engine.connect() as connection:
             rows = connection.execute(select(*columns).where(self._ours(numbers))).all()

@@ -64,7 +64,7 @@ class Assessor:
         return self._on(self.candidates.table(range(1))).content
 
     def size(self, number: int) -> Row:
-        """What is known of a candidate without evaluating it."""
+        """TDP in W and area in mm2 of a candidate, known without evaluating it."""
         table = self.candidates.table(np.array([number], dtype=np.int64))
         tdp = tdp_w(table, self.candidates.budgets.tdp_margin)
         return {"tdp_w": float(tdp[0]), "area_mm2": float(area_mm2(table)[0])}
@@ -124,7 +124,7 @@ Assess = Callable[[Sequence[int]], Iterable[Row]]
 
 @dataclass
 class RememberedFigures:
-    """What is known of an assessor's candidates, under the digest of their hardware and of the task.
+    """Known figures of an assessor's candidates, under the digest of their hardware and of the task.
 
     Those in which a workload does not fit are not kept: they cost nothing.
     """

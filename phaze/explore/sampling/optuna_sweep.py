@@ -84,7 +84,7 @@ class Sweep:
     _known: dict[int, Row] = field(default_factory=dict)
 
     def run(self) -> SweepResult:
-        """Sample until `plan.trials` trials are told or `stop` says so.
+        """Sample until `plan.trials` trials are recorded or `stop` says so.
 
         Raises InputError where the chips do not have the rung, InfeasibleError where nothing keeps the budgets or not
         one trial was feasible, WorkerLostError where those that evaluate have gone, StorageLostError where the storage
@@ -114,7 +114,7 @@ class Sweep:
 
     @cached_property
     def assessor(self) -> Assessor:
-        """What evaluates candidates by their number in the whole grid of the space."""
+        """Evaluator of candidates by their number in the whole grid of the space."""
         return Assessor(self.plan.task, self._scope.grid)
 
     @cached_property

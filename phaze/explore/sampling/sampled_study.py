@@ -1,5 +1,5 @@
-"""A study in memory, asked in fixed batches and told in the order of its trials, and Optuna's samplers by name; the
-randomness of a batch follows from the seed and its first trial."""
+"""A study in memory, asked in fixed batches and given results in the order of its trials, and Optuna's samplers by name;
+the randomness of a batch follows from the seed and its first trial."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class BatchedStudy:
             self._study.add_trial(trial)
 
     def ask(self, most: int | None = None) -> list[AskedTrial]:
-        """The next batch, or the first `most` trials of it; the one before has to be told."""
+        """The next batch, or the first `most` trials of it; the results of the one before have to be recorded."""
         first = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = make_sampler(self.sampler, self.seed, first, self.parameters)
         return [self._asked() for _ in range(self.batch if most is None else min(self.batch, most))]

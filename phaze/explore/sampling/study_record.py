@@ -32,7 +32,7 @@ _SHORT = 40  # characters of a value that is told
 
 
 def evaluation_identity(task: Task, candidates: Candidates) -> Identity:
-    """What the figures of a candidate depend on, its number apart: JSON data."""
+    """Inputs that the figures of a candidate depend on, its number apart: JSON data."""
     space = candidates.space
     return _as_json(
         {
@@ -56,7 +56,7 @@ def study_identity(
     seed: int,
     batch: int,
 ) -> Identity:
-    """What two runs of one study have in common: JSON data."""
+    """Identity of a study, the same for all of its runs: JSON data."""
     evaluation = evaluation_identity(task, candidates)
     return evaluation | _as_json(
         {

@@ -60,7 +60,7 @@ class SearchStrategy(Protocol):
 
 
 def contract_fault(report: object, oracle: Oracle, budget: SearchBudget) -> str:
-    """What of a finished search contradicts its oracle or its budget, as a sentence goes on; empty: nothing."""
+    """Breach of the contract by a finished search, against oracle or budget, as a sentence goes on; empty: none."""
     if not isinstance(report, StrategyReport):
         return f"ended in a {type(report).__name__}, not in a StrategyReport"
     if len(oracle.history) > budget.evaluations:

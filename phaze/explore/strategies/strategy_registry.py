@@ -22,7 +22,7 @@ def _sampled(name: str) -> SearchStrategy:
 
 
 def _fault(name: str, thing: object) -> str:
-    """What keeps an object from being the strategy of a name."""
+    """Reason why an object cannot be the strategy of a name; empty: none."""
     if fault := lacking(thing, "name", "seeded", "run"):
         return fault
     own = getattr(thing, "name", None)

@@ -78,7 +78,7 @@ class Piece:
 
 
 def pieces_of_devices(played: ReplayedPlan) -> list[PlanPieces]:
-    """What passes on every device of a pipeline consist of; equal devices share it."""
+    """Pieces of the passes on every device of a pipeline; equal devices share them."""
     costs = played.costs
     if not isinstance(costs, MixedEstimator):
         return [PlanPieces(played)] * len(played.timeline.orders)
@@ -90,7 +90,7 @@ def pieces_of_devices(played: ReplayedPlan) -> list[PlanPieces]:
 
 @dataclass(frozen=True)
 class PlanPieces:
-    """What every pass of a plan consists of, on one architecture; a pass is an `ActionKind` and a chunk."""
+    """Pieces of every pass of a plan, on one architecture; a pass is an `ActionKind` and a chunk."""
 
     played: ReplayedPlan
     _known: dict[tuple[ActionKind, int], tuple[Piece, ...]] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class PlanPieces:
         return Piece(what, chain.names[position], compute_s, position, side, exposed_s)
 
     def seconds(self, unique: int, side: PassPart) -> tuple[float, dict[Parallel, float]]:
-        """What some operators of a unique layer take on the cores, and their collectives that nothing hides."""
+        """Seconds of some operators of a unique layer on the cores, and of their collectives that nothing hides."""
         said, figures = self.played.costs.framework, self.pass_figures(side)
         weight_s = float(figures.weight_s[unique]) * said.stretch
         if side is PassPart.WEIGHT_GRADIENT:

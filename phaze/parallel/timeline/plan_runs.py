@@ -79,7 +79,7 @@ def _received(run: Run, now_s: float, ways_s: list[float]) -> Run:
 
 
 def closing(played: ReplayedPlan) -> Iterator[Closing]:
-    """What follows the last pass of all devices, on each of them; the last part ends with the iteration."""
+    """Gradient synchronisation, optimizer and host time of each device after the last pass of all devices."""
     syncs = played.costs.gradient_sync(played.strategy)
     whole_s, host_s = played.iteration.iteration_s, played.costs.framework.iteration_s
     for device in range(len(played.timeline.orders)):

@@ -159,7 +159,7 @@ def expand(instances: Instances, rows: Beginnings, best: Floats) -> Beginnings:
 def _starts(
     instances: Instances, rows: Beginnings, best: Floats
 ) -> tuple[Integers, Integers, Flags, Floats, Floats]:
-    """What may come next: row, operator, whether it is core-parallel, start and end, one value each."""
+    """Starts that may come next: row, operator, whether it is core-parallel, start and end, one value each."""
     begin = np.maximum(rows.ready, rows.now[:, None])
     alone = np.where(instances.core, np.maximum(begin, rows.blocked[:, None]), begin)
     for unit, free in zip(instances.units, rows.free, strict=True):

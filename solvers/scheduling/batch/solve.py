@@ -155,7 +155,7 @@ _Step = Callable[[_Rows, Floats, Floats], _Pair]
 
 
 def _steps(graph: BatchGraph, *, rough: bool, begun: bool) -> Sequence[_Step]:
-    """What tightens bounds: small graphs are searched at once, for others list schedules have to do.
+    """Steps that tighten bounds: small graphs are searched at once, for others list schedules have to do.
 
     `begun`: what `rough` does is done.
     """

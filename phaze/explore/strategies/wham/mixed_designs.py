@@ -1,4 +1,4 @@
-"""A design for every device of a pipeline: strategies, cuts and designs chosen together, checked, and told."""
+"""A design for every device of a pipeline: strategies, cuts and designs chosen together, checked, and reported."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from phaze.explore.strategies.wham.core_latencies import CoreGrid, StageKind, co
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
 
 Value = tuple[float, ...]
-"""What dimensions are worth, to be maximised."""
+"""Value of dimensions, to be maximised."""
 Node = tuple[int, ...]
 """Which of the starting points, then how often each dimension was halved."""
 
@@ -102,7 +102,7 @@ class StageDesign:
 
 @dataclass(frozen=True)
 class LocalResult:
-    """What the search of one kind of stage did: dimensions in the order visited, cores added, the best designs."""
+    """Result for one kind of stage: dimensions in the order visited, cores added, the best designs."""
 
     kind: StageKind
     visits: tuple[Visit, ...]

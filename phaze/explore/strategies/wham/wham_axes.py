@@ -23,7 +23,7 @@ _OPERAND_BYTES = 2
 
 @dataclass(frozen=True)
 class SearchAxes:
-    """What is done with every axis of a space.
+    """Treatment of every axis of a space.
 
     An axis of one core count grows by conflicts, from its smallest option. Any other axis of one number (core
     rows and columns, vector ALUs, global buffer, ...) is a dimension, halved from its largest option. What has no

@@ -1,5 +1,5 @@
-"""What is maximised (throughput, or throughput per watt above a floor), and which training configurations promise most
-of it."""
+"""Objective that is maximised (throughput, or throughput per watt above a floor), and which training
+configurations promise most of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WhamTarget:
 
     @property
     def goal(self) -> Goal:
-        """What the placement of a mixed pipeline minimises: time, or time x mean power."""
+        """Goal of the placement of a mixed pipeline: least time, or least time x mean power."""
         return Goal.TIME if self.objective is Objective.THROUGHPUT else Goal.ENERGY
 
     def longest_s(self, global_batch: int) -> float:
@@ -95,7 +95,7 @@ SAMPLE = 128
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a config can be worth at best on any design of the sample, and the `row` of that design."""
+    """Upper bound on the value of a config over the designs of the sample, and the `row` of its best design."""
 
     config: TrainingConfig
     value: float
