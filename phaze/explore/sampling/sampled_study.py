@@ -1,5 +1,6 @@
-"""A study in memory, asked in fixed batches and given results in the order of its trials, and Optuna's samplers by name;
-the randomness of a batch follows from the seed and its first trial."""
+"""A study in memory, asked in fixed batches and given results in the order of its trials, and Optuna's samplers by
+name; the randomness of a batch follows from the seed and its first trial.
+"""
 
 from __future__ import annotations
 
