@@ -16,19 +16,20 @@ from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.silicon.package_power import energy_constants
-from phaze.workload.work import NARROW, Pass, Work
+from phaze.workload.work import Format, Pass, Work
 from phaze.workload.workload import Numerics
 
 
 @dataclass(frozen=True)
 class Events:
-    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits or less.
+    """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits, `fp4_macs`: of 4.
 
     `kernel_s`: seconds in which kernels of a SIMT chip run.
     """
 
     macs: float | Floats = 0.0
     narrow_macs: float | Floats = 0.0
+    fp4_macs: float | Floats = 0.0
     alu_cycles: float | Floats = 0.0
     buffer_bytes: float | Floats = 0.0
     hbm_bytes: float | Floats = 0.0
@@ -51,9 +52,9 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
     """
     where = np.asarray(rows, dtype=np.intp)
     works, f = costs.pass_.works, costs.factors
+    macs = {width: float(sum(of_each)) for width, of_each in _macs(works).items()}
     everything = Events(
-        macs=float(sum(g.macs for w in works for g in w.gemms if g.operands not in NARROW)),
-        narrow_macs=float(sum(g.macs for w in works for g in w.gemms if g.operands in NARROW)),
+        **macs,
         alu_cycles=sum(w.vector_cycles for w in works),
         buffer_bytes=costs.tables.buffer_bytes.sum(axis=1)[f.tensor_of[where]],
         hbm_bytes=costs.tables.hbm_bytes.sum(axis=1)[f.memory_of[where]],
@@ -66,28 +67,34 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
 def _as_kernels(everything: Events, costs: PassCosts, rows: Rows, simt: Flags) -> Events:
     """The same events, those of SIMT chips as their kernels run them."""
     computing = [w for w in costs.pass_.works if w.link is None]
-    macs, narrow = (float(each.sum()) for each in _visible_macs(computing))
+    macs = {width: float(of_each.sum()) for width, of_each in _visible_macs(computing).items()}
     kernel_s = costs.kernel_s
     issued = energy_constants(costs.simt.side.table).kernel_alu_cycles_per_s[:, None] * kernel_s
     beyond = _beyond_issued(computing, issued).sum(axis=1)
     number = np.maximum(costs.factors.simt_of[rows], 0)
     return replace(
         everything,
-        macs=np.where(simt, macs, everything.macs),
-        narrow_macs=np.where(simt, narrow, everything.narrow_macs),
+        **{width: np.where(simt, seen, getattr(everything, width)) for width, seen in macs.items()},
         alu_cycles=np.where(simt, beyond[number], everything.alu_cycles),
         kernel_s=np.where(simt, kernel_s.sum(axis=1)[number], 0.0),
     )
 
 
-def _visible_macs(works: Sequence[Work]) -> tuple[Floats, Floats]:
-    """Multiply-accumulates of each operator that no causal mask hides, (O,): of wide and of narrow operands."""
+def _macs(works: Sequence[Work]) -> dict[str, Floats]:
+    """Multiply-accumulates of each operator, (O,), by the width of their operands: the counts of `Events`."""
+    widths: dict[str, tuple[Format, ...]] = {"narrow_macs": (Format.FP8,), "fp4_macs": (Format.FP4,)}
+    found = {
+        name: np.array([sum(g.macs for g in w.gemms if g.operands in formats) for w in works], np.float64)
+        for name, formats in widths.items()
+    }
+    every = np.array([w.macs for w in works], dtype=np.float64)
+    return {"macs": every - sum(found.values()), **found}
+
+
+def _visible_macs(works: Sequence[Work]) -> dict[str, Floats]:
+    """Those of each operator that no causal mask hides."""
     seen = np.array([1.0 if w.flash is None else w.flash.visible for w in works])
-    wide = np.array(
-        [sum(g.macs for g in w.gemms if g.operands not in NARROW) for w in works], dtype=np.float64
-    )
-    narrow = np.array([sum(g.macs for g in w.gemms if g.operands in NARROW) for w in works], dtype=np.float64)
-    return seen * wide, seen * narrow
+    return {width: seen * of_each for width, of_each in _macs(works).items()}
 
 
 def _beyond_issued(works: Sequence[Work], issued: Floats) -> Floats:
@@ -116,7 +123,7 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
     e = energy_constants(table)
     total: Floats = (
         events.macs * (e.mac_j + e.operand_j_per_mac)
-        + events.narrow_macs * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
+        + (events.narrow_macs + events.fp4_macs * e.fp4_share) * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
         + events.alu_cycles * e.alu_cycle_j
         + events.buffer_bytes * e.global_buffer_j_per_byte
         + events.hbm_bytes * e.hbm_j_per_byte
@@ -126,23 +133,25 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
     return total
 
 
-def kernel_power_w(costs: PassCosts, table: ArchitectureTable, seconds: Floats) -> Floats:
-    """Power in W, (O,), that a chip, a table of one, draws while each kernel of a pass runs back to back.
+def kernel_j(costs: PassCosts, table: ArchitectureTable, seconds: Floats) -> Floats:
+    """Dynamic energy in J, (O,), of each kernel of a pass that takes `seconds` (O,) on a chip, a table of one.
 
-    P = what flows whatever runs + what a running kernel draws + dynamic energy of the kernel / `seconds` (O,) that it
-    takes. Firmware lowers the clock where that is more than the board may draw, which a measured latency holds.
+    Beyond what a running kernel draws (`running_w`), at the clock of the table.
     """
     e, f, t, works = energy_constants(table), costs.factors, costs.tables, costs.pass_.works
-    macs, narrow = _visible_macs(works)
-    joules = (
-        macs * (e.mac_j + e.operand_j_per_mac)
-        + narrow * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
-        + _beyond_issued(works, e.kernel_alu_cycles_per_s * seconds) * e.alu_cycle_j
-        + t.buffer_bytes[f.tensor_of[0]] * e.global_buffer_j_per_byte
-        + t.hbm_bytes[f.memory_of[0]] * e.hbm_j_per_byte
+    events = Events(
+        **_visible_macs(works),
+        alu_cycles=_beyond_issued(works, e.kernel_alu_cycles_per_s * seconds),
+        buffer_bytes=t.buffer_bytes[f.tensor_of[0]],
+        hbm_bytes=t.hbm_bytes[f.memory_of[0]],
     )
-    power: Floats = static_w(table) + e.kernel_w + joules / seconds
-    return power
+    return dynamic_j(events, table)
+
+
+def running_w(table: ArchitectureTable) -> Floats:
+    """Watts that a chip draws as long as a kernel runs, whatever it does, (A,)."""
+    total: Floats = static_w(table) + energy_constants(table).kernel_w
+    return total
 
 
 def static_w(table: ArchitectureTable) -> Floats:

@@ -166,6 +166,8 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             "m? k? n? batch? heads? kv_heads? head_dim?",
             "latency_ms",
             **dict.fromkeys(("isl", "step", "window_size"), maybe(count(2**32, 0))),
+            **dict.fromkeys(("num_tokens", "hidden_size", "inter_size", "topk"), maybe(SIZE)),
+            **dict.fromkeys(("num_experts", "moe_tp_size", "moe_ep_size"), maybe(SIZE)),
             **dict.fromkeys(("power_w", "power_limit_w"), RATE),
             loop_s_at_least=amount(0.0),
         ),

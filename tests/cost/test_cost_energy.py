@@ -68,7 +68,7 @@ def test_a_gpu_at_full_load_draws_its_power_at_full_load():
     busy = Events(
         macs=macs(table) * table["clock_hz"],
         buffer_bytes=0.25 * global_buffer_bandwidth_bytes_per_s(table),
-        hbm_bytes=hbm_bandwidth_bytes_per_s(table),
+        hbm_bytes=0.32 * hbm_bandwidth_bytes_per_s(table),
         link_bytes=0.5 * 2 * table["link_bandwidth_bytes_per_s"],
         kernel_s=second,
     )

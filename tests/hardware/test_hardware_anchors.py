@@ -34,8 +34,8 @@ NODES = {
 }
 SITE_MM2 = {"HBM2": 11.5, "HBM2e": 14, "HBM3": 15, "HBM3e": 15, "HBM4": 17}
 # voltage: floor, at rest, slope; ALU cycle in pJ and its share at full load; background W/mm2/GHz; busy ports
-VLIW = (0.75, 0.65, 0.35, 8.0, 0.5, 0.067, 1.0)
-GPU = (0.65, 0.21, 0.79, 22.0, 0.29, 0.075, 0.25)
+VLIW = (0.75, 0.65, 0.35, 8.0, 0.5, 0.067, 1.0, 1.0, 1.0)
+GPU = (0.65, 0.47, 0.53, 19.5, 0.34, 0.063, 0.25, 0.32, 1.4)
 HBM_PJ = {"HBM2": 4.5, "HBM2e": 4.5, "HBM3": 4.3, "HBM3e": 4.0, "HBM4": 3.5}
 
 
@@ -197,18 +197,29 @@ def by_hand(chip: Chip) -> tuple[float, float]:
     on_die = chip.links if chip.links_on_die is None else chip.links_on_die
     io = chip.sites * SITE_MM2[chip.generation] * (0.6 + 0.4 * logic) + 0.05 * on_die * (0.5 + 0.5 * logic)
     area = 1.5 * core + io + 15 * logic
-    floor, rest, slope, lane, activity, background, busy = GPU if chip.simt else VLIW
+    floor, rest, slope, lane, activity, background, busy, memory, product = GPU if chip.simt else VLIW
     v2 = max(floor, rest + slope * chip.clock / nominal) ** 2
     on = chip.enabled[0] / chip.enabled[1]
     macs = chip.arrays * chip.rows * chip.columns * on
     # GHz x pJ = mW
-    array = macs * chip.clock * (0.60 + 0.10 * (16 / chip.columns + 64 / chip.rows)) * energy * v2 * 1e-3
+    array = (
+        product
+        * macs
+        * chip.clock
+        * (0.60 + 0.10 * (16 / chip.columns + 64 / chip.rows))
+        * energy
+        * v2
+        * 1e-3
+    )
     vector = chip.alus * on * chip.clock * lane * activity * energy * v2 * 1e-3
     buffer_pj_per_bit = 0.10 + 0.03 * (chip.buffer * 1024 / 64) ** 0.5
     ports = chip.port_bytes * chip.clock * 8 * buffer_pj_per_bit * busy * energy * v2 * 1e-3
     powered = area - 1.5 * cores * (1 - on)
-    chip_w = (array + vector + ports + powered * (background * chip.clock * v2 + 0.06 * leak)) / 0.9
-    return area, chip_w + chip.hbm * 8 * HBM_PJ[chip.generation] * 1e-3 + chip.links * 8 * 6 * 0.5 * 1e-3
+    leaking = v2 if chip.simt else 1.0
+    chip_w = (array + vector + ports + powered * (background * chip.clock * v2 + 0.06 * leak * leaking)) / 0.9
+    return area, chip_w + memory * chip.hbm * 8 * HBM_PJ[
+        chip.generation
+    ] * 1e-3 + chip.links * 8 * 6 * 0.5 * 1e-3
 
 
 def without_hbm_background(table):
@@ -220,12 +231,12 @@ def without_hbm_background(table):
     [
         ("TPUv2", 551, 124),
         ("TPUv4i", 349, 175),
-        ("V100", 929, 416),
-        ("A100", 800, 444),
+        ("V100", 929, 435),
+        ("A100", 800, 466),
         ("TPUv3", 653, 214),
         ("TPUv4", 562, 286),
-        ("H100", 807, 687),
-        ("MI210", 617, 337),
+        ("H100", 807, 728),
+        ("MI210", 617, 326),
     ],
 )
 def test_validation_table(name, area, power):
@@ -288,13 +299,13 @@ def test_a100_parts():
     assert area["overhead"] == pytest.approx(222.7, abs=0.06)
     power = {name: part[0] for name, part in power_parts_w(table).items()}
     expected = {
-        "mac": 94.0,
-        "operands": 78.3,
-        "vector": 62.4,
-        "buffer": 13.5,
-        "background": 75.9,
-        "leakage": 47.6,
-        "hbm": 56.0,
+        "mac": 132.1,
+        "operands": 110.1,
+        "vector": 65.2,
+        "buffer": 13.6,
+        "background": 64.0,
+        "leakage": 47.2,
+        "hbm": 17.9,
         "link": 15.9,
         "hbm_background": 9.0,
     }

@@ -8,18 +8,26 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
+from phaze.cost.pass_energy import running_w, static_w
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.package_power import energy_constants
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
-from phaze.validation.sets.kernels.power_measurements import short_watts, watts
+from phaze.validation.sets.kernels.power_measurements import SHOWN, SHOWN_SHORT, short_watts, watts
 
 HEAD = (
     "device,op,dtype,kv_cache_dtype,m,n,k,batch,isl,step,heads,kv_heads,head_dim,window_size,"
+    "num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
     "latency_ms,power_w,power_limit_w,loop_s_at_least"
 )
-GEMM = "NVIDIA H200,gemm,bfloat16,,8192,8192,8192,,,,,,,,{ms},600,700,{loop}"
-PREFILL = "NVIDIA H200,context_attention,bfloat16,{cache},,,,8,4096,0,32,8,128,{window},{ms},500,700,0.5"
+GEMM = "NVIDIA H200,gemm,{dtype},,8192,8192,8192,,,,,,,,,,,,,,,{ms},600,700,{loop}"
+PREFILL = (
+    "NVIDIA H200,context_attention,bfloat16,{cache},,,,8,4096,0,32,8,128,{window},,,,,,,,{ms},500,700,0.5"
+)
+
+
+def gemm(ms: float, loop: float = 1.0, dtype: str = "bfloat16", chip: str = "H200") -> str:
+    return GEMM.format(ms=ms, loop=loop, dtype=dtype).replace("H200", chip)
 
 
 @pytest.fixture
@@ -32,25 +40,68 @@ def read(tmp_path: Path):
     return columns
 
 
+def peak(name: str):
+    """A chip at its peak clock."""
+    table = to_table([load_architecture(name)])
+    return table.replace(clock_hz=table["peak_clock_hz"])
+
+
+def shown(watts: float, share: float = SHOWN, name: str = "h200") -> float:
+    """What a reading shows of so many watts."""
+    idle = float(static_w(peak(name))[0])
+    return idle + share * (watts - idle)
+
+
 def test_a_product_draws_what_the_law_says(read):
-    judged = watts(read(GEMM.format(ms=4.0, loop=1.0)))
-    table = to_table([load_architecture("h200")])
+    judged = watts(read(gemm(ms=4.0)))
+    table = peak("h200")
     e = energy_constants(table)
     standing = e.background_w * e.idle_background + e.leakage_w + e.hbm_background_w + e.kernel_w
     products = 8192.0**3 * (e.mac_j + e.operand_j_per_mac) / 4e-3
     memory = 3 * 2 * 8192.0**2 * e.hbm_j_per_byte / 4e-3
-    at_least, found = (standing + products + memory)[0], judged.predicted[Fidelity.ANALYTIC][0]
+    at_least, found = shown((standing + products + memory)[0]), judged.predicted[Fidelity.ANALYTIC][0]
     assert at_least < found < 1.2 * at_least  # and reads of the second-level cache
     assert judged.measured.tolist() == [600]
 
 
 def test_a_board_draws_no_more_than_its_limit(read):
-    judged = watts(read(GEMM.format(ms=0.5, loop=1.0)))
-    assert judged.predicted[Fidelity.ANALYTIC].tolist() == [700]
+    judged = watts(read(gemm(ms=0.5)))
+    assert judged.predicted[Fidelity.ANALYTIC] == pytest.approx([shown(700)])
+    short = short_watts(read(gemm(ms=0.5, loop=0.1)))
+    assert short.predicted[Fidelity.ANALYTIC] == pytest.approx([shown(700, SHOWN_SHORT)])
+
+
+def test_fewer_bits_take_less_and_less(read):
+    """In the same time; a product in 8 bits takes about what one in 16 does, for twice the rate."""
+    wide, eight, four = watts(
+        read(*(gemm(ms=4.0, dtype=d, chip="GB200") for d in ("bfloat16", "fp8", "nvfp4")))
+    ).predicted[Fidelity.ANALYTIC]
+    assert four < eight == pytest.approx(wide, rel=0.05)
+
+
+def test_experts_of_a_rank_are_two_grouped_products(read):
+    """2,048 tokens, each to 4 of 16 experts on 2 ranks: 512 rows of each of the 8 experts here, half of each."""
+    row = "NVIDIA H200,moe,bfloat16,,,,,,,,,,,,2048,4096,2048,4,16,2,2,2.0,500,700,1.0"
+    works = watts(read(row)).rows[0].works
+    assert [(g.groups, g.m, g.k, g.n) for w in works for g in w.gemms] == [
+        (8, 512, 4096, 2048),
+        (8, 512, 1024, 4096),
+    ]
+
+
+def test_a_cache_in_8_bits_moves_half_the_bytes(read):
+    row = "NVIDIA H200,generation_attention,bfloat16,{cache},,,,64,1,4095,8,8,128,{window},,,,,,,,2.0,500,700,1.0"
+    caches = 2 * 64 * 4096 * 8 * 128  # elements of keys and values
+    wide, narrow, window = (
+        watts(read(row.format(cache=cache, window=window))).rows[0].works[0].stream_bytes
+        for cache, window in (("bfloat16", 0), ("fp8", 0), ("bfloat16", 1024))
+    )
+    assert wide - narrow == caches
+    assert wide - window == 2 * caches * 3 / 4
 
 
 def test_short_loops_are_a_comparison_of_their_own(read):
-    columns = read(GEMM.format(ms=4.0, loop=1.0), GEMM.format(ms=4.0, loop=0.1))
+    columns = read(gemm(ms=4.0), gemm(ms=4.0, loop=0.1))
     assert (len(watts(columns).measured), len(short_watts(columns).measured)) == (1, 1)
 
 
@@ -58,10 +109,10 @@ def test_kernels_that_the_model_lacks_are_left_out(read):
     judged = watts(
         read(
             PREFILL.format(cache="bfloat16", window=0, ms=2.0),
-            PREFILL.format(cache="fp8", window=0, ms=2.0),
+            PREFILL.format(cache="bfloat16", window=64, ms=2.0),
             PREFILL.format(cache="bfloat16", window=128, ms=2.0),
-            GEMM.format(ms=4.0, loop=1.0).replace("gemm", "moe"),
-            GEMM.format(ms=4.0, loop=1.0).replace("H200", "Wonder 1"),
+            gemm(ms=4.0).replace("gemm", "mamba2"),
+            gemm(ms=4.0).replace("H200", "Wonder 1"),
         )
     )
     assert (len(judged.measured), sum(judged.excluded.values())) == (1, 4)
@@ -73,11 +124,11 @@ def test_what_a_mask_hides_takes_no_power(read):
         watts(read(PREFILL.format(cache="bfloat16", window=0, ms=ms))).predicted[Fidelity.ANALYTIC][0]
         for ms in (8.0, 16.0)
     )
-    e = energy_constants(to_table([load_architecture("h200")]))
-    standing = float((e.background_w * e.idle_background + e.leakage_w + e.hbm_background_w + e.kernel_w)[0])
+    e = energy_constants(peak("h200"))
+    running = shown(float(running_w(peak("h200"))[0]))
     macs = 2 * 8 * 32 * 4096.0**2 * 128 / 2  # two products, half of the scores
-    least = float((macs * (e.mac_j + e.operand_j_per_mac))[0])
-    assert slow - standing == pytest.approx((fast - standing) / 2, rel=0.35)
-    assert (slow - standing) * 16e-3 > least
-    assert (slow - standing) * 16e-3 < 2 * least + 8.0
+    least = SHOWN * float((macs * (e.mac_j + e.operand_j_per_mac))[0])
+    assert slow - running == pytest.approx((fast - running) / 2, rel=0.35)
+    assert (slow - running) * 16e-3 > least
+    assert (slow - running) * 16e-3 < 2 * least + 8.0
     assert np.isfinite([fast, slow]).all()

@@ -37,13 +37,15 @@ class EnergyConstants:
     GPU draws beyond that as long as a kernel runs, whatever it does: clocks of busy cores, scheduling, operand
     collectors and load-store units, at the activity that its TDP stands for; `kernel_alu_cycles_per_s` are contained
     in it. `narrow_mac_j`,
-    `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others.
+    `narrow_operand_j_per_mac`: of operands in 8 bits or less where the chip is faster on them, else as of others;
+    `fp4_share`: what one in 4 bits takes of that.
     """
 
     mac_j: Floats
     operand_j_per_mac: Floats
     narrow_mac_j: Floats
     narrow_operand_j_per_mac: Floats
+    fp4_share: Floats
     alu_cycle_j: Floats
     local_buffer_j_per_byte: Floats
     global_buffer_j_per_byte: Floats
@@ -78,15 +80,19 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
     background = area * per_ghz * table["clock_hz"] * 1e-9 * voltage**2 * loss
     issued = vector_alus(table) * table["clock_hz"] * _by_control(table, "vector_activity")
     issued *= table["simt"] & ~by_vector
-    mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj"))
-    operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * switched
+    product = np.where(table["simt"], c.column(table, "family", "product_energy"), 1.0)
+    mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj") * product)
+    operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * product * switched
     speed = narrow_speed(table, "fp8")
+    narrow = np.where(table["simt"] & (speed > 1), c["narrow_product_energy_simt"], 1.0)
+    faster_fp4 = narrow_speed(table, "fp4") > speed
     return EnergyConstants(
         mac_j=mac_pj * switched,
         operand_j_per_mac=operand_j,
-        narrow_mac_j=np.where(speed > 1, c["narrow_mac_energy_pj"], mac_pj) * switched,
-        narrow_operand_j_per_mac=operand_j
-        / speed,  # as many bits to an array, and to a sum, for more products
+        narrow_mac_j=np.where(speed > 1, c["narrow_mac_energy_pj"] * product * narrow, mac_pj) * switched,
+        # As many bits to an array, and to a sum, for more products.
+        narrow_operand_j_per_mac=operand_j * narrow / speed,
+        fp4_share=np.where(faster_fp4, c["fp4_product_energy"], 1.0),
         alu_cycle_j=lane_pj * switched,
         local_buffer_j_per_byte=_sram_pj_per_byte(local_buffer_bytes_per_core(table)) * switched,
         global_buffer_j_per_byte=_sram_pj_per_byte(table["global_buffer_bytes"]) * switched,
@@ -96,17 +102,27 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
         idle_background=gated,
         kernel_w=table["simt"] * background * (1.0 - gated) + issued * lane_pj * switched,
         kernel_alu_cycles_per_s=issued,
-        leakage_w=area * c["leakage_w_per_mm2"] * c.column(table, "node", "leakage") * loss,
+        leakage_w=area
+        * c["leakage_w_per_mm2"]
+        * c.column(table, "node", "leakage")
+        * leakage_share(table, voltage)
+        * loss,
         hbm_background_w=table["hbm_stacks"] * c.column(table, "hbm_generation", "background_w"),
     )
 
 
+def leakage_share(table: ArchitectureTable, voltage: Floats) -> Floats:
+    """Leakage at a relative supply voltage over that at the nominal one, (A,): 1 - s + s V^2."""
+    falling = _by_control(table, "leakage_by_voltage")
+    return np.asarray(1.0 - falling + falling * voltage**2)
+
+
 def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
-    """Power of each component in W at full load: MACs, ports and HBM always busy, vector ALUs and links in part.
+    """Power of each component in W at full load: MACs always busy, the rest by its activity.
 
     TDP = MACs x clock x energy per MAC + ALUs x clock x energy per cycle x activity + buffer bandwidth x energy per
-    byte x activity + HBM bandwidth x energy per byte + 2 x link bandwidth x energy per byte x activity + background
-    + leakage (docs/decisions/0013-silicon.md, 0042-on-chip-memory.md).
+    byte x activity + HBM bandwidth x energy per byte x activity + 2 x link bandwidth x energy per byte x activity
+    + background + leakage (docs/decisions/0013-silicon.md, 0042-on-chip-memory.md, 0047-power-and-clock.md).
 
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
     loaded most in the one that takes more.
@@ -115,7 +131,8 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
     e = energy_constants(table)
     clock = table["clock_hz"]
     link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
-    narrow_rate = c.column(table, "precision", "fp8_rate")
+    rate = c.column(table, "precision", "fp8_rate")
+    narrow_rate = np.where(rate > 1.0, rate, 0.0)  # arrays of one format have no other to be loaded in
     return {
         "mac": macs(table) * clock * np.maximum(e.mac_j, narrow_rate * e.narrow_mac_j),
         "operands": macs(table) * clock * e.operand_j_per_mac,
@@ -129,7 +146,7 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
         * _by_control(table, "buffer_activity"),
         "background": e.background_w,
         "leakage": e.leakage_w,
-        "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte,
+        "hbm": hbm_bandwidth_bytes_per_s(table) * e.hbm_j_per_byte * _by_control(table, "hbm_activity"),
         "hbm_background": e.hbm_background_w,
         "link": link_bytes_per_s * e.link_j_per_byte * c["link_activity"],
     }
