@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.network_tiers import Algorithm, Tier, Topology
+from phaze.hardware.network_tiers import Algorithm, Medium, Tier, Topology
 from phaze.workload.work import Collective
 
 
@@ -62,6 +62,7 @@ _RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
         Collective.ALL_REDUCE: (
             Algorithm.RING,
             Algorithm.TREE,
+            Algorithm.NODE_TREE,
             Algorithm.HALVING_DOUBLING,
             Algorithm.DIRECT,
             Algorithm.IN_NETWORK,
@@ -116,7 +117,7 @@ def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int,
         return Terms(1, 1.0, 0.0, 0.0, 1)
     steps = _steps(collective, algorithm, level)
     reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
-    if algorithm is Algorithm.TREE:
+    if algorithm in (Algorithm.TREE, Algorithm.NODE_TREE):
         return Terms(steps, 2 / level.below, 1.0, 0.0, 2)
     if algorithm is Algorithm.IN_NETWORK:
         return Terms(steps, 1 / level.below, 0.0, 0.0, 1)
@@ -137,7 +138,9 @@ def _steps(collective: Collective, algorithm: Algorithm, level: Level) -> float:
         return sweeps(collective) * (level.domains == 1)
     if algorithm is Algorithm.IN_NETWORK:
         return 2
-    if algorithm in (Algorithm.TREE, Algorithm.HALVING_DOUBLING):
+    if algorithm is Algorithm.NODE_TREE and level.tier.medium is not Medium.ADAPTER:
+        return sweeps(collective) * (math.ceil(level.members) - 1)
+    if algorithm in (Algorithm.TREE, Algorithm.NODE_TREE, Algorithm.HALVING_DOUBLING):
         return sweeps(collective) * math.ceil(math.log2(level.members))
     return sweeps(collective) * level.crossings
 
@@ -161,6 +164,8 @@ def algorithm_possible(level: Level, collective: Collective, algorithm: Algorith
         )
     if algorithm is Algorithm.IN_NETWORK:
         return level.tier.in_network and level.full
+    if algorithm is Algorithm.NODE_TREE and level.tier.medium is not Medium.ADAPTER:
+        return True
     return algorithm in _ANYWHERE or topology in _SWITCHED
 
 
@@ -170,14 +175,14 @@ def bandwidth_share(level: Level, collective: Collective) -> float:
     pair = collective is Collective.SEND_RECV
     if tier.topology is Topology.FAT_TREE:
         return 1 / tier.oversubscription
+    if tier.topology is Topology.SHARED:
+        return 1.0 if pair else 1 / (members * level.below)
     if tier.topology is Topology.FULLY_CONNECTED:
         return (1 if pair else members - 1) / (level.extent - 1)
     if tier.topology is Topology.MESH:
         return _mesh_share(tier.links, round(members), collective)
-    if tier.topology is Topology.RING:
-        return _torus_share(level, (level.extent,), collective)
-    if tier.topology is Topology.TORUS:
-        return _torus_share(level, tier.dims, collective)
+    if tier.topology in (Topology.RING, Topology.TORUS):
+        return _torus_share(level, tier.dims or (level.extent,), collective)
     return 1.0
 
 

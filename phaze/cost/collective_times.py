@@ -20,7 +20,7 @@ from phaze.cost.collective_algorithms import (
     terms,
 )
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.network_tiers import Algorithm
+from phaze.hardware.network_tiers import Algorithm, Medium
 from phaze.workload.work import Collective, Link
 
 
@@ -144,6 +144,8 @@ class _Exchange:
             return False
         if algorithm is Algorithm.HIERARCHICAL:
             return not one and all(level.members == round(level.members) for level in self.group)
+        if algorithm is Algorithm.NODE_TREE:
+            return self.group[-1].tier.medium is Medium.ADAPTER
         if algorithm is Algorithm.HALVING_DOUBLING:
             return one and self.size.bit_count() == 1
         return one or algorithm is not Algorithm.IN_NETWORK

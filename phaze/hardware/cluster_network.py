@@ -55,6 +55,7 @@ class _TierFile(_Record):
     links: tuple[_Link, ...] = ()
     oversubscription: Stretch = 1.0
     in_network: bool = False
+    adapters: Members | None = None
     launch: object = 0.0
     ramp: object = 0.0
     efficiency: Portion = 1.0
@@ -124,7 +125,8 @@ def _tier(file: _TierFile, where: str) -> Tier:
         in_network=file.in_network_efficiency,
         in_network_s=_time(file.in_network_start, f"{where}.in_network_start"),
     )
-    kept = {"topology", "devices", "medium", "dims", "links", "oversubscription", "in_network", "source"}
+    kept = {"topology", "devices", "medium", "dims", "links", "oversubscription"}
+    kept |= {"in_network", "adapters", "source"}
     wide = _bandwidth(file.bandwidth, f"{where}.bandwidth")
     return Tier(law=law, bandwidth_bytes_per_s=wide, **file.model_dump(include=kept))
 
@@ -208,6 +210,7 @@ def _fields(tier: Tier) -> dict[str, object]:
         "links": [list(link) for link in tier.links],
         "oversubscription": tier.oversubscription,
         "in_network": tier.in_network,
+        "adapters": tier.adapters,
         "launch": law.launch_s,
         "ramp": law.ramp_s,
         "efficiency": law.efficiency,
@@ -272,6 +275,14 @@ class Network(BaseModel):
     def spanned(self, span: int) -> int:
         """Position of the innermost tier whose domains have `span` devices; the outermost where none has."""
         return next((i for i, tier in enumerate(self.tiers) if tier.holds(span)), len(self.tiers) - 1)
+
+    def alone(self, together: int) -> Network:
+        """The network to a group of `together` devices of each node that nothing runs beside, as measured ones."""
+        inside, tiers = 1, []
+        for tier in self.tiers:
+            tiers.append(tier.alone(inside, together))
+            inside = tier.devices or inside
+        return self.model_copy(update={"tiers": tuple(tiers)})
 
     def ideal(self) -> Network:
         """The same domains on switches as fast as the chips' own links, without latency."""

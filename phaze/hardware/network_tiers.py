@@ -17,6 +17,7 @@ class Topology(StrEnum):
     RING = "ring"  # half of the bandwidth to either neighbour
     TORUS = "torus"  # an even share of the bandwidth to either neighbour in every dimension
     MESH = "mesh"  # links as listed
+    SHARED = "shared"  # one path that all bytes between members take, such as the memory of the host
 
 
 class Medium(StrEnum):
@@ -32,6 +33,7 @@ class Algorithm(StrEnum):
 
     RING = "ring"  # every step to the next neighbour
     TREE = "tree"  # two binary trees, each for half of the vector, in a pipeline of chunks
+    NODE_TREE = "node-tree"  # the same between nodes, as NCCL builds them: chains inside each
     HALVING_DOUBLING = "halving-doubling"  # partners at distances 1, 2, 4, ...; groups of powers of two
     PAIRWISE = "pairwise"  # one partner after the other
     DIRECT = "direct"  # all partners at once
@@ -70,8 +72,10 @@ class LinkLaw:
 class Tier(BaseModel):
     """Domains of `devices` neighbours; None, all there are. Members are the domains of the tier inside, or devices.
 
-    `bandwidth_bytes_per_s`: per device and direction, all of its links together; None, the chip's own links.
-    `dims`: extents of a torus in members. `links`: (member, member, how many) of a mesh.
+    `bandwidth_bytes_per_s`: per device and direction, all of its links together, or of a shared path; None, the
+    chip's own links.
+    `dims`: extents of a torus in members. `links`: (member, member, how many) of a mesh. `adapters`: of each
+    member, which its devices share; None, one for each device.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,11 +89,22 @@ class Tier(BaseModel):
     links: tuple[tuple[int, int, int], ...] = ()
     oversubscription: float = 1.0
     in_network: bool = False
+    adapters: int | None = None
     source: str = ""
 
     def holds(self, span: int) -> bool:
         """Whether a domain has so many devices."""
         return self.devices is None or span <= self.devices
+
+    def alone(self, inside: int, together: int) -> Tier:
+        """The tier to a group of `together` of the `inside` devices of each member that nothing runs beside.
+
+        Each of its devices drives an adapter, as long as there are some: beyond, they share them all.
+        """
+        own, adapters = self.bandwidth_bytes_per_s, self.adapters
+        if own is None or adapters is None:
+            return self
+        return self.changed(own * inside / adapters * min(1.0, adapters / together))
 
     def changed(
         self,

@@ -89,6 +89,52 @@ def test_switches_that_reduce_spare_almost_half_of_the_bytes():
     assert Algorithm.IN_NETWORK not in part  # only all of a domain
 
 
+@pytest.mark.parametrize("name", ["hgx-h100", "hgx-a100", "nvl72", "pcie4"])
+@pytest.mark.parametrize("payload", [1e4, 1e8])
+def test_latency_grows_with_the_logarithm_of_nodes_and_bytes_saturate(name, payload):
+    """Sixteen times the nodes add as many steps of a tree, whatever their number; a ring alone pays for each."""
+    network = with_laws(load_network(name), "hopper")
+    node = max(tier.devices or 1 for tier in network.tiers)
+    devices = [node * nodes for nodes in (16, 256, 4096)]
+    few, some, many = (float(fastest_s(Collective.ALL_REDUCE, payload, network, 0.0, n)) for n in devices)
+    assert many - some <= 1.2 * (some - few) + 1e-9
+    rings = network.model_copy(update={"algorithms": (Algorithm.RING,)})
+    ring = float(fastest_s(Collective.ALL_REDUCE, payload, rings, 0.0, devices[-1]))
+    assert ring > 5 * many
+
+
+def test_trees_between_nodes_are_chains_inside_them():
+    law = LinkLaw(step_s=1e-6)
+    network = load_network("hgx-a100").model_copy(update={"algorithms": (Algorithm.NODE_TREE,)})
+    tiers = tuple(tier.changed(law=law) for tier in network.tiers)
+    network = network.model_copy(update={"tiers": tiers})
+    found = algorithms_s(Collective.ALL_REDUCE, 8e9, network, 0.0, 8 * 16)
+    steps_s = 2 * (7 + 4) * 1e-6  # up and down: seven hops inside a node, four between sixteen of them
+    assert found[Algorithm.NODE_TREE] == pytest.approx(steps_s + 2 * 8e9 / 8 / 25e9)  # eight adapters a node
+    assert not algorithms_s(Collective.ALL_REDUCE, 8e9, network, 0.0, 8)  # none inside one
+
+
+def test_a_shared_path_carries_what_all_members_exchange():
+    tiers = (
+        Tier(devices=2, bandwidth_bytes_per_s=100e9),
+        Tier(devices=8, topology=Topology.SHARED, bandwidth_bytes_per_s=10e9),
+    )
+    network = Network(name="staged", tiers=tiers, algorithms=(Algorithm.RING, Algorithm.PAIRWISE))
+    four, eight = (float(fastest_s(Collective.ALL_REDUCE, 1e9, network, 0.0, n)) for n in (4, 8))
+    assert four == pytest.approx(2 * 2 * 3 / 4 * 1e9 / 10e9)  # two hops of a ring leave a pair
+    assert eight == pytest.approx(4 * 2 * 7 / 8 * 1e9 / 10e9)
+    everyone = float(fastest_s(Collective.ALL_TO_ALL, 1e9, network, 0.0, 8))
+    assert everyone == pytest.approx(8 * 6 / 8 * 1e9 / 10e9)
+    assert fastest_s(Collective.SEND_RECV, 1e9, network, 0.0, 2, 2) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("together", "adapters"), [(1, 1), (2, 2), (4, 4), (8, 4)])
+def test_a_group_alone_drives_an_adapter_with_each_device_while_there_are_some(together, adapters):
+    tiers = (Tier(devices=8), Tier(devices=None, bandwidth_bytes_per_s=5e9, adapters=4))
+    alone = Network(name="four adapters", tiers=tiers).alone(together)
+    assert together * alone.scale_out_bandwidth_bytes_per_s == pytest.approx(adapters * 10e9)
+
+
 def test_terms_beyond_alpha_beta_by_hand():
     law = LinkLaw(2e-6, 1e-6, 0.5, gamma=0.1, delta=0.2, epsilon=0.3, fan_in=2.0, ramp_s=1e-5)
     network = Network(name="law", tiers=(Tier(devices=None, bandwidth_bytes_per_s=100e9, law=law),))

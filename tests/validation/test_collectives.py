@@ -97,7 +97,7 @@ def test_systems_never_fitted_have_a_network(name):
 def test_every_medium_has_constants_for_all_chips(medium):
     known = fitted_constants(LinkLaw, law_file(medium))
     assert "generic" in known
-    assert all(one.error_pct for one in known.values())
+    assert all(one.error_pct or "constants of" in one.fitted_on for one in known.values())
 
 
 def test_copies_of_another_systems_rows_are_left_out(judge):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -103,6 +103,7 @@ def _setting(columns: Columns, row: int) -> _Setting | None:
     ranks, node = int(columns["ranks"][row]), columns["ranks_per_node"][row]
     together = min(ranks, int(float(node))) if node else ranks
     stride = 1 if together == ranks else max(1, _node_devices(system.network) // together)
+    system = replace(system, network=system.network.alone(together))
     return _Setting(system, COLLECTIVES[columns["collective"][row]], ranks, stride)
 
 
