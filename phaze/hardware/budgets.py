@@ -13,9 +13,10 @@ import numpy as np
 from phaze.arrays import Flags, Floats
 from phaze.errors import Shortfall
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import DEFAULT, price_usd
 from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.hardware.silicon.package_price import price_usd
 
 
 class Limit(StrEnum):
@@ -97,6 +98,7 @@ def over_budget(
     margin: float = 1.0,
     power_density_w_per_mm2: float | None = None,
     price_limit_usd: float | None = None,
+    economics: Economics = DEFAULT,
 ) -> dict[Limit, Flags]:
     """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`.
 
@@ -108,7 +110,7 @@ def over_budget(
     amounts = _amounts(
         tdp_w(table, margin) if powered else area,
         area,
-        price_usd(table, area) if Limit.PRICE in given else area,
+        price_usd(table, area, economics) if Limit.PRICE in given else area,
     )
     none = np.zeros(len(table), dtype=np.bool_)
     return {
@@ -140,12 +142,15 @@ def smallest_demand(
     margin: float = 1.0,
     power_density_w_per_mm2: float | None = None,
     price_limit_usd: float | None = None,
+    economics: Economics = DEFAULT,
 ) -> Demand:
     """The smallest budgets that some architecture of the table would keep."""
     given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
-    masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2, price_limit_usd)
+    masks = over_budget(
+        table, power_w, area_limit_mm2, margin, power_density_w_per_mm2, price_limit_usd, economics
+    )
     area = area_mm2(table)
-    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area))
+    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area, economics))
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
     return Demand(
         {limit: _smallest(amounts[limit], built) for limit in BUDGETS},

@@ -109,6 +109,8 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield from _bases(what, path)
     if isinstance(own := options.get("calibration"), str | Path):
         yield "calibration", Path(own)
+    if isinstance(figures := options.get("economics"), str | Path):
+        yield "economics", Path(figures)
 
 
 def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:

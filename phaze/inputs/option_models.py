@@ -27,11 +27,13 @@ DEVICES = 1024
 METRICS = (
     *("throughput", "throughput_per_tdp", "mfu", "tdp", "area", "cost_per_chip"),
     *("score", "score_per_tdp", "energy_per_sample", "memory"),
+    *("cost_per_sample", "cost_per_million_tokens", "carbon_per_sample", "carbon_per_million_tokens"),
 )
 """Of frontiers and sweeps."""
 
 OBJECTIVES = (
     *("throughput", "throughput_per_tdp", "tdp", "area", "energy_per_sample", "memory", "cost_per_chip"),
+    *("cost_per_sample", "cost_per_million_tokens", "carbon_per_sample", "carbon_per_million_tokens"),
 )
 """Of `dse run`."""
 
@@ -183,6 +185,26 @@ class TaskOptions(Options):
         "analytic",
         "Rung of the cost model: analytic, calibrated on the chip's measured family, or ideal (hardware alone).",
         offers=("analytic", "calibrated", "ideal"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EconomicOptions(Options):
+    """Figures behind money and carbon; `dse explain NAME` tells each with its source."""
+
+    electricity_price: float | None = option(None, "USD per kWh (default: 0.08).")
+    pue: float | None = option(None, "Power usage effectiveness of the site (default: 1.10).")
+    carbon_intensity: Quantity | None = option(
+        None, "kg CO2e per kWh, or a region such as france (default: 0.369, USA)."
+    )
+    volume: float | None = option(None, "Chips that share the cost of design and masks (default: 100,000).")
+    rent: float | None = option(
+        None, "USD per device and hour: money is this rent instead of owning a system."
+    )
+    economics: Path | None = option(
+        None,
+        "YAML file of figures behind money and carbon, by the names that dse explain knows.",
+        metavar="FILE",
     )
 
 
@@ -410,7 +432,7 @@ class SearchedOptions(JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
+class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, PassTaskOptions):
     """Of `dse run` and `phaze.explore`."""
 
     workload: Sequence[Source] = option(
@@ -427,7 +449,8 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
     )
     objective: str = option(
         "throughput",
-        "throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory or cost_per_chip.",
+        "throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory, cost_per_chip, or cost or carbon "
+        "per sample or million tokens: cost_per_million_tokens.",
         offers=OBJECTIVES,
     )
     axes: str | None = option(
@@ -474,8 +497,6 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
     cluster_overhead: float = option(1.0, "Power of the cluster over that of its accelerators.")
     tokens: float | None = option(None, "Tokens to train on: days, energy and money of the run.")
     samples: float | None = option(None, "Samples to train on, instead of --tokens.")
-    electricity_price: float | None = option(None, "USD per kWh (default: of the price file).")
-    pue: float | None = option(None, "Power usage effectiveness (default: of the price file).")
     time_limit: Quantity = option(
         "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH
     )
@@ -483,7 +504,7 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions):
+class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, PassTaskOptions):
     """Of `dse sweep` and `phaze.sweep`."""
 
     trials: int = option(100, "Designs to try, those of earlier runs included.", least=1, effect=Effect.REACH)
@@ -529,12 +550,12 @@ class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, PassTaskOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(KeptOptions, PlanChoices, PassTaskOptions, ArchOptions):
+class EvaluateOptions(KeptOptions, PlanChoices, EconomicOptions, PassTaskOptions, ArchOptions):
     """Of `dse evaluate` and `phaze.evaluate`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(KeptOptions, PassTaskOptions, SeveralArchOptions):
+class CompareOptions(KeptOptions, EconomicOptions, PassTaskOptions, SeveralArchOptions):
     """Of `dse compare` and `phaze.compare`."""
 
 

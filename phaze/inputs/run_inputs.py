@@ -126,15 +126,13 @@ def _length(options: RunOptions) -> TrainingLength | None:
     tokens, samples = options.tokens, options.samples
     if tokens is not None and samples is not None:
         raise InputError("--tokens and --samples say the same twice: give one")
-    positive = {"tokens": tokens, "samples": samples, "electricity-price": options.electricity_price}
+    positive = {"tokens": tokens, "samples": samples}
     for name, value in positive.items():
         if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name} {value:g} must be a number greater than zero")
-    if options.pue is not None and not 1 <= options.pue < math.inf:
-        raise InputError(f"--pue {options.pue:g} must be at least 1")
     if tokens is None and samples is None:
         return None
-    return TrainingLength(tokens, samples, options.electricity_price, options.pue)
+    return TrainingLength(tokens, samples)
 
 
 def _optional(parse: Any, text: Quantity | None, name: str) -> float | None:  # noqa: ANN401 - a parser of phaze.quantity

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
+from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.named_choices import choose
 from phaze.inputs.option_models import DEVICES, ArchOptions, BindOptions, PassOptions
 from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
@@ -74,6 +75,7 @@ def asked_task(workloads: Sequence[Source], options: TaskOptions) -> Task:
         load_calibration(fitted) if fitted else None,
         framework=software,
         plans=plans if isinstance(plans, Plans) else load_plans(plans),
+        economics=make_economics(options),
     )
 
 
@@ -156,6 +158,7 @@ def make_budgets(options: BudgetOptions) -> Budgets:
         power_density_w_per_mm2=(
             parse_power_density(density, "--power-density") if density is not None else None
         ),
+        economics=make_economics(options),
     )
 
 

@@ -65,6 +65,7 @@ PER_WORKLOAD = Column(
     "throughput_samples_per_s[WORKLOAD]", Content.NUMBER, "1/s", "Samples per second of one workload, all devices.",
     "several workloads",
 )  # fmt: skip
+_AXES = "dse sweep, dse run --axes"
 FIGURES = (
     Column("id", Content.STRING, "", "Name of the architecture within its space, usable as RUN:ID."),
     Column("number", Content.INTEGER, "1", "Number of the architecture in the enumerated space.", "dse run"),
@@ -74,9 +75,13 @@ FIGURES = (
     Column("mfu", Content.NUMBER, "1", "Model FLOPs over those of all devices at their peak.", "one workload"),
     Column("tdp_w", Content.NUMBER, "W", "Power of one accelerator, margin included."),
     Column("area_mm2", Content.NUMBER, "mm2", "Silicon area of one accelerator."),
-    Column("energy_per_sample_j", Content.NUMBER, "J", "Energy of a sample, all devices.", "dse sweep, dse run --axes"),
-    Column("memory_bytes", Content.NUMBER, "byte", "Largest peak on one device.", "dse sweep, dse run --axes"),
-    Column("price_usd", Content.NUMBER, "USD", "Cost of making one accelerator.", "dse run --axes"),
+    Column("energy_per_sample_j", Content.NUMBER, "J", "Energy of a sample, all devices.", _AXES),
+    Column("memory_bytes", Content.NUMBER, "byte", "Largest peak on one device.", _AXES),
+    Column("price_usd", Content.NUMBER, "USD", "Cost of making one accelerator.", _AXES),
+    Column("cost_per_sample_usd", Content.NUMBER, "USD", "Money for a sample, whole system.", _AXES),
+    Column("cost_per_million_tokens_usd", Content.NUMBER, "USD", "The same for a million tokens.", _AXES),
+    Column("carbon_per_sample_kg", Content.NUMBER, "kg", "CO2 equivalent of a sample, making included.", _AXES),
+    Column("carbon_per_million_tokens_kg", Content.NUMBER, "kg", "The same for a million tokens.", _AXES),
     Column("microbatch_size", Content.INTEGER, "1", "Samples of a microbatch in its best point.", "one workload"),
     Column("tensor_parallel", Content.INTEGER, "1", "Tensor-parallel width in its best point.", "one workload"),
     Column("recompute", Content.STRING, "", "What its best point runs again: none, selective, full.", "one workload"),

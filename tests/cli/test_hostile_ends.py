@@ -57,12 +57,17 @@ def test_files_that_are_not_valid_are_not_shown(dse, tmp_path, verb):
 
 
 @pytest.mark.parametrize(
-    "option", ["--pue nan", "--pue -1", "--gap nan", "--gap inf", "--cluster-overhead nan"]
+    "option",
+    [
+        *("--pue nan", "--pue -1", "--gap nan", "--gap inf", "--cluster-overhead nan"),
+        *("--volume 0.5", "--rent 0", "--electricity-price 0", "--carbon-intensity -0.1"),
+        *("--carbon-intensity atlantis", "--economics nothing.yaml"),
+    ],
 )
 def test_numbers_that_are_none_are_refused_even_where_they_are_not_used(dse, option):
     code, _, err = dse("run", "-w", "gpt3", *option.split())
     assert code == 2
-    assert option.split()[0] in err
+    assert option.split()[-1 if "yaml" in option else 0] in err
 
 
 @pytest.mark.parametrize("figure", ["published_tdp_w: -1", "published_area_mm2: 0", 'name: "a\\nb"'])

@@ -15,11 +15,12 @@ from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, macs, vector_alus
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import die_yield, dies_per_wafer
 from phaze.hardware.network_tiers import Algorithm
 from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import area_parts_mm2
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, relative_voltage
-from phaze.hardware.silicon.package_price import die_yield, dies_per_wafer, prices
 from phaze.parallel.pipelines.pipeline_closed_forms import closed_form_period_s, closed_form_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.serving.model_replica import crowd
@@ -136,7 +137,7 @@ def test_power(chip):
 
 
 def test_cost_of_a_die():
-    p, area = prices(), 400.0
+    p, area = Economics(), 400.0
     side, across = sqrt(area) + p["scribe_lane_mm"], p["wafer_diameter_mm"] - 2 * p["wafer_edge_mm"]
     dies = pi * (across / 2) ** 2 / side**2 - pi * across / (sqrt(2) * side)
     assert one(dies_per_wafer(np.array([area]))) == pytest.approx(dies)

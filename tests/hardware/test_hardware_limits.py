@@ -21,11 +21,11 @@ from phaze.hardware.budgets import (
 )
 from phaze.hardware.cluster_network import list_networks, load_network
 from phaze.hardware.derived_figures import nominal_clock_hz
+from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.hardware_fields import default_values, field_table
 from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.silicon.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
-from phaze.hardware.silicon.package_price import price_usd
 from phaze.hardware.spaces.space_file import load_space
 
 architectures = st.builds(

@@ -6,16 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import die_yield, dies_per_wafer, price_parts_usd, price_usd
 from phaze.hardware.hardware_fields import default_values, field_table
 from phaze.hardware.silicon.die_area import silicon_area_mm2
-from phaze.hardware.silicon.package_price import (
-    die_yield,
-    dies_per_wafer,
-    electricity_usd,
-    price_parts_usd,
-    price_usd,
-    prices,
-)
 
 
 def package(**fields):
@@ -39,10 +33,13 @@ def test_a_small_package_by_hand():
     parts = price_parts_usd(table, np.array([100.0]))
     # 9346 / 571.712 = 16.3474 a die, of which 1 / 1.009^10 = 0.914299 are good
     assert parts["dies"][0] == pytest.approx(17.880, abs=0.001)
-    assert parts["hbm"][0] == 16 * 15
+    assert parts["memory"][0] == 16 * 15
     assert parts["packaging"][0] == pytest.approx(1.1 * (100 + 110) * 0.45)
-    assert parts["module"][0] == 1000
-    assert price_usd(table, np.array([100.0]))[0] == pytest.approx(17.880 + 240 + 103.95 + 1000, abs=0.001)
+    # One die and one stack are bonded: 361.83 / 0.9801 less itself.
+    assert parts["bonding"][0] == pytest.approx(7.347, abs=0.001)
+    assert parts["module"][0] == 850
+    whole = 17.880 + 240 + 103.95 + 7.347 + 850
+    assert price_usd(table, np.array([100.0]))[0] == pytest.approx(whole, abs=0.001)
 
 
 def test_spare_cores_sell_dies_with_a_defect():
@@ -94,17 +91,16 @@ def test_prices_are_those_of_the_rows_alone():
     np.testing.assert_allclose(sum(price_parts_usd(table).values()), price_usd(table))
 
 
-def test_electricity():
-    # 700 W for a day: 16.8 kWh x 1.1 x 0.08
-    assert electricity_usd(700 * 86400.0) == pytest.approx(1.4784)
-    assert electricity_usd(3.6e6, usd_per_kwh=0.2, power_usage_effectiveness=1.5) == pytest.approx(0.3)
+def test_memory_on_the_board_is_not_bonded():
+    parts = price_parts_usd(package(hbm_generation="GDDR6", hbm_stacks=2), np.array([400.0]))
+    assert parts["packaging"][0] == parts["bonding"][0] == 0.0
 
 
-def test_every_price_has_a_source_and_estimates_say_so():
-    known = prices()
-    for entry in [*known.scalars.values(), *known.tables.values()]:
-        assert entry.source
-        if entry.confidence == "L":
-            assert "estimate" in entry.source
-    for name in ("node", "hbm_generation"):
-        assert set(known.tables[name].rows) == set(field_table()[name].choices)
+def test_given_figures_change_what_they_stand_for():
+    table, area = package(node="N7", hbm_generation="HBM3", hbm_stacks=1), np.array([100.0])
+    own = Economics().changed(wafer_usd={"N7": 2 * 9346}, memory_usd_per_gib={"HBM3": 30}, bonding_yield=1)
+    parts, shipped = price_parts_usd(table, area, own), price_parts_usd(table, area)
+    assert parts["dies"][0] == pytest.approx(2 * shipped["dies"][0])
+    assert parts["memory"][0] == 2 * shipped["memory"][0]
+    assert parts["bonding"][0] == 0.0
+    assert parts["module"][0] == shipped["module"][0]

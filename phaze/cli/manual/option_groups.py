@@ -84,7 +84,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "bind",
         ),
     ),
-    "Cost of the training run": ("tokens", "samples", "electricity_price", "pue"),
+    "Money and carbon": (
+        *("tokens", "samples", "electricity_price", "pue", "carbon_intensity", "volume", "rent", "economics"),
+    ),
     "Output": (
         *(
             "out",

@@ -30,12 +30,13 @@ from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.explore.frontier.pareto_points import ParetoFrontier, ParetoPoint
 from phaze.explore.frontier.pareto_search import ParetoSearch
-from phaze.explore.request.design_metrics import Metric, Needs, metric
+from phaze.explore.request.design_metrics import PRICED, Metric, Needs, metric
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.objective_floor import below_floor, floor_throughput
 from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import price_usd
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES
 
@@ -67,7 +68,7 @@ class AxesExploration:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         block = self._block()
         evaluator = Evaluator(self._request.task, block.table, memo=self._resources.memo)
-        columns = known_columns(block)
+        columns = known_columns(block, self._request.task.economics)
         floor = floor_throughput(self._request, self._request.task)
         found = ParetoSearch(evaluator, columns, self._axes, self._clock, floor, self._progress).run()
         if not found.points:
@@ -111,7 +112,8 @@ class AxesExploration:
         if not found.complete:
             return OutOfTimeError("the time limit passed before any design was evaluated; raise --time-limit")
         if floor > 0 and found.counts.get("floor"):
-            fastest = ParetoSearch(evaluator, known_columns(block), [metric("throughput")], self._clock).run()
+            known = known_columns(block, self._request.task.economics)
+            fastest = ParetoSearch(evaluator, known, [metric("throughput")], self._clock).run()
             if fastest.points:
                 best = float(fastest.points[0].columns["throughput_samples_per_s"])
                 return below_floor(self._request, self._request.task, best)
@@ -224,7 +226,10 @@ class AxesExploration:
             "area_mm2": block.area_mm2[rows],
             "energy_per_sample_j": np.array([p.energy_per_sample_j for p in points]),
             "memory_bytes": np.array([p.memory_bytes for p in points]),
-            "price_usd": price_usd(block.table.take(rows), block.area_mm2[rows]),
+            "price_usd": price_usd(
+                block.table.take(rows), block.area_mm2[rows], self._request.task.economics
+            ),
+            **_told_costs(points),
             **config_columns(self._request.task, configs),
             **{f: np.array([a.value(f) for a in architectures]) for f in self._candidates.varied},
         }
@@ -237,13 +242,20 @@ def axes_scope(request: ExploreRequest) -> list[str]:
     return [
         *scope(request.task),
         f"frontier of {', '.join(axis.name for axis in axes_of(request))}",
-        "energy and memory are those of the fastest plan of each point",
+        "energy, memory, cost and carbon are those of the fastest plan of each point",
     ]
 
 
-def known_columns(block: Block) -> dict[str, Floats]:
+def _told_costs(points: list[FrontierPoint]) -> dict[str, NDArray[Any]]:
+    """Columns of money and carbon of points, those that they have."""
+    names = [metric(name).column for name in sorted(PRICED)]
+    told = {name: [getattr(point, name) for point in points] for name in names}
+    return {name: np.array(values) for name, values in told.items() if None not in values}
+
+
+def known_columns(block: Block, economics: Economics) -> dict[str, Floats]:
     """Columns of every architecture that are known without evaluating it, (A,) each."""
-    price = price_usd(block.table, block.area_mm2)
+    price = price_usd(block.table, block.area_mm2, economics)
     return {"tdp_w": block.tdp_w, "area_mm2": block.area_mm2, "price_usd": price}
 
 

@@ -25,7 +25,8 @@ from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.budgets import Limit
-from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import price_usd
 from phaze.tolerances import BOUND_ROUNDING
 
 MOST_DEVICES = 65536
@@ -154,7 +155,11 @@ def affordable_counts(
             "counting devices", done, 0, f"{len(block)} architectures, {len(some)} numbers of devices"
         )
         peaks = np.stack([fastest_flops_per_s(block.table, request.task, r) for r in request.task.recipes])
-        price = price_usd(block.table, block.area_mm2) if budget.cost_usd is not None else block.area_mm2
+        price = (
+            price_usd(block.table, block.area_mm2, request.task.economics)
+            if budget.cost_usd is not None
+            else block.area_mm2
+        )
         for count in some:
             count.add(block, price, peaks)
     left = [count.within > 0 for count in counts]
@@ -230,7 +235,7 @@ def devices_scope(devices: Sequence[int]) -> str:
 
 
 def cluster_report(
-    budget: ClusterBudget, document: ResultDocument, choices: Sequence[ClusterChoice]
+    budget: ClusterBudget, document: ResultDocument, choices: Sequence[ClusterChoice], economics: Economics
 ) -> ClusterReport:
     """Power in W and cost in USD of the cluster of a document's best design, beside every number of devices."""
     best = document.best
@@ -242,7 +247,7 @@ def cluster_report(
         overhead=budget.overhead,
         devices=devices,
         power_w=devices * best.tdp_w * budget.overhead,
-        cost_usd=devices * float(price_usd(chip)[0]),
+        cost_usd=devices * float(price_usd(chip, economics=economics)[0]),
         choices=list(choices),
     )
 
@@ -356,7 +361,8 @@ class _ClusterSearch:
         return document.model_copy(update={"certificate": certificate, "cluster": self._report(document)})
 
     def _report(self, document: ResultDocument) -> ClusterReport:
-        return cluster_report(self.budget, document, [choice.report() for choice in self.choices])
+        economics = self.request.task.economics
+        return cluster_report(self.budget, document, [choice.report() for choice in self.choices], economics)
 
     # -- no answer ------------------------------------------------------------------------------------------
 

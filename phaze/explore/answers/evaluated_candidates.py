@@ -16,6 +16,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimators
+from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids, decoded
@@ -134,25 +135,29 @@ def frontier_points(
     for planned in plans.values():
         planned.check(kinds=False)
     task, rows = evaluator.task, np.array(list(plans), dtype=np.intp)
+    batch = task.cluster.global_batch
     table = evaluator.table.take(rows)
+    power, area = tdp_w(table, margin), area_mm2(table)
+    costs = SampleCosts.of(task, table, area, power)
     figures = zip(
         plans.values(),
         from_rows(table, architecture_ids(table, varied)),
-        tdp_w(table, margin).tolist(),
-        area_mm2(table).tolist(),
+        power.tolist(),
+        area.tolist(),
         evaluator.peak_flops_per_s(config)[rows].tolist(),
         strict=True,
     )
     return [
         FrontierPoint(
             id=architecture.name,
-            throughput_samples_per_s=task.cluster.global_batch / planned.iteration.iteration_s,
+            throughput_samples_per_s=batch / planned.iteration.iteration_s,
             tdp_w=tdp,
-            area_mm2=area,
-            energy_per_sample_j=planned.energy_j / task.cluster.global_batch,
+            area_mm2=mm2,
+            energy_per_sample_j=planned.energy_j / batch,
             memory_bytes=planned.iteration.memory_bytes,
             mfu=flops_utilisation(evaluator.model_flops, planned.iteration.iteration_s, task.devices, peak),
+            **costs.of_plan(row, planned.iteration.iteration_s / batch, planned.energy_j / batch),
             architecture=dict(architecture.fields),
         )
-        for planned, architecture, tdp, area, peak in figures
+        for row, (planned, architecture, tdp, mm2, peak) in enumerate(figures)
     ]

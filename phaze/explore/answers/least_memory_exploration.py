@@ -166,12 +166,13 @@ class LeanExploration(AxesExploration):
 
     def _frontier_of(self, block: Block, best: _Lean) -> ParetoFrontier:
         """The one point, and what no other is better than."""
-        known = {name: float(column[0]) for name, column in known_columns(block).items()}
-        columns = known | {
+        columns = known_columns(block, self._request.task.economics)
+        known = {name: float(column[0]) for name, column in columns.items()}
+        told = known | {
             "throughput_samples_per_s": best.throughput,
             "memory_bytes": best.memory_bytes,
         }
-        point = ParetoPoint(0, best.config, columns, best.plan)
+        point = ParetoPoint(0, best.config, told, best.plan)
         open_ = np.zeros((0, 1)) if self._proven else np.array([[self._too_little]])
         return ParetoFrontier((point,), open_, best.outcome.pruned_by)
 

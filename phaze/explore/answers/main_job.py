@@ -1,5 +1,5 @@
 """Jobs of the product: explore a space, evaluate one architecture. Which questions go together, which search
-answers each, and what a whole training run on the winner takes."""
+answers each."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError, OutOfTimeError
 from phaze.explore.answers.exploration import Answer, Exploration
+from phaze.explore.answers.training_run import training_run
 from phaze.explore.documents.result_document import (
     Certificate,
     Design,
     FrontierPoint,
     ResultDocument,
-    TrainingRun,
 )
 from phaze.explore.documents.result_manifest import describe_task, manifest, scope
 from phaze.explore.evaluation.design_builder import DesignBuilder
+from phaze.explore.evaluation.sample_costs import cost_columns
 from phaze.explore.evaluation.task_costs import check_measured
-from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.design_metrics import PER_TOKEN, metric
 from phaze.explore.request.explore_request import (
     Designs,
     ExploreRequest,
     Objective,
     StrategyChoice,
     Task,
-    TrainingLength,
 )
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
-from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.silicon.package_price import electricity_usd, price_usd, prices
+from phaze.hardware.architecture import Architecture
 
 if TYPE_CHECKING:
     from phaze.explore.documents.robustness_document import Robustness
@@ -83,6 +82,7 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield "a training run (--tokens, --samples) is that of one --workload"
     yield from _of_strategy(request)
     yield from _of_axes(request)
+    yield from _of_tokens(request)
     yield from _of_plans(request)
     if request.robust:
         yield from _of_robust(request)
@@ -136,6 +136,15 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
         yield f"--axes is for a given number of devices: leave out {_cluster(request)}"
 
 
+def _of_tokens(request: ExploreRequest) -> Iterator[str]:
+    """Where metrics are per token and samples have none."""
+    workload = request.task.workload
+    for name in dict.fromkeys([request.objective.value, *request.axes]):
+        if name in PER_TOKEN and workload.sequence_length is None:
+            instead = name.replace("million_tokens", "sample")
+            yield f"{workload.name} has no tokens: ask for {instead} instead of {name}"
+
+
 def _of_plans(request: ExploreRequest) -> Iterator[str]:
     """Where plans are those of a space of plans."""
     plans = request.task.plans
@@ -157,39 +166,6 @@ def _of_robust(request: ExploreRequest) -> Iterator[str]:
         yield f"--robust is for throughput, throughput_per_tdp or tdp, not --objective {request.objective}"
     if request.min_throughput is not None or request.max_latency_s is not None:
         yield "--robust knows no floor: leave out --min-throughput and --max-latency"
-
-
-YEAR_S = 365.25 * 86400.0
-LIFETIME_S = 5 * YEAR_S  # straight-line write-off of accelerators; large operators book four to six years
-
-
-def training_run(length: TrainingLength, task: Task, design: Design) -> TrainingRun:
-    """The run on a design that was evaluated for the task."""
-    result = design.workloads[task.workload.name]
-    samples = length.samples_of(task)
-    duration_s = samples / result.throughput_samples_per_s
-    energy_j = samples / result.global_batch * result.energy_per_iteration_j
-    chip_usd = float(price_usd(to_table([Architecture(name=design.id, fields=design.architecture)]))[0])
-    p = prices()
-    overhead = length.power_usage_effectiveness or p["power_usage_effectiveness"]
-    usd_per_kwh = p["electricity_usd_per_kwh"] if length.usd_per_kwh is None else length.usd_per_kwh
-    electricity = float(electricity_usd(energy_j, usd_per_kwh, overhead))
-    chips = chip_usd * result.devices * duration_s / LIFETIME_S
-    sequence = task.workload.sequence_length
-    return TrainingRun(
-        samples=samples,
-        tokens=None if sequence is None else samples * sequence,
-        duration_s=duration_s,
-        energy_j=energy_j,
-        facility_energy_j=energy_j * overhead,
-        electricity_usd=electricity,
-        chips_usd=chips,
-        total_usd=electricity + chips,
-        chip_usd=chip_usd,
-        usd_per_kwh=usd_per_kwh,
-        power_usage_effectiveness=overhead,
-        lifetime_s=LIFETIME_S,
-    )
 
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
@@ -316,5 +292,6 @@ def only_point(design: Design, task: Task) -> FrontierPoint:
         energy_per_sample_j=result.energy_per_iteration_j / result.global_batch,
         memory_bytes=result.memory_bytes,
         mfu=result.mfu,
+        **cost_columns(result.cost),
         architecture=design.architecture,
     )

@@ -106,16 +106,28 @@ class TrainingRun(Record):
     tokens: float | None = Field(description="samples x sequence length, where the model has one")
     duration_s: float = Field(description="samples over throughput; restarts and failures are not in it")
     energy_j: float = Field(description="accelerators, as the model counts it")
-    facility_energy_j: float = Field(description="energy_j x power usage effectiveness")
-    electricity_usd: float
-    chips_usd: float = Field(description="manufacturing cost of all devices x duration / lifetime")
+    facility_energy_j: float = Field(description="of the site: with hosts, network and cooling")
+    electricity_usd: float = Field(description="price of the energy of the site; 0 where devices are rented")
+    chips_usd: float = Field(
+        description="manufacturing cost of all devices x duration / (lifetime x utilisation); 0 where they are rented"
+    )
     total_usd: float = Field(
-        description="electricity_usd + chips_usd; hosts, network and staff are not in it"
+        description="sum of cost_parts_usd; in documents without them electricity_usd + chips_usd"
     )
     chip_usd: float = Field(description="manufacturing cost of one accelerator")
     usd_per_kwh: float
     power_usage_effectiveness: float
     lifetime_s: float = Field(description="over which an accelerator is written off")
+    cost_parts_usd: dict[str, Figure] = Field(
+        default_factory=dict, description="as those of a sample, for all samples; none in documents of before"
+    )
+    carbon_kg: Figure | None = Field(default=None, description="sum of carbon_parts_kg, CO2 equivalent")
+    carbon_parts_kg: dict[str, Figure] = Field(default_factory=dict, description="as those of a sample")
+    energy_parts_j: dict[str, Figure] = Field(default_factory=dict, description="as those of a sample")
+    device_usd: float | None = Field(
+        default=None,
+        description="one accelerator with its design, margin and share of hosts, network, racks and building",
+    )
 
 
 RESULT_SCHEMA = DocumentName.RESULT.version(4)
@@ -188,6 +200,38 @@ class Breakdown(Record):
         }
 
 
+class SampleCost(Record):
+    """Money, carbon and energy of one sample on the whole cluster with its hosts, network and building, by part.
+
+    The parts sum to the totals, in their order.
+    """
+
+    cost_per_sample_usd: Figure = Field(
+        description="sum of cost_parts_usd: the whole system, or rent; staff and software are not in it"
+    )
+    cost_parts_usd: dict[str, Figure] = Field(
+        description="making the chip (dies, memory, packaging, bonding, module), its design, its seller's margin, "
+        "hosts, network, racks, building, interest, maintenance and electricity; rented: rent alone"
+    )
+    carbon_per_sample_kg: Figure = Field(description="sum of carbon_parts_kg, CO2 equivalent")
+    carbon_parts_kg: dict[str, Figure] = Field(
+        description="making dies, memory, packaging, module and hosts, and electricity of the site; making network and "
+        "building is not in it"
+    )
+    energy_per_sample_j: Figure = Field(description="sum of energy_parts_j: of the site")
+    energy_parts_j: dict[str, Figure] = Field(
+        description="accelerators as the model counts them, hosts, network, cooling with power distribution"
+    )
+    tokens: int | None = Field(description="of a sample; null where samples have none")
+    cost_per_million_tokens_usd: Figure | None = None
+    carbon_per_million_tokens_kg: Figure | None = None
+    energy_per_million_tokens_j: Figure | None = None
+    chip_usd: Figure = Field(description="manufacturing cost of one accelerator")
+    device_usd: Figure = Field(
+        description="one accelerator with its design, margin and share of hosts, network, racks and building"
+    )
+
+
 class WorkloadResult(Record):
     """One workload on one architecture under its best placement."""
 
@@ -215,6 +259,9 @@ class WorkloadResult(Record):
         default=None, description="what fills the fullest device; none in the same"
     )
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
+    cost: SampleCost | None = Field(
+        default=None, description="money, carbon and energy of a sample; none in documents of before"
+    )
 
 
 class Design(Record):
@@ -239,6 +286,10 @@ class FrontierPoint(Record):
     energy_per_sample_j: Figure
     memory_bytes: Figure
     mfu: WorkedOutShare
+    cost_per_sample_usd: Figure | None = None
+    cost_per_million_tokens_usd: Figure | None = None
+    carbon_per_sample_kg: Figure | None = None
+    carbon_per_million_tokens_kg: Figure | None = None
     architecture: dict[str, Any]
 
 

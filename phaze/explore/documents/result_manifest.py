@@ -76,6 +76,7 @@ def describe_task(task: Task) -> dict[str, Any]:
         "framework": task.framework.name,
         "plans": task.plans.name,
         "held": spelled_choices(task.held),
+        "economics": dict(task.economics.given),
     }
 
 

@@ -17,6 +17,7 @@ from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, flops_utilisation, takes_recipe
 from phaze.explore.evaluation.memory_shortfall import why_unfit_anywhere
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, worked_out
+from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, to_table
@@ -181,11 +182,14 @@ class DesignBuilder:
         return self._design(architecture, table, self._result(figures, evaluator.model_flops, peak))
 
     def _design(self, architecture: Architecture, table: ArchitectureTable, result: WorkloadResult) -> Design:
+        area, power = area_mm2(table), tdp_w(table, self.tdp_margin)
+        cost = SampleCosts.of(self.task, table, area, power).told(result)
+        result = result.model_copy(update={"cost": cost})
         return Design(
             id=architecture.name,
             architecture=dict(architecture.fields),
-            area_mm2=float(area_mm2(table)[0]),
-            tdp_w=float(tdp_w(table, self.tdp_margin)[0]),
+            area_mm2=float(area[0]),
+            tdp_w=float(power[0]),
             area_parts_mm2={name: float(part[0]) for name, part in area_parts_mm2(table).items()},
             power_parts_w={name: float(part[0]) for name, part in power_parts_w(table).items()},
             workloads={self.task.workload.name: result},

@@ -25,11 +25,11 @@ from phaze.hardware.budgets import (
     smallest_demand,
     within_budget,
 )
+from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.hardware_fields import FieldValue
 from phaze.hardware.silicon.die_area import area_mm2, reticle_share, shoreline_share
 from phaze.hardware.silicon.dvfs import fit_clock
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.hardware.silicon.package_price import price_usd
 from phaze.hardware.spaces.design_space import DesignSpace, architecture_id
 
 MHZ = 1e6
@@ -185,7 +185,7 @@ class SpaceLimits:
         if b.power_density_w_per_mm2 is not None:
             shares[Limit.POWER_DENSITY] = tdp / area / b.power_density_w_per_mm2
         if b.price_usd is not None:
-            shares[Limit.PRICE] = price_usd(table, area) / b.price_usd
+            shares[Limit.PRICE] = price_usd(table, area, b.economics) / b.price_usd
         over = over_budget(table, *b.limits)
         return {limit.value: _signed(share - 1.0, ~over[limit]) for limit, share in shares.items()}
 

@@ -56,7 +56,7 @@ def objective_worth(request: ExploreRequest, evaluator: Evaluator, effort: Solve
     if axis.needs is Needs.PLAN or request.task.recipe is not None:  # configs then differ in their peaks
         return _each(request, evaluator, block, axis)
     seconds = best_points(evaluator, block.numbers, effort).upper_s
-    values = PointValues(Measures(evaluator), known_columns(block), [axis])
+    values = PointValues(Measures(evaluator), known_columns(block, request.task.economics), [axis])
     unknown = np.full(len(block), np.nan)
     columns = values.columns(evaluator.configs[0], block.numbers, seconds, unknown, unknown)
     told = np.array([maximised(axis, value) for value in np.asarray(axis.of(columns)).tolist()])
@@ -78,7 +78,8 @@ def _each(request: ExploreRequest, evaluator: Evaluator, block: Block, axis: Met
 
 def _best(request: ExploreRequest, evaluator: Evaluator, one: Block, axis: Metric) -> ParetoPoint | None:
     for floor in dict.fromkeys([floor_throughput(request, request.task), 0.0]):
-        found = ParetoSearch(evaluator, known_columns(one), [axis], Clock(np.inf), floor).run()
+        known = known_columns(one, request.task.economics)
+        found = ParetoSearch(evaluator, known, [axis], Clock(np.inf), floor).run()
         if found.points:
             return found.points[0]
     return None

@@ -15,8 +15,9 @@ from phaze.errors import InputError
 from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
+from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.explore.request.design_metrics import Metric, Needs
+from phaze.explore.request.design_metrics import PRICED, Metric, Needs
 from phaze.tolerances import BOUND_ROUNDING
 
 
@@ -107,21 +108,37 @@ class PointValues:
     def longest_s(self, config: TrainingConfig, rows: Rows, lead: Floats) -> Floats:
         """Iteration times above which no point has a lead as good as this, turned so that less is better, (A,) each.
 
-        Infinite where the lead does not follow from the time: it is neither throughput nor energy, which is a power
-        that flows whatever runs for that time, and what the work takes.
+        Infinite where the lead does not follow from the time: it is neither throughput nor linear in time, as energy
+        is, a power that flows whatever runs for that time, and what the work takes.
         """
         unlimited, name = np.full(len(rows), np.inf), self.axes[self.lead].name
         if name == "throughput":
             batch = self.measures.evaluator.task.cluster.global_batch
             np.divide(batch, -lead, out=unlimited, where=np.isfinite(lead))
             return unlimited * (1 + BOUND_ROUNDING)
-        if name != "energy_per_sample":
+        if not self.axes[self.lead].linear:
             return unlimited
-        work_j, more_j = (
-            self.measures.least_energy_j(config, rows, np.full(len(rows), seconds)) for seconds in (0.0, 1.0)
-        )
-        longest: Floats = np.maximum((lead - work_j) / (more_j - work_j), 0.0) * (1 + BOUND_ROUNDING)
+        work, more = (self._least_linear(config, rows, seconds) for seconds in (0.0, 1.0))
+        longest: Floats = np.maximum((lead - work) / (more - work), 0.0) * (1 + BOUND_ROUNDING)
         return longest
+
+    def _least_linear(self, config: TrainingConfig, rows: Rows, seconds: float) -> Floats:
+        """The lead, one that is linear in time, of plans with the least work and an iteration of some seconds, (A,)."""
+        energy = self.measures.least_energy_j(config, rows, np.full(len(rows), seconds))
+        columns = {"energy_per_sample_j": energy, **self._costs(rows, seconds, energy)}
+        return np.asarray(self.axes[self.lead].of(columns))
+
+    def _costs(self, rows: Rows, seconds: Floats | float, energy: Floats) -> dict[str, Any]:
+        """Columns of money and carbon from iteration times in s and joules per sample, where an axis asks for them."""
+        if not any(axis.name in PRICED for axis in self.axes):
+            return {}
+        batch = self.measures.evaluator.task.cluster.global_batch
+        return self._sample_costs.columns(rows, np.asarray(seconds) / batch, energy)
+
+    @cached_property
+    def _sample_costs(self) -> SampleCosts:
+        evaluator, known = self.measures.evaluator, self.architectures
+        return SampleCosts.of(evaluator.task, evaluator.table, known["area_mm2"], known["tdp_w"])
 
     def columns(
         self, config: TrainingConfig, rows: Rows, seconds: Floats, energy: Floats, memory: Floats
@@ -136,6 +153,7 @@ class PointValues:
             "mfu": flops_utilisation(evaluator.model_flops, seconds, cluster.devices, peak),
             "energy_per_sample_j": energy,
             "memory_bytes": memory,
+            **self._costs(rows, seconds, energy),
         }
 
     def minimised(self, columns: Mapping[str, Any]) -> Floats:

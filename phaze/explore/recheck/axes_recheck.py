@@ -42,9 +42,9 @@ from phaze.explore.recheck.rechecked_points import (
 )
 from phaze.explore.request.design_metrics import Needs
 from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.hardware.silicon.package_price import price_usd
 from phaze.tolerances import SAME
 
 FREQUENT = 4  # configs of the frontier in which every sampled architecture is evaluated
@@ -71,14 +71,20 @@ class AxesRecheck(Recheck):
     @cached_property
     def _claimed(self) -> Floats:
         """The frontier as the run tells it, (A, axes), less being better."""
-        return claimed_values(self.request, [_row(point) for point in self.document.frontier])
+        return claimed_values(self.request, [self._row(point) for point in self.document.frontier])
+
+    def _row(self, point: FrontierPoint) -> dict[str, Any]:
+        """A point of the frontier as a row of a design table, its price worked out."""
+        table = to_table([Architecture(name=point.id, fields=point.architecture)])
+        price = price_usd(table, np.array([point.area_mm2]), self.request.task.economics)
+        return {**dict(point), "price_usd": float(price[0])}
 
     # -- checks ---------------------------------------------------------------------------------------------
 
     def _claims(self) -> Iterator[Check]:
         """The certificate and the frontier in themselves."""
         c, best = self.document.certificate, self.document.best
-        own = claimed_values(self.request, [_row(only_point(best, self.request.task))])
+        own = claimed_values(self.request, [self._row(only_point(best, self.request.task))])
         yield same_figure(
             "objective value is the winner's", c.objective_value, float(objective(self.request, own)[0])
         )
@@ -226,9 +232,3 @@ def _hopeful(evaluator: Evaluator) -> Iterator[tuple[int, TrainingConfig]]:
     for k, i in np.ndindex(first.shape):
         if np.isfinite(least[first[k, i], i]):
             yield i, evaluator.configs[int(first[k, i])]
-
-
-def _row(point: FrontierPoint) -> dict[str, Any]:
-    """A point of the frontier as a row of a design table, its price worked out."""
-    table = to_table([Architecture(name=point.id, fields=point.architecture)])
-    return {**dict(point), "price_usd": float(price_usd(table, np.array([point.area_mm2]))[0])}

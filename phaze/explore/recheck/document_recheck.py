@@ -16,13 +16,14 @@ from phaze.explore.answers.axes_exploration import axes_of, axes_scope
 from phaze.explore.answers.chip_comparison import comparisons, left_out
 from phaze.explore.answers.cluster_exploration import devices_scope
 from phaze.explore.answers.evaluated_candidates import frontier_points
-from phaze.explore.answers.main_job import STAGES, resolve_strategy, training_run
+from phaze.explore.answers.main_job import STAGES, resolve_strategy
 from phaze.explore.answers.portfolio_exploration import (
     OBJECTIVES,
     check_weights,
     describe_several,
     portfolio_scope,
 )
+from phaze.explore.answers.training_run import training_run
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     RESULT_SCHEMA,

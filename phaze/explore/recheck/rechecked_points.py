@@ -47,7 +47,8 @@ class AxesPoints:
 
     @cached_property
     def _values(self) -> PointValues:
-        return PointValues(Measures(self.evaluator), known_columns(self.block), axes_of(self.request))
+        known = known_columns(self.block, self.request.task.economics)
+        return PointValues(Measures(self.evaluator), known, axes_of(self.request))
 
     def reached(self, config: TrainingConfig, rows: Rows, known_s: Floats) -> Floats:
         """Values of points that are said to be reached in `known_s` seconds, (A,), with all effort it takes."""

@@ -261,7 +261,7 @@ class SeveralClusters:
     def _again(self, budget: ClusterBudget, claimed: ClusterReport) -> ClusterReport:
         told = {choice.devices: choice for choice in claimed.choices}
         choices = [self._choice(budget, devices, told.get(devices)) for devices in self._numbers(budget)]
-        return cluster_report(budget, self.document, choices)
+        return cluster_report(budget, self.document, choices, self.request.task.economics)
 
     def _numbers(self, budget: ClusterBudget) -> Iterator[int]:
         """Numbers of devices for which some architecture keeps the budget."""

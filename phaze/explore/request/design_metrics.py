@@ -14,7 +14,6 @@ from phaze.errors import InputError
 
 Row = Mapping[str, Any]
 Figure = float | NDArray[np.float64]
-J_PER_KWH = 3.6e6
 
 
 class Needs(StrEnum):
@@ -30,7 +29,8 @@ class Metric:
     """One metric: its name on the command line, the column (or result field) that holds it, its direction.
 
     `formula` works it out of other columns, for one row or for whole columns. More throughput, less energy and
-    less memory never make a metric worse: bounds on them bound it.
+    less memory never make a metric worse: bounds on them bound it. `linear`: under one plan it is a sum of what its
+    work takes and of what goes on for the time of an iteration.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Metric:
     maximise: bool
     needs: Needs = Needs.PLAN
     formula: Callable[[Row], Figure] | None = None
+    linear: bool = False
 
     def of(self, columns: Row) -> Figure:
         """The metric, in `unit`, of one row of a design table or of columns of equal length.
@@ -111,10 +112,33 @@ METRICS = {
             needs=Needs.THROUGHPUT,
             formula=_score_per_tdp,
         ),
-        Metric("energy_per_sample", "energy_per_sample_j", "energy per sample", "J", maximise=False),
+        Metric(
+            "energy_per_sample",
+            "energy_per_sample_j",
+            "energy per sample",
+            "J",
+            maximise=False,
+            linear=True,
+        ),
         Metric("memory", "memory_bytes", "peak memory", "bytes", maximise=False),
+        *(
+            Metric(f"{what}_per_{of}", f"{what}_per_{of}_{unit}", label, word, maximise=False, linear=True)
+            for what, unit, word in (("cost", "usd", "USD"), ("carbon", "kg", "kg CO2e"))
+            for of, label in (
+                ("sample", f"{what} per sample"),
+                ("million_tokens", f"{what} per million tokens"),
+            )
+        ),
     )
 }
+
+
+PRICED = frozenset(name for name in METRICS if name.startswith(("cost_per_", "carbon_per_"))) - {
+    "cost_per_chip"
+}
+"""Metrics that follow from the rates of the whole cluster."""
+PER_TOKEN = frozenset(name for name in PRICED if name.endswith("_tokens"))
+"""Those of workloads whose samples have tokens."""
 
 
 def metric(name: str) -> Metric:
@@ -122,28 +146,3 @@ def metric(name: str) -> Metric:
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
     return METRICS[name]
-
-
-def cost_per_run(
-    samples: float, devices: int, usd_per_kwh: float, lifetime_s: float, overhead: float = 1.0
-) -> Metric:
-    """Cost in USD of a run of so many samples: chips written off over their lifetime, and power at TDP.
-
-    `overhead`: power of the site over that of the accelerators (PUE). Needs the price of a chip as a column.
-    """
-
-    def formula(columns: Row) -> Figure:
-        seconds = samples / columns["throughput_samples_per_s"]
-        rate = columns["price_usd"] / lifetime_s + columns["tdp_w"] * overhead * usd_per_kwh / J_PER_KWH
-        cost: Figure = seconds * devices * rate
-        return cost
-
-    return Metric(
-        "cost_per_run",
-        "cost_per_run_usd",
-        "cost of the run",
-        "USD",
-        maximise=False,
-        needs=Needs.THROUGHPUT,
-        formula=formula,
-    )

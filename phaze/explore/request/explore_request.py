@@ -18,6 +18,7 @@ from phaze.cost.kernels.fitted_constants import NO_OWN, CalibrationFile, OwnCons
 from phaze.errors import InputError
 from phaze.explore.request.common_score import Combine
 from phaze.hardware.cluster_network import Network
+from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, load_framework
@@ -140,6 +141,10 @@ class Objective(StrEnum):
     ENERGY_PER_SAMPLE = "energy_per_sample"
     MEMORY = "memory"
     COST_PER_CHIP = "cost_per_chip"
+    COST_PER_SAMPLE = "cost_per_sample"
+    COST_PER_MILLION_TOKENS = "cost_per_million_tokens"
+    CARBON_PER_SAMPLE = "carbon_per_sample"
+    CARBON_PER_MILLION_TOKENS = "carbon_per_million_tokens"
 
     @property
     def on_frontier(self) -> bool:
@@ -154,8 +159,9 @@ class Objective(StrEnum):
 class Budgets:
     """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`.
 
-    Power density is TDP over the total silicon of the package, the price what a package costs to make. `dvfs`: lower
-    the clock of an architecture, to whole MHz, until it keeps the budgets of power and power density.
+    Power density is TDP over the total silicon of the package, the price what a package costs to make by the figures of
+    `economics`. `dvfs`: lower the clock of an architecture, to whole MHz, until it keeps the budgets of
+    power and power density.
     """
 
     power_w: float | None = None
@@ -164,11 +170,15 @@ class Budgets:
     dvfs: bool = False
     power_density_w_per_mm2: float | None = None
     price_usd: float | None = None
+    economics: Economics = field(default_factory=Economics)
 
     @property
-    def limits(self) -> tuple[float | None, float | None, float, float | None, float | None]:
-        """Power, area, margin, power density and price, as `phaze.hardware.budgets` takes them."""
-        return (self.power_w, self.area_mm2, self.tdp_margin, self.power_density_w_per_mm2, self.price_usd)
+    def limits(
+        self,
+    ) -> tuple[float | None, float | None, float, float | None, float | None, Economics]:
+        """Power, area, margin, power density, price, and the figures behind prices, as `over_budget` takes them."""
+        density, price = self.power_density_w_per_mm2, self.price_usd
+        return (self.power_w, self.area_mm2, self.tdp_margin, density, price, self.economics)
 
 
 @dataclass(frozen=True)
@@ -191,7 +201,7 @@ class Task:
     `rung`: of the cost model; `calibration`: constants of one chip for its calibrated rung. `recipe`: in which few
     bits linear layers may run, where the chip is faster on such operands and the iteration is. Plans are those of the
     space `plans` that `framework` runs, within the choices of `PlanSpace` fields that are `held`, and fill no more than
-    `memory_bytes` of a device (None: what the framework leaves of it).
+    `memory_bytes` of a device (None: what the framework leaves of it). `economics`: figures behind money and carbon.
     """
 
     workload: Workload
@@ -205,6 +215,7 @@ class Task:
     plans: Plans = field(default_factory=load_plans)
     held: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     memory_bytes: float | None = None
+    economics: Economics = field(default_factory=Economics)
 
     def usable_bytes(self, capacity_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bytes that plans may fill of memories of some sizes, (A,)."""
@@ -265,12 +276,10 @@ class StrategyChoice:
 
 @dataclass(frozen=True)
 class TrainingLength:
-    """How much is trained: a number of tokens or of samples. Electricity: None is the default of the price file."""
+    """How much is trained: a number of tokens or of samples."""
 
     tokens: float | None = None
     samples: float | None = None
-    usd_per_kwh: float | None = None
-    power_usage_effectiveness: float | None = None
 
     def samples_of(self, task: Task) -> float:
         """Samples in all. InputError where tokens are asked of a model without a sequence length."""

@@ -19,6 +19,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.energy_and_memory import time_energy_memory
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
+from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_row, config_row
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_resources import NoStore, Store
@@ -68,6 +69,16 @@ class Assessor:
         table = self.candidates.table(np.array([number], dtype=np.int64))
         tdp = tdp_w(table, self.candidates.budgets.tdp_margin)
         return {"tdp_w": float(tdp[0]), "area_mm2": float(area_mm2(table)[0])}
+
+    def costs(self, number: int, figures: Row) -> Row:
+        """Price, and money and carbon of a sample, of a candidate from its figures; nothing where it does not fit."""
+        if "throughput_samples_per_s" not in figures:
+            return {}
+        table = self.candidates.table(np.array([number], dtype=np.int64))
+        power = tdp_w(table, self.candidates.budgets.tdp_margin)
+        costs = SampleCosts.of(self.task, table, area_mm2(table), power)
+        seconds, joules = 1.0 / figures["throughput_samples_per_s"], figures["energy_per_sample_j"]
+        return {"price_usd": float(costs.rates.price_usd[0])} | costs.of_plan(0, seconds, joules)
 
     def design(self, number: int, figures: Row) -> Design:
         """Everything that is reported of a candidate, from its figures."""

@@ -184,7 +184,9 @@ class Sweep:
             if point.number in new and point.number not in self._known:
                 if (row := next(found, None)) is None:  # stopped while other hosts were at it
                     return False
-                self._known[point.number] = self._figures(point.number) | row
+                self._known[point.number] = (
+                    self._figures(point.number) | self.assessor.costs(point.number, row) | row
+                )
             self._tell(trial, point)
         return True
 

@@ -15,6 +15,8 @@ from phaze.hardware.derived_figures import (
     product_flops_per_s,
     vector_flops_per_s,
 )
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import die_yield, price_parts_usd
 from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import (
     area_mm2,
@@ -24,7 +26,6 @@ from phaze.hardware.silicon.die_area import (
     silicon_area_mm2,
 )
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.hardware.silicon.package_price import die_yield, price_parts_usd, prices
 
 TERA = 1e12
 _FORMATS = ("int8", "fp8", "fp16", "bf16", "tf32", "fp32")
@@ -63,7 +64,7 @@ def _rates(table: ArchitectureTable, precision: str) -> Iterator[str]:
 
 def _cost(table: ArchitectureTable) -> Iterator[str]:
     parts = {name: float(part[0]) for name, part in price_parts_usd(table).items()}
-    node = prices().column(table, "node", "defects_per_cm2")
+    node = Economics().column(table, "defects_per_cm2")
     flawless = float(die_yield(silicon_area_mm2(table) / table["n_dies"], node)[0])
     listed = ", ".join(f"{name} {usd:,.0f}" for name, usd in parts.items())
     yield f"cost to make {sum(parts.values()):,.0f} USD: {listed}; {flawless:.0%} of the dies are flawless"

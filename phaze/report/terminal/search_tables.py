@@ -24,7 +24,8 @@ from phaze.explore.documents.robustness_document import Robustness
 from phaze.explore.documents.strategy_report import Distance, Improvement, Stop, StrategyReport
 from phaze.explore.request.design_metrics import METRICS, Metric, metric
 from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.package_price import price_usd
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import blocks, plain_table
 from phaze.report.terminal.question_tables import questions
@@ -39,14 +40,21 @@ def amount(name: str, value: float) -> str:
 
 
 def axes_table(
-    points: Sequence[FrontierPoint], names: Sequence[str], best: Design, most: int, *, complete: bool
+    points: Sequence[FrontierPoint],
+    names: Sequence[str],
+    best: Design,
+    most: int,
+    *,
+    complete: bool,
+    economics: Economics,
 ) -> Table:
     """At most some `most` points by their first axis, the winner among them and marked.
 
     An architecture stands there once for every setting that is on the frontier.
     """
     axes = [metric(name) for name in names]
-    rows = sorted((_priced_row(point) for point in points), key=lambda row: (axes[0].value(row), row["id"]))
+    priced = (_priced_row(point, economics) for point in points)
+    rows = sorted(priced, key=lambda row: (axes[0].value(row), row["id"]))
     winner = _winner_row(rows, best)
     at = sorted({*_even_places(len(rows), most), winner})
     title = f"Frontier on {', '.join(fmt.label(name) for name in names)}: {len(at)} of {len(rows)} points"
@@ -74,10 +82,11 @@ def _even_places(count: int, most: int) -> Iterator[int]:
     return (round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown))
 
 
-def _priced_row(point: FrontierPoint) -> dict[str, Any]:
+def _priced_row(point: FrontierPoint, economics: Economics) -> dict[str, Any]:
     """A point with its price."""
     table = to_table([Architecture(name=point.id, fields=point.architecture)])
-    return {**point.model_dump(), "price_usd": float(price_usd(table, np.array([point.area_mm2]))[0])}
+    price = price_usd(table, np.array([point.area_mm2]), economics)
+    return {**point.model_dump(), "price_usd": float(price[0])}
 
 
 def _heading(axis: Metric) -> str:
@@ -240,6 +249,10 @@ _BY_OBJECTIVE = {
     "energy_per_sample": " by least energy per sample",
     "memory": " by least memory",
     "cost_per_chip": " by least cost per chip",
+    "cost_per_sample": " by least cost per sample",
+    "cost_per_million_tokens": " by least cost per token",
+    "carbon_per_sample": " by least carbon per sample",
+    "carbon_per_million_tokens": " by least carbon per token",
     "score": "",
     "score_per_tdp": " by combined score per watt",
 }
@@ -420,7 +433,10 @@ def frontier_of(document: ResultDocument) -> Table:
     """The frontier on whatever axes it has."""
     complete = document.certificate.frontier_complete
     if axes := document.request.get("axes"):
-        return axes_table(document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete)
+        figures = Economics(document.request.get("economics", {}))
+        return axes_table(
+            document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete, economics=figures
+        )
     state = "" if complete else " (of what was found)" if document.strategy else " (so far)"
     return frontier_table(document.frontier, document.best.id, state)
 

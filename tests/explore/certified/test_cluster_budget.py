@@ -31,12 +31,12 @@ from phaze.explore.request.explore_request import (
     TrainingLength,
 )
 from phaze.explore.request.search_progress import SilentProgress
-from phaze.hardware.silicon.package_price import price_usd
+from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.spaces.space_file import load_space
 from phaze.scheduling.passes import SolveLimits
 
 BUDGET = ClusterBudget(power_w=1100.0, overhead=1.1)
-TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8500.0)
+TIGHT = ClusterBudget(power_w=700.0, overhead=1.1, cost_usd=8000.0)
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +111,16 @@ def test_a_training_run_follows_from_throughput_energy_and_price(document, reque
     assert run.samples == 1e6
     assert run.duration_s == pytest.approx(1e6 / result.throughput_samples_per_s)
     assert run.energy_j == pytest.approx(1e6 / result.global_batch * result.energy_per_iteration_j)
+    assert run.facility_energy_j == sum(run.energy_parts_j.values())
     assert run.electricity_usd == pytest.approx(run.facility_energy_j / 3.6e6 * run.usd_per_kwh)
     candidates = Candidates(request_.space, request_.budgets)
     chip = price_usd(candidates.table([candidates.number(best.architecture)]))[0]
-    assert run.chips_usd == pytest.approx(chip * result.devices * run.duration_s / run.lifetime_s)
-    assert run.total_usd == pytest.approx(run.electricity_usd + run.chips_usd)
+    assert run.chip_usd == pytest.approx(chip)
+    used_s = run.lifetime_s * request_.task.economics["utilisation"]
+    assert run.chips_usd == pytest.approx(chip * result.devices * run.duration_s / used_s)
+    assert run.total_usd == sum(run.cost_parts_usd.values())
+    assert run.carbon_kg == sum(run.carbon_parts_kg.values())
+    assert run.total_usd == pytest.approx(1e6 * result.cost.cost_per_sample_usd)
 
 
 def test_a_budget_too_small_for_one_device_names_the_smallest(request_):

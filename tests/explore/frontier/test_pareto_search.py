@@ -14,7 +14,7 @@ from phaze.explore.frontier import pareto_search
 from phaze.explore.frontier.pareto_archive import nondominated
 from phaze.explore.frontier.pareto_points import PointValues
 from phaze.explore.frontier.pareto_search import ParetoSearch
-from phaze.explore.request.design_metrics import METRICS, cost_per_run, metric
+from phaze.explore.request.design_metrics import METRICS, PRICED, metric
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import to_table
@@ -23,7 +23,6 @@ from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
 
 EFFORT = SolveLimits(lambda: 1e6, 1e7)
-RUN = cost_per_run(samples=1e6, devices=16, usd_per_kwh=0.1, lifetime_s=1e8, overhead=1.2)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,8 @@ def measured(evaluator):
 @pytest.fixture(scope="module")
 def everything(evaluator, columns, measured):
     """Columns of all points that fit."""
-    values = PointValues(Measures(evaluator), columns, [metric("throughput")])
+    axes = [metric("throughput"), *map(metric, sorted(PRICED))]
+    values = PointValues(Measures(evaluator), columns, axes)
     parts = [
         values.columns(setting, np.flatnonzero(np.isfinite(m.iteration_s)), *figures(m))
         for setting, m in measured.items()
@@ -82,14 +82,15 @@ AXES = [
     "throughput,tdp,area",
     "throughput,tdp,energy_per_sample,memory",
     "throughput_per_tdp,mfu,cost_per_chip",
-    "cost_per_run,tdp",
+    "cost_per_sample,tdp",
+    "throughput,cost_per_million_tokens,carbon_per_sample",
     "tdp,energy_per_sample",
 ]
 
 
 @pytest.mark.parametrize("names", AXES)
 def test_the_frontier_is_that_of_brute_force(names, evaluator, columns, everything):
-    axes = [RUN if name == "cost_per_run" else metric(name) for name in names.split(",")]
+    axes = [metric(name) for name in names.split(",")]
     found = search(evaluator, columns, axes).run()
     assert found.complete
     values = minimised(everything, axes)
@@ -105,7 +106,10 @@ def test_the_frontier_is_that_of_brute_force(names, evaluator, columns, everythi
     assert sum(found.counts.values()) == len(evaluator.configs) * len(evaluator.table)
 
 
-@pytest.mark.parametrize("name", ["energy_per_sample", "memory", "area", "throughput"])
+COSTS = ("cost_per_sample", "cost_per_million_tokens", "carbon_per_sample", "carbon_per_million_tokens")
+
+
+@pytest.mark.parametrize("name", ["energy_per_sample", "memory", "area", "throughput", *COSTS])
 @pytest.mark.parametrize("share", [0.0, 0.6])
 def test_one_axis_gives_the_best_point_that_keeps_the_floor(name, share, evaluator, columns, everything):
     floor = share * everything["throughput_samples_per_s"].max()
@@ -151,7 +155,7 @@ def test_axes_are_given_once(evaluator, columns):
 
 
 def test_bounds_hold_at_every_point(evaluator, columns, measured):
-    axes = [METRICS[name] for name in ("throughput", "energy_per_sample", "memory")]
+    axes = [METRICS[name] for name in ("throughput", "energy_per_sample", "memory", *COSTS)]
     values = PointValues(Measures(evaluator), columns, axes)
     for setting, found in measured.items():
         rows = np.flatnonzero(np.isfinite(found.iteration_s))
@@ -180,7 +184,7 @@ def test_every_metric_says_what_it_needs(everything):
         assert axis.of(columns).shape == everything["tdp_w"].shape
 
 
-@pytest.mark.parametrize("name", ["energy_per_sample", "throughput"])
+@pytest.mark.parametrize("name", ["energy_per_sample", "throughput", "cost_per_sample", "carbon_per_sample"])
 def test_iteration_times_that_are_given_up_lead_to_nothing_better(name, evaluator, columns, measured):
     values = PointValues(Measures(evaluator), columns, [metric(name)])
     everywhere = [
