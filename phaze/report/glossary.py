@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.hardware.economics.economic_figures import figures
 from phaze.hardware.hardware_fields import field_table
 from phaze.report.number_format import field as readable
 from phaze.report.number_format import label, unit_of
@@ -27,8 +28,8 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """Every name that can be explained: words first, then hardware fields, then result fields."""
-    return (*_words(), *_hardware_fields(), *_result_fields())
+    """Every name that can be explained: words, hardware fields, figures of money and carbon, result fields."""
+    return (*_words(), *_hardware_fields(), *_economic_figures(), *_result_fields())
 
 
 def explain(name: str) -> tuple[Entry, ...]:
@@ -49,6 +50,13 @@ def _hardware_fields() -> Iterator[Entry]:
         unit = "" if field.unit == "1" else field.unit
         default = "" if field.default is None else readable(field.name, field.default)
         yield Entry(field.name, "hardware field", field.description, unit, default, field.source)
+
+
+def _economic_figures() -> Iterator[Entry]:
+    """Figures behind money and carbon, which a file given with --economics overrules."""
+    for figure in figures():
+        text = f"{figure.about[0].upper()}{figure.about[1:]}."
+        yield Entry(figure.name, "figure of --economics", text, figure.unit, figure.value, figure.source)
 
 
 def _result_fields() -> Iterator[Entry]:

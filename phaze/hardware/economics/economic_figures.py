@@ -86,6 +86,34 @@ class Figure:
     value: str
     source: str
 
+    @property
+    def unit(self) -> str:
+        """The unit that its name ends in; empty for shares and counts."""
+        return next((unit for ending, unit in _UNITS.items() if self.name.endswith(ending)), "")
+
+
+_UNITS = {
+    "_usd_per_kwh": "USD/kWh",
+    "_kg_per_kwh": "kg CO2e/kWh",
+    "_usd_per_mm2": "USD/mm2",
+    "_usd_per_gib": "USD/GiB",
+    "_kg_per_gib": "kg CO2e/GiB",
+    "_usd_per_gbyte_per_s": "USD per GB/s",
+    "_w_per_gbyte_per_s": "W per GB/s",
+    "_usd_per_device_hour": "USD/h",
+    "_usd_per_w": "USD/W",
+    "_kwh_per_cm2": "kWh/cm2",
+    "_kg_per_cm2": "kg CO2e/cm2",
+    "_per_cm2": "1/cm2",
+    "_per_year": "1/year",
+    "_years": "years",
+    "_usd": "USD",
+    "_kg": "kg CO2e",
+    "_mm2": "mm2",
+    "_mm": "mm",
+    "_w": "W",
+}
+
 
 @dataclass(frozen=True)
 class Economics:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from phaze.explore.documents.result_document import Manifest, ResultDocument, WorkloadResult
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import UnitCost
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import Html, Section, join, paragraph, table, tag, text
 from phaze.report.terminal.search_tables import answer_sentence
@@ -138,6 +139,10 @@ def _figures(result: WorkloadResult) -> Iterator[tuple[str, str, str]]:
     energy = result.energy_per_iteration_j / result.global_batch
     yield "energy per sample", fmt.decimal(energy, "J"), "on all devices"
     yield "peak memory", fmt.memory(result.memory_bytes), "of one device"
+    if result.cost is not None:
+        told = UnitCost.of(result.cost)
+        yield "cost", f"{fmt.number(told.usd)} USD", f"per {told.unit}"
+        yield "carbon", f"{fmt.number(told.kg)} kg CO2e", f"per {told.unit}"
 
 
 def tiled(tiles: Iterable[tuple[str, str, str]]) -> Html:

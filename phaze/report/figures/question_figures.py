@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from phaze.explore.documents.result_document import ClusterReport, PortfolioReport, TrainingRun
+from phaze.explore.documents.result_document import ClusterReport, PortfolioReport, SampleCost, TrainingRun
 from phaze.explore.documents.strategy_report import Distance, PerStage, StrategyReport
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import UnitCost, counted, grouped_kg, grouped_usd
 from phaze.report.figures.iteration_timeline import pipeline_chart
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import Bar, Html, Section, bars, join, paragraph, table, tag
 from phaze.report.plan_words import summary
-from phaze.report.terminal.question_tables import DAY_S, MWH_J
+from phaze.report.terminal.question_tables import training_table
 from phaze.report.terminal.search_tables import amount
 
 
@@ -23,6 +24,10 @@ def questions(contents: Contents) -> Iterator[Section]:
         yield Section("workloads", "One design for all", _portfolio(document.portfolio))
     if document.cluster is not None:
         yield Section("cluster", "How many devices", _cluster(document.cluster))
+    for name, result in document.best.workloads.items():
+        if result.cost is not None:
+            of = f" of {name}" if len(document.best.workloads) > 1 else ""
+            yield Section(f"cost-{name}" if of else "cost", f"Money and carbon{of}", _cost(result.cost))
     if document.training_run is not None:
         yield Section("training-run", "The whole training run", _training(document.training_run))
     if document.strategy is not None:
@@ -92,20 +97,27 @@ def _cluster(report: ClusterReport) -> Html:
 
 
 def _training(run: TrainingRun) -> Html:
-    facts = [
-        ("samples", fmt.count(round(run.samples))),
-        *([("tokens", fmt.count(round(run.tokens)))] if run.tokens is not None else []),
-        ("duration", f"{fmt.number(run.duration_s / DAY_S)} days"),
-        ("energy of the accelerators", f"{fmt.number(run.energy_j / MWH_J)} MWh"),
-        (
-            f"energy of the site, at {run.power_usage_effectiveness:g}",
-            f"{fmt.number(run.facility_energy_j / MWH_J)} MWh",
-        ),
-        (f"electricity, at {run.usd_per_kwh:g} USD/kWh", f"{fmt.number(run.electricity_usd)} USD"),
-        ("share of making the chips", f"{fmt.number(run.chips_usd)} USD"),
-        ("together", f"{fmt.number(run.total_usd)} USD"),
+    told = training_table(run)
+    facts = list(zip(*(column.cells for column in told.columns), strict=True))
+    return join([table(("", ""), facts, look="facts"), paragraph(str(told.caption))])
+
+
+def _cost(cost: SampleCost) -> Html:
+    """Money and carbon by part, with their shares."""
+    each = UnitCost.of(cost)
+    usd = _shares(grouped_usd(cost.cost_parts_usd), each.samples, f"Cost per {each.unit}, USD")
+    kg = _shares(grouped_kg(cost.carbon_parts_kg), each.samples, f"Carbon per {each.unit}, kg CO2e")
+    return join([usd, kg, paragraph(counted(cost))])
+
+
+def _shares(parts: Mapping[str, float], samples: float, caption: str) -> Html:
+    """Parts of one sample, told for some samples."""
+    total = sum(parts.values())
+    rows = [
+        [name, fmt.number(samples * part), fmt.percent(part / total), bars([Bar(part / total, "c1")])]
+        for name, part in parts.items()
     ]
-    return table(("", ""), facts, look="facts")
+    return table(("", "", "share", ""), rows, caption=caption)
 
 
 def _strategy(report: StrategyReport, objective: str) -> Html:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from phaze.explore.documents.result_document import Breakdown, Design, Placement, Stage, WorkloadResult
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import cost_rows, counted
 from phaze.report.plan_words import TIMES, summary
 
 _PARTS = 5  # of area and power that are named; the rest is one row
@@ -83,6 +84,7 @@ def performance(name: str, result: WorkloadResult) -> Table:
         ("cost model", f"rung {result.rung.value}"),
         ("largest peak memory of a device", fmt.memory(result.memory_bytes)),
         ("energy per sample, all devices", fmt.decimal(energy, "J")),
+        *(cost_rows(result.cost) if result.cost else ()),
     ):
         table.add_row(label, value)
     return table
@@ -144,6 +146,8 @@ def blocks(design: Design) -> Iterator[RenderableType]:
     yield Columns([area, power], padding=_GAP)
     for name, result in design.workloads.items():
         yield Columns([performance(name, result), time_breakdown(result)], padding=_GAP)
+        if result.cost is not None:
+            yield counted(result.cost)
         yield placement(name, result.placement)
 
 

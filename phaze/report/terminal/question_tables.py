@@ -15,10 +15,11 @@ from phaze.explore.documents.result_document import (
     TrainingRun,
 )
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import grouped_kg, grouped_usd
 from phaze.report.terminal.design_tables import plain_table
 
 FRONTIER_ROWS = 10
-DAY_S, MWH_J = 86400.0, 3.6e9
+DAY_S, MWH_J, TONNE_KG = 86400.0, 3.6e9, 1000.0
 
 
 def questions(document: ResultDocument) -> Iterator[RenderableType]:
@@ -120,22 +121,46 @@ def cluster_table(report: ClusterReport) -> Table:
 
 
 def training_table(run: TrainingRun) -> Table:
-    """Days, energy and money of a training run, with what they rest on."""
+    """Days, energy, money and carbon of a training run, by part, with what they rest on."""
     table = plain_table("Training run", "", "")
     table.show_header = False
     length = fmt.decimal(run.samples, "samples")
     for label, value in (
         ("length", length if run.tokens is None else f"{length}, {fmt.decimal(run.tokens, 'tokens')}"),
         ("duration", f"{fmt.number(run.duration_s / DAY_S)} days"),
-        ("energy, data centre included", f"{fmt.number(run.facility_energy_j / MWH_J)} MWh"),
-        ("electricity", fmt.decimal(run.electricity_usd, "USD")),
-        ("chips, written off", fmt.decimal(run.chips_usd, "USD")),
-        ("together", fmt.decimal(run.total_usd, "USD")),
+        ("energy of the site", f"{fmt.number(run.facility_energy_j / MWH_J)} MWh"),
+        *_money(run),
+        *_carbon(run),
     ):
         table.add_row(label, value)
-    years = run.lifetime_s / DAY_S / 365.25
-    table.caption = (
-        f"{fmt.number(run.usd_per_kwh)} USD/kWh, PUE {fmt.number(run.power_usage_effectiveness)}, "
-        f"{fmt.decimal(run.chip_usd, 'USD')} a chip over {fmt.number(years)} years"
-    )
+    table.caption = _rests_on(run)
+    table.caption_justify = "left"
     return table
+
+
+def _money(run: TrainingRun) -> Iterator[tuple[str, str]]:
+    """The cost by part; of documents of before, manufacturing cost and electricity."""
+    before = {"making the chips": run.chips_usd, "electricity": run.electricity_usd}
+    yield "cost", fmt.decimal(run.total_usd, "USD")
+    for name, usd in (grouped_usd(run.cost_parts_usd) or before).items():
+        yield f"  {name}", fmt.decimal(usd, "USD")
+
+
+def _carbon(run: TrainingRun) -> Iterator[tuple[str, str]]:
+    if run.carbon_kg is not None:
+        yield "carbon", f"{fmt.number(run.carbon_kg / TONNE_KG)} t CO2e"
+        for name, kg in grouped_kg(run.carbon_parts_kg).items():
+            yield f"  {name}", f"{fmt.number(kg / TONNE_KG)} t CO2e"
+
+
+def _rests_on(run: TrainingRun) -> str:
+    """What money rests on, and what is not in it."""
+    years = run.lifetime_s / DAY_S / 365.25
+    if "rent" in run.cost_parts_usd:
+        return "rent alone: no storage, no staff"
+    system = "" if run.device_usd is None else f", {fmt.decimal(run.device_usd, 'USD')} with its system"
+    out = "staff, software and storage" if run.cost_parts_usd else "hosts, network, building and staff"
+    return (
+        f"{fmt.number(run.usd_per_kwh)} USD/kWh, PUE {fmt.number(run.power_usage_effectiveness)}; a chip costs "
+        f"{fmt.decimal(run.chip_usd, 'USD')} to make{system}, over {fmt.number(years)} years; {out} are not in it"
+    )

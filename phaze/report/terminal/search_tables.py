@@ -27,6 +27,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.economics.package_price import price_usd
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import UnitCost
 from phaze.report.terminal.design_tables import blocks, plain_table
 from phaze.report.terminal.question_tables import questions
 from phaze.report.terminal.wham_tables import wham_blocks
@@ -411,7 +412,7 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
         losses = losses_told(document.request.get("rung"))
-        notes = [*_notes(document.comparison), *([f"  {losses}"] if losses else [])]
+        notes = [*_notes(document.comparison), *([f"  {losses}"] if losses else []), *_costs(document)]
         yield Group(comparison_table(document.comparison, document.best), *notes)
     if document.robustness is not None:
         yield from robustness_blocks(document.robustness)
@@ -450,6 +451,17 @@ def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
     for note, names in alike.items():
         if note:
             yield escape(f"  {', '.join(names)}: {note}")
+
+
+def _costs(document: ResultDocument) -> Iterator[str]:
+    """Money of the winner and of what stands beside it, in a line."""
+    rows = {"winner": next(iter(document.best.workloads.values()))}
+    rows |= {row.name: row.result for row in document.comparison if row.result is not None}
+    told = {name: UnitCost.of(result.cost) for name, result in rows.items() if result.cost is not None}
+    if told:
+        unit = next(iter(told.values())).unit
+        listed = ", ".join(f"{name} {fmt.number(cost.usd)}" for name, cost in told.items())
+        yield escape(f"  USD per {unit}: {listed}")
 
 
 def _proof(certificate: Certificate) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from phaze.explore.documents.result_document import Design
+from phaze.explore.documents.result_document import Design, SampleCost
 from phaze.report import number_format as fmt
+from phaze.report.cost_words import UnitCost, counted
 from phaze.report.number_format import number
 from phaze.report.terminal.design_tables import plain_table
 from phaze.runs.run_difference import Change, Difference
@@ -27,9 +28,13 @@ def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableTy
     designs = {name: row for name, row in rows.items() if not isinstance(row, str)}
     for workload in next(iter(designs.values())).workloads if designs else ():
         table = plain_table(
-            escape(workload), "architecture", "samples/s", "MFU", "W", "mm2", "J/sample", "placement"
+            escape(workload),
+            *("architecture", "samples/s", "MFU", "W", "mm2", "J/sample", "USD", "kg", "placement"),
         )
-        table.caption = "placement: data x tensor x pipeline parallel"
+        costs = [design.workloads[workload].cost for design in designs.values()]
+        told = next((cost for cost in costs if cost is not None), None)
+        per = "" if told is None else f"; USD and kg CO2e per {UnitCost.of(told).unit}\n{counted(told)}"
+        table.caption = f"placement: data x tensor x pipeline parallel{per}"
         table.caption_justify = "left"
         ordered = sorted(
             designs.items(), key=lambda item: -item[1].workloads[workload].throughput_samples_per_s
@@ -44,12 +49,20 @@ def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableTy
                 fmt.number(design.tdp_w),
                 fmt.number(design.area_mm2),
                 fmt.number(result.energy_per_iteration_j / result.global_batch),
+                *_money_and_carbon(result.cost),
                 f"{plan.data_parallel}x{plan.tensor_parallel}x{plan.pipeline_parallel}",
             )
         yield table
     for name, reason in rows.items():
         if isinstance(reason, str):
             yield f"{escape(name)}: {escape(reason.removeprefix(f'{name}: '))}"
+
+
+def _money_and_carbon(cost: SampleCost | None) -> tuple[str, str]:
+    if cost is None:
+        return "-", "-"
+    told = UnitCost.of(cost)
+    return fmt.number(told.usd), fmt.number(told.kg)
 
 
 MOST = 20  # changes that are listed of each kind
