@@ -18,7 +18,7 @@ from phaze.hardware.cluster_network import Network
 from phaze.hardware.economics.economic_figures import YEAR_S, Economics
 from phaze.hardware.economics.embodied_carbon import embodied_parts_kg
 from phaze.hardware.economics.package_price import price_parts_usd
-from phaze.hardware.network_tiers import Medium, Tier
+from phaze.hardware.network_tiers import Medium, Tier, Topology
 
 JOULE_PER_KWH = 3.6e6
 HOUR_S = 3600.0
@@ -191,7 +191,7 @@ class _Cluster:
         """An amount per device, (A,): tier by tier as far as the devices reach, per GB/s of a device's bandwidth."""
         total, inside = self._each(0.0), 1
         for tier in self.network.tiers:
-            if self.devices > inside and tier.medium is not Medium.HOST:  # which is within the host
+            if self.devices > inside and _bought(tier):
                 through = rate.direct if tier.medium is Medium.DIRECT else rate.fat_tree(self._levels)
                 total = total + self._bandwidth(tier) / _GB * through
             inside = tier.devices or self.devices
@@ -212,6 +212,11 @@ class _Cluster:
 
     def _each(self, value: float) -> Floats:
         return np.full(len(self.table), value)
+
+
+def _bought(tier: Tier) -> bool:
+    """Whether a tier costs anything of its own: paths through the host are in its price."""
+    return tier.medium is not Medium.HOST and tier.topology is not Topology.SHARED
 
 
 @dataclass(frozen=True)
