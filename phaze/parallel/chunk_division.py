@@ -92,10 +92,12 @@ def cut(whole: Division, parts: int, stages: tuple[int, ...], name: str) -> Divi
     """`divide`, of a chain of some `name` whose groups are known."""
     groups, body = whole.groups, whole.body
     count = sum(body)
-    if parts > count:
+    headed = bool(stages) and not body[-1]  # a last part may have no more than what follows the blocks
+    if parts > count + headed:
         raise InputError(f"{name}: {count} blocks do not make {parts} parts of a pipeline")
     sizes = stages or even(count, parts)
-    if len(sizes) != parts or sum(sizes) != count or min(sizes) < 1:
+    whole_parts = sizes[:-1] if headed else sizes
+    if len(sizes) != parts or sum(sizes) != count or min(whole_parts, default=1) < 1 or sizes[-1] < 0:
         raise InputError(f"{name}: stages of {list(sizes)} blocks are not {count} blocks in {parts} parts")
     first = body.index(True)
     ends = [first + n - 1 for n in accumulate(sizes)]

@@ -51,6 +51,15 @@ class ParameterBytes:
     reduced: float
 
 
+class FittedConstants(BaseModel):
+    """Constants of a framework that were fitted to the runs of one comparison of `dse validate`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: Annotated[Line, Field(description="data set and metric, with a blank between them")]
+    constants: Annotated[tuple[Line, ...], Field(description="fields that were fitted on it")]
+
+
 class Framework(BaseModel):
     """Training framework of one generation: its overheads and overlaps; the defaults cost nothing and hide nothing."""
 
@@ -59,6 +68,12 @@ class Framework(BaseModel):
     schema_version: Literal[1] = 1
     name: Line
     source: str
+    fitted: Annotated[
+        tuple[FittedConstants, ...],
+        Field(
+            description="which of its constants were fitted, and to what; the others are counted or published"
+        ),
+    ] = ()
 
     # -- the host
     dispatch_s: Annotated[
@@ -68,6 +83,10 @@ class Framework(BaseModel):
         ),
     ] = 0.0
     dispatch_backward_s: Annotated[Seconds, Field(description="the same of backward, s")] = 0.0
+    exchange_launches: Annotated[
+        Factor,
+        Field(description="launches that a tensor-parallel exchange takes for every rank of its group"),
+    ] = 0.0
     microbatch_s: Annotated[Seconds, Field(description="host time of each microbatch on a stage, s")] = 0.0
     iteration_s: Annotated[Seconds, Field(description="host time of an iteration, s")] = 0.0
     waits: Annotated[
@@ -121,6 +140,15 @@ class Framework(BaseModel):
         Field(
             description="selective recompute keeps attention and every second product, and runs all else again"
         ),
+    ] = False
+    keeps_gathered: Annotated[
+        bool,
+        Field(
+            description="operands that a tensor-parallel group gathers are kept whole, not gathered again in backward"
+        ),
+    ] = False
+    keeps_gates: Annotated[
+        bool, Field(description="gated units of several kernels keep the activated gate for backward, too")
     ] = False
     expert_passes: Annotated[
         Factor, Field(description="how often rows go through memory once more around each product of experts")

@@ -27,6 +27,7 @@ from phaze.validation.sets.training import (
     maxtext_runs,
     megatron_runs,
     mlperf_runs,
+    nanotron_runs,
     neusight_runs,
     torchtitan_runs,
     trainium_runs,
@@ -37,7 +38,7 @@ class Metric(StrEnum):
     """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`, watts of
     kernels in short loops `power_short`.
 
-    `time` is that of whole iterations.
+    `time` is that of whole iterations; `fits`: whether a run has memory enough, yes or no.
     """
 
     LATENCY = "latency"
@@ -48,6 +49,7 @@ class Metric(StrEnum):
     POWER_SHORT = "power_short"
     MEMORY = "memory"
     TIME = "time"
+    FITS = "fits"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("e2e_torchtitan", Metric.MEMORY, torchtitan_runs.memory),
     DataSet("e2e_sailor", Metric.TIME, deepspeed_runs.times),
     DataSet("e2e_sailor", Metric.MEMORY, deepspeed_runs.memory),
+    DataSet("e2e_nanotron_ultrascale", Metric.TIME, nanotron_runs.times),
+    DataSet("e2e_nanotron_ultrascale", Metric.MEMORY, nanotron_runs.memory),
+    DataSet("e2e_nanotron_ultrascale", Metric.FITS, nanotron_runs.fits),
     DataSet("e2e_vtrain_multi_node", Metric.TIME, deepspeed_runs.multi_node),
     DataSet("e2e_vtrain_single_node", Metric.TIME, deepspeed_runs.single_node),
     DataSet("e2e_korthikanti_times", Metric.TIME, megatron_runs.recompute_iterations),

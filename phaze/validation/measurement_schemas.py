@@ -34,7 +34,18 @@ _COUNTED: Mapping[str, Cell] = MappingProxyType(
     {
         "layers": LAYERS,
         **dict.fromkeys(
-            ("hidden", "heads", "kv_heads", "head_dim", "vocab", "ffn", "seq_len", "d_model"), SIZE
+            (
+                "hidden",
+                "heads",
+                "kv_heads",
+                "head_dim",
+                "vocab",
+                "ffn",
+                "seq_len",
+                "sequence_length",
+                "d_model",
+            ),
+            SIZE,
         ),
         **dict.fromkeys(("m", "k", "n", "M", "K", "N", "rows", "cols", "q_len", "kv_len"), SIZE),
         **dict.fromkeys(("groups", "m_per_group", "array_rows", "array_cols", "batch"), SIZE),
@@ -42,7 +53,7 @@ _COUNTED: Mapping[str, Cell] = MappingProxyType(
         **dict.fromkeys(("stride_h", "stride_v", "sram_kb_each", "dram_bw_words_per_cycle"), SIZE),
         **dict.fromkeys(("pad_h", "pad_w"), PADDING),
         **dict.fromkeys(
-            ("tp", "pp", "dp", "n_gpus", "n_devices", "n_chips", "n_accelerators", "slices"), DEVICES
+            ("tp", "pp", "dp", "gpus", "n_gpus", "n_devices", "n_chips", "n_accelerators", "slices"), DEVICES
         ),
         **dict.fromkeys(("gpus_per_node", "interleave_stages", "ici_tensor_parallel"), DEVICES),
         **dict.fromkeys(("ranks", "ranks_per_node"), DEVICES),
@@ -126,6 +137,13 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             "n_gpus local_batch seq_len",
             tokens_per_s_per_gpu=RATE,
             memory_gib=maybe(TIME),
+        ),
+        "e2e_nanotron_ultrascale": _schema(
+            "model tied_embeddings",
+            "gpus micro_batch global_batch dp pp tp sequence_length layers hidden ffn heads vocab",
+            "step_s? peak_memory_gb?",
+            status=one_of(("measured", "crashed_or_oom")),
+            zero_stage=count(1, 0),
         ),
         "e2e_sailor": _schema(
             "model gpu_per_stage_replica flag",

@@ -75,9 +75,16 @@ def _ranks(values: Floats) -> Floats:
     return shared[place]
 
 
+def f1_score(predicted: Floats, measured: Floats) -> float:
+    """Harmonic mean of precision and recall of (rows,) predictions, 1 for yes and 0 for no; 0 where all say no."""
+    right = float(predicted @ measured)
+    called = float(predicted.sum() + measured.sum())
+    return 2 * right / called if called else 0.0
+
+
 @lru_cache(maxsize=1)
 def thresholds() -> dict[str, dict[Metric, dict[Fidelity, float]]]:
-    """Largest mean absolute percentage error, by data set, metric and rung."""
+    """Largest mean absolute percentage error, by data set, metric and rung; of yes or no the least F1."""
     file = resources.files("phaze.validation").joinpath("thresholds.yaml")
     content = parse_yaml(file.read_text(encoding="utf-8"), "validation/thresholds.yaml")
     return TypeAdapter(dict[str, dict[Metric, dict[Fidelity, float]]]).validate_python(content)
@@ -255,6 +262,8 @@ def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None
 
 
 def _figures(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
+    if data_set.metric is Metric.FITS:
+        return _agreement(data_set, judged, rung)
     judged = _said(judged, rung)
     errors, roofline = _score(judged, rung), _score(judged, Fidelity.ROOFLINE)
     figures = asdict(errors) if errors else dict.fromkeys(Score.__dataclass_fields__)
@@ -271,6 +280,24 @@ def _figures(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
         threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
         peers=peers().get(data_set.name, ()),
         unseen_pct=dict(unseen_errors_pct().get(data_set.name, {})) if _fitted(data_set, rung) else {},
+    )
+
+
+def _agreement(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
+    """Figures of a yes or no; a rung without an answer has no rows."""
+    said = judged.predicted.get(rung)
+    return Comparison(
+        name=data_set.name,
+        metric=data_set.metric,
+        rung=rung,
+        rows=0 if said is None else len(said),
+        excluded=sum(judged.excluded.values()) + (len(judged.measured) if said is None else 0),
+        excluded_reasons=dict(judged.excluded),
+        **dict.fromkeys(Score.__dataclass_fields__),
+        roofline_mape_pct=None,
+        threshold_pct=None,
+        f1=None if said is None or not len(said) else f1_score(said, judged.measured),
+        least_f1=threshold_pct(data_set.name, data_set.metric, rung),
     )
 
 

@@ -63,6 +63,11 @@ class Comparison(Record):
     rank_correlation: float | None = Field(description="Spearman's rank correlation.")
     roofline_mape_pct: float | None = Field(description="The roofline's mean absolute percentage error.")
     threshold_pct: float | None = Field(description="Largest `mape_pct` that passes; null: none set.")
+    f1: float | None = Field(
+        default=None,
+        description="Of yes or no: twice the rows rightly called yes over those called so and those that are.",
+    )
+    least_f1: float | None = Field(default=None, description="Least `f1` that passes; null: none set.")
     peers: tuple[Peer, ...] = Field(
         default=(), description="Errors of other models on the same set, on its published and held-out half."
     )
@@ -81,6 +86,8 @@ class Comparison(Record):
     @property
     def passed(self) -> bool:
         """Whether the error is within its threshold, where it has one."""
+        if self.f1 is not None:
+            return self.least_f1 is None or self.f1 >= self.least_f1
         if self.threshold_pct is None or self.mape_pct is None:
             return True
         return self.mape_pct <= self.threshold_pct + 1e-9

@@ -253,5 +253,5 @@ def _pass_costs(layers: Sequence[Operators], scheduled_s: Floats, framework: Fra
         weight_s=scale * np.stack(weight, axis=1),
         exposed_s=exposed,
         hidden_s=hidden,
-        launches=np.array([float(len(o.works)) for o in layers]),
+        launches=np.array([o.launches(framework) for o in layers]),
     )

@@ -46,6 +46,12 @@ class Operators:
         """Computation of some of them, (O,), on every architecture, (A,)."""
         return _summed(self.alone_s, np.flatnonzero(which))
 
+    def launches(self, framework: Framework) -> float:
+        """What the host starts, in launches of a kernel: an exchange may take more than one for each of its ranks."""
+        groups = (work.link.group for work in self.works if work.link is not None)
+        ranks = sum(group.size for group in groups if group.parallel is Parallel.TENSOR)
+        return len(self.works) + framework.exchange_launches * ranks
+
     def only(self, kept: Sequence[int]) -> Operators:
         """Operators at some positions."""
         place = {old: new for new, old in enumerate(kept)}

@@ -16,6 +16,7 @@ from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
+from phaze.parallel.training.recomputation import with_copies
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
@@ -35,15 +36,14 @@ class PlanLayouts:
         """The layers of the model as a device runs them, parameters of both ends counted at both."""
         selective = plan.recompute is Recompute.SELECTIVE
         key = "chain", plan.microbatch, plan.sharding, selective
-        return self.once(
-            key,
-            lambda: self.workload.chain(
-                plan.microbatch,
-                plan.sharding,
-                selective=selective,
-                keeps_products=self.framework.keeps_products,
-            ),
+        return self.once(key, lambda: self._chain(plan, selective=selective))
+
+    def _chain(self, plan: ParallelPlan, *, selective: bool) -> LayerChain:
+        s, framework = plan, self.framework
+        built = self.workload.chain(
+            s.microbatch, s.sharding, selective=selective, keeps_products=framework.keeps_products
         )
+        return with_copies(built, gathered=framework.keeps_gathered, gates=framework.keeps_gates)
 
     def sizes(self, plan: ParallelPlan) -> LayerSizes:
         """The layers with tied parameters counted once where one device has both ends."""

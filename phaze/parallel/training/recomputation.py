@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 
 import numpy as np
 
 from phaze.arrays import Flags
 from phaze.workload.operators.operator_graph import OpKind
-from phaze.workload.work import Pass, Unit, Work
+from phaze.workload.parallel_degrees import Parallel
+from phaze.workload.work import Collective, Layer, LayerChain, Pass, Unit, Work
 
 
 def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flags:
@@ -32,6 +34,46 @@ def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flag
             read |= bool(recomputed[j]) or not _passes_on(works[j])
         recomputed[i] = lost[i] and read
     return recomputed
+
+
+def with_copies(chain: LayerChain, *, gathered: bool, gates: bool) -> LayerChain:
+    """The chain where more is kept for backward than it needs: operands that tensor ranks gather, whole, so that
+    backward does not gather them again; activated gates beside what gated units make of them.
+    """
+    layers = chain.layers
+    if gathered:
+        layers = tuple(_with_gathered(layer) for layer in layers)
+    if gates:
+        layers = tuple(replace(one, saved_bytes=one.saved_bytes + _gate_bytes(one)) for one in layers)
+    return chain if layers is chain.layers else replace(chain, layers=layers)
+
+
+def _with_gathered(layer: Layer) -> Layer:
+    if layer.backward is None:
+        return layer
+    links = [(i, work.link) for i, work in enumerate(layer.backward.works) if _gathers_again(work)]
+    more = sum(link.payload_bytes * (1 - 1 / link.group.size) for _, link in links if link is not None)
+    backward = _without(layer.backward, {i for i, _ in links})
+    return replace(layer, backward=backward, saved_bytes=layer.saved_bytes + more)
+
+
+def _gate_bytes(layer: Layer) -> float:
+    """Results of activation functions inside gated units, which read two tensors as large and write one."""
+    return sum(w.stream_bytes / 3 for w in layer.forward.works if w.name.split("+")[0].endswith("glu"))
+
+
+def _gathers_again(work: Work) -> bool:
+    link = work.link
+    if link is None or link.collective is not Collective.ALL_GATHER:
+        return False
+    return link.group.parallel is Parallel.TENSOR and work.name.endswith(".again")
+
+
+def _without(pass_: Pass, dropped: Set[int]) -> Pass:
+    """The pass without some operators that have none before them, by position."""
+    place = {old: new for new, old in enumerate(i for i in range(len(pass_.works)) if i not in dropped)}
+    edges = tuple((place[a], place[b]) for a, b in pass_.edges if a in place and b in place)
+    return replace(pass_, works=tuple(pass_.works[i] for i in place), edges=edges)
 
 
 def has_name(work: Work, names: Set[str]) -> bool:

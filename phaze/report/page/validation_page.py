@@ -42,6 +42,8 @@ def write_page(folder: Path, compared: Sequence[Compared]) -> Path:
         if best is None:
             continue
         rows.append(_row(one, best))
+        if best.f1 is not None:
+            continue
         name = f"{one.title.replace(' ', '-')}.svg"
         unit = _UNITS.get(best.metric.value, "cycles" if best.name.startswith("systolic") else "s")
         drawing = draw_scatter(
@@ -73,7 +75,7 @@ def _row(one: Compared, best: Comparison) -> str:
         one.title,
         f"{best.rows} of {best.rows + best.excluded}",
         *map(_percent, (*errors, *others)),
-        rank,
+        rank if best.f1 is None else f"F1 {best.f1:.3f}",
         left_out(best),
     ]
     return f"| {' | '.join(cells)} | {peers} |"

@@ -77,6 +77,9 @@ def left_out(comparison: Comparison) -> str:
 
 
 def _verdict(comparison: Comparison) -> str:
+    if comparison.f1 is not None:
+        least = "" if comparison.passed else f", below {comparison.least_f1:g}"
+        return f"F1 {comparison.f1:.3f}{least}"
     if comparison.threshold_pct is None:
         return ""
     return "" if comparison.passed else f"above {comparison.threshold_pct:g}"
