@@ -1,7 +1,7 @@
 """phaze: the best accelerator, and the best way to spread a model over N of them, with a proof.
 
-`phaze.explore` is a function and a room at once: a package and a function cannot both have the name, so the package
-can be called.
+`phaze.explore` and `phaze.report` are functions and rooms at once: a package and a function cannot both have a name, so
+these packages can be called.
 """
 
 from __future__ import annotations
@@ -15,42 +15,75 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     from phaze.api import (
+        Certified,
         Compared,
+        Differed,
         Evaluated,
+        Explained,
         Explored,
+        ParetoFront,
         Planned,
+        PlannedServing,
         Swept,
         Table,
         Validated,
+        Varied,
+        certify,
         compare,
+        diff,
         evaluate,
+        explain,
         explore,
+        export,
+        pareto,
         plan,
+        plan_serving,
+        replay,
+        report,
         sweep,
+        trace,
         validate,
+        whatif,
     )
     from phaze.workload.torch_export.torch_tracing import from_torch
 
 __all__ = [
+    "Certified",
     "Compared",
+    "Differed",
     "Evaluated",
+    "Explained",
     "Explored",
+    "ParetoFront",
     "Planned",
+    "PlannedServing",
     "Swept",
     "Table",
     "Validated",
+    "Varied",
     "__version__",
+    "certify",
     "compare",
+    "diff",
     "evaluate",
+    "explain",
     "explore",
+    "export",
     "from_torch",
+    "pareto",
     "plan",
+    "plan_serving",
+    "replay",
+    "report",
     "sweep",
+    "trace",
     "validate",
+    "whatif",
 ]
 
 __version__ = "0.1.0"
 
+_CALLABLE_ROOMS = ("explore", "report")
 _ELSEWHERE = {"from_torch": "phaze.workload.torch_export.torch_tracing"}
 
 
@@ -59,8 +92,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    if name == "explore":  # a room that can be called
-        return import_module("phaze.explore")
+    if name in _CALLABLE_ROOMS:
+        return import_module(f"phaze.{name}")
     return getattr(import_module(_ELSEWHERE.get(name, "phaze.api")), name)
 
 
@@ -70,25 +103,35 @@ def __dir__() -> list[str]:
 
 
 class _CallableRoom(ModuleType):
-    """The room `phaze.explore`, which calls the function of the same name."""
+    """A room that calls the function of the same name in `phaze.api`."""
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of `phaze.api.explore`
-        """Find the best architecture and plan: see `phaze.api.explore`."""
-        return import_module("phaze.api").explore(*arguments, **named)
+    @property
+    def _function(self) -> Any:  # noqa: ANN401 - of any verb
+        return getattr(import_module("phaze.api"), self.__name__.rpartition(".")[2])
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - those of the function
+        """Call the function of the same name: see `phaze.api`."""
+        return self._function(*arguments, **named)
 
     @property
     def __signature__(self) -> Signature:
-        """That of the function, for `help` and notebooks."""
+        """Signature of the function, for `help` and notebooks."""
         from inspect import signature
 
-        return signature(import_module("phaze.api").explore)
+        return signature(self._function)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override] # a docstring like any other
+        """Docstring of the function: that is what `help` is asked for."""
+        doc: str | None = self._function.__doc__
+        return doc
 
 
 class _Face(ModuleType):
-    """This package: it makes the room callable as soon as the import system binds it here."""
+    """This package: it makes rooms callable as soon as the import system binds them here."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name == "explore" and isinstance(value, ModuleType):
+        if name in _CALLABLE_ROOMS and isinstance(value, ModuleType):
             value.__class__ = _CallableRoom
         super().__setattr__(name, value)
 

@@ -31,3 +31,20 @@ class DocumentName(StrEnum):
     def version(self, number: int) -> str:
         """What a document of that version says of itself, as its `schema` or `format`."""
         return f"{self.value}/{number}"
+
+
+class FrontierFormat(StrEnum):
+    """How a frontier is written: a table, a document, a page or a picture."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    HTML = "html"
+    SVG = "svg"
+
+
+class TraceFormat(StrEnum):
+    """How one iteration is written: events (Perfetto, chrome://tracing), or a picture."""
+
+    JSON = "json"
+    SVG = "svg"

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
-from phaze.api.evaluation_verbs import Compared, Evaluated, Planned, Validated, validate
+from phaze.api.evaluation_verbs import Compared, Evaluated, Validated, validate
+from phaze.api.planning_verbs import Planned, PlannedServing, Varied, export
+from phaze.api.record_verbs import (
+    Certified,
+    Differed,
+    Explained,
+    ParetoFront,
+    certify,
+    diff,
+    explain,
+    pareto,
+    replay,
+    report,
+    trace,
+)
 from phaze.api.result_tables import Table
 from phaze.api.search_verbs import Explored, Swept
-from phaze.api.verbs import compare, evaluate, explore, plan, sweep
+from phaze.api.verbs import compare, evaluate, explore, plan, plan_serving, sweep, whatif
 
 __all__ = [
+    "Certified",
     "Compared",
+    "Differed",
     "Evaluated",
+    "Explained",
     "Explored",
+    "ParetoFront",
     "Planned",
+    "PlannedServing",
     "Swept",
     "Table",
     "Validated",
+    "Varied",
+    "certify",
     "compare",
+    "diff",
     "evaluate",
+    "explain",
     "explore",
+    "export",
+    "pareto",
     "plan",
+    "plan_serving",
+    "replay",
+    "report",
     "sweep",
+    "trace",
     "validate",
+    "whatif",
 ]

@@ -1,5 +1,5 @@
-"""Judge what is given: `phaze.evaluate`, `phaze.compare`, `phaze.plan`, and `phaze.validate` for the model itself;
-and what they come back with.
+"""Judge what is given: `phaze.evaluate`, `phaze.compare`, and `phaze.validate` for the model itself; and what they
+come back with.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phaze.api.python_arguments import speaks_python
-from phaze.api.result_tables import Table, columns_of, dataframe, design_rows, plan_row
+from phaze.api.result_tables import Table, columns_of, dataframe, design_rows
 from phaze.api.self_display import Shown
 from phaze.inputs.option_reading import as_list
 
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
 
-    from phaze.explore.documents.plan_document import PlanCertificate, PlanDocument, PlanResult
     from phaze.explore.documents.result_document import Design, ResultDocument, WorkloadResult
-    from phaze.inputs.option_models import CompareOptions, EvaluateOptions, PlanOptions
+    from phaze.inputs.option_models import CompareOptions, EvaluateOptions
     from phaze.validation.validation_document import Comparison, ValidationReport
 
 
 _SETS = ("name", "metric", "rung", "rows", "mape_pct", "median_ape_pct", "bias_pct", "threshold_pct")
-_PLANS = ("data_parallel", "tensor_parallel", "pipeline_parallel", "iteration_time_s", "memory_bytes")
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,45 +110,11 @@ class Validated(Shown):
         yield errors_table(self.report)
 
 
-@dataclass(frozen=True, repr=False)
-class Planned(Shown):
-    """The best training plan and the next ones; `document` is what `dse plan --json` prints."""
-
-    document: PlanDocument
-
-    @property
-    def best(self) -> PlanResult:
-        """The best plan: strategy, time, MFU, energy, memory, where the time goes."""
-        return self.document.best
-
-    @property
-    def certificate(self) -> PlanCertificate:
-        """How many plans there are, and how each was dealt with."""
-        return self.document.certificate
-
-    @property
-    def plans(self) -> Table[PlanResult]:
-        """The best plan, then the next ones."""
-        plans = (self.document.best, *self.document.next_best)
-        return Table("Plans", plans, columns_of([plan_row(plan) for plan in plans]), _PLANS)
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """The plans as a pandas data frame."""
-        return self.plans.to_dataframe()
-
-    def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.plan_tables import plan_head, plan_proof, plan_table
-
-        yield plan_head(self.document)
-        yield plan_table(self.document.best, self.document.request)
-        yield plan_proof(self.document)
-
-
 def evaluate(options: EvaluateOptions) -> Evaluated:
     """Evaluate one architecture under its best plan, or one that is given, as `dse evaluate` does.
 
     The best plan of the space `plans` as a `framework` runs it; what is fixed stays fixed. `out`: keep the answer in
-    this folder, here as in `compare` and `plan`.
+    this folder, here as in `compare`.
 
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
@@ -178,21 +142,6 @@ def compare(options: CompareOptions) -> Compared:
         keep(record_question(found.document, "compare", options))
     check_some_can(found.rows, options.workload)
     return Compared(found.rows)
-
-
-def plan(options: PlanOptions) -> Planned:
-    """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
-
-    Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
-    """
-    from phaze.inputs.input_files import record_question
-    from phaze.inputs.plan_inputs import plan_answer
-    from phaze.runs.run_directory import kept_answer
-
-    with kept_answer(options.out) as keep:
-        document = record_question(plan_answer(options), "plan", options)
-        keep(document)
-    return Planned(document)
 
 
 @speaks_python

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, replace
 from inspect import Parameter
@@ -15,17 +15,23 @@ from phaze.errors import InfeasibleError, PhazeError
 from phaze.inputs.option_models import Options
 from phaze.inputs.option_reading import check_type, read, taken
 
+Arguments = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Arguments of a function by name, and the same as options hold them."""
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
-_VERB = re.compile(r"\bdse (run|evaluate|compare|sweep|validate|plan)\b")
+_VERB = re.compile(
+    r"\bdse (run|evaluate|compare|sweep|validate|plan serving|plan|whatif|certify|explain|pareto|report|trace|diff|"
+    r"replay)\b"
+)
 
 
 def in_python(text: str) -> str:
     """A sentence about options and verbs as one about arguments and functions."""
     text = _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
-    return _VERB.sub(lambda found: "phaze." + found[1].replace("run", "explore"), text)
+    return _VERB.sub(lambda found: "phaze." + found[1].replace("run", "explore").replace(" ", "_"), text)
 
 
 def speaks_python(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -42,16 +48,19 @@ def speaks_python(function: Callable[_Arguments, _Result]) -> Callable[_Argument
     return speaking
 
 
-def with_arguments(model: type[Options], verb: Callable[..., _Result]) -> Callable[..., _Result]:
+def with_arguments(
+    model: type[Options], verb: Callable[..., _Result], named: Arguments = dict
+) -> Callable[..., _Result]:
     """A function of Python with an argument for every option of a model; the `verb` is called with the model first.
 
-    What else the verb takes stays as it is, by name.
+    What else the verb takes stays as it is, by name. `named`: the arguments with what options hold in the place of
+    objects that Python has at hand.
     """
     signature = _signature(model, verb)
 
-    def speaking(*arguments: Any, **named: Any) -> _Result:  # noqa: ANN401 - values of any option
+    def speaking(*arguments: Any, **by_name: Any) -> _Result:  # noqa: ANN401 - values of any option
         with _reworded():
-            given = signature.bind(*arguments, **named).arguments
+            given = named(signature.bind(*arguments, **by_name).arguments)
             beside = {name: value for name, value in given.items() if name not in model.described()}
             return verb(read(model, given), **beside)
 

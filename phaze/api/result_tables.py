@@ -61,7 +61,7 @@ class Table(Shown, Sequence[Item_co]):
         more = f", {_ROWS} of {len(self):,} rows" if len(self) > _ROWS else ""
         table = plain_table(escape(self.title) + more, *map(label, keys))
         for row in zip(*(self.columns[key][:_ROWS] for key in keys), strict=True):
-            values = (value.item() if hasattr(value, "item") else value for value in row)
+            values = map(_plain, row)
             told = ("-" if v is None else field(key, v) for key, v in zip(keys, values, strict=True))
             table.add_row(*map(escape, told))
         yield table
@@ -81,11 +81,16 @@ class Records(Sequence[dict[str, Any]]):
         """One row by its columns' names, or some."""
         if isinstance(at, slice):
             return Records({name: column[at] for name, column in self.columns.items()})
-        return {name: column[at] for name, column in self.columns.items()}
+        return {name: _plain(column[at]) for name, column in self.columns.items()}
 
     def __len__(self) -> int:
         """How many rows there are."""
         return len(next(iter(self.columns.values()), ()))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
+    """A cell as Python has it, not NumPy."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def dataframe(columns: Columns) -> pd.DataFrame:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         ResultDocument,
         ScorePoint,
     )
+    from phaze.explore.documents.sweep_document import SweepDocument
+    from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
     from phaze.inputs.option_models import RunOptions, SweepOptions
@@ -40,11 +42,13 @@ _KNOWN = ("name", "tdp_w", "area_mm2", "clock_hz", "throughput_samples_per_s", "
 class Explored(Shown):
     """The best architecture of a space, with its certificate, the frontier and everything that was evaluated.
 
-    `document` is what `dse run --json` prints; `folder`: the run directory, where one was asked for.
+    `document` is what `dse run --json` prints; `request`: what was asked; `folder`: the run
+    directory, where one was asked for.
     """
 
     document: ResultDocument
     answer: Answer
+    request: ExploreRequest
     folder: Path | None = None
 
     @property
@@ -103,10 +107,14 @@ class Explored(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Swept(Shown):
-    """What an Optuna study came to: `result` as rows, `plan` as it was asked."""
+    """What an Optuna study came to: `result` as rows, `plan` as it was asked.
+
+    `document` is what `dse sweep --json` prints; `folder`: the run directory, where one was asked for.
+    """
 
     result: SweepResult
     plan: SweepPlan
+    document: SweepDocument
     folder: Path | None = None
 
     @property
@@ -151,6 +159,7 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     memory, OutOfTimeError where the time limit passes before anything is known.
     """
     from phaze.explore.answers.main_job import explore as searched
+    from phaze.explore.answers.main_job import resolve_strategy
     from phaze.explore.request.search_resources import SearchResources
     from phaze.inputs.input_files import record_question
     from phaze.inputs.run_inputs import make_request
@@ -166,7 +175,7 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
         document = record_question(answer.document, "run", options)
         if folder is not None:
             write_run(folder, document, answer.designs)
-    return Explored(document, answer, folder)
+    return Explored(document, answer, resolve_strategy(request), folder)
 
 
 def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
@@ -196,10 +205,10 @@ def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     ):
         sampling = Sweep(plan, log, resources=SearchResources(team))
         result = sampling.run()
+        document = record_question(sweep_document(sampling, result, started), "sweep", options)
         if folder is not None:
-            document = sweep_document(sampling, result, started)
-            write_sweep(folder, record_question(document, "sweep", options), result)
-    return Swept(result, plan, folder)
+            write_sweep(folder, document, result)
+    return Swept(result, plan, document, folder)
 
 
 @contextmanager

@@ -5,12 +5,23 @@ Type checkers and editors read `verbs.pyi`, which `python -m phaze.cli.manual.py
 
 from __future__ import annotations
 
-from phaze.api import evaluation_verbs, search_verbs
+from phaze.api import evaluation_verbs, planning_verbs, search_verbs
+from phaze.api.at_hand import arguments_at_hand
 from phaze.api.python_arguments import with_arguments
-from phaze.inputs.option_models import CompareOptions, EvaluateOptions, PlanOptions, RunOptions, SweepOptions
+from phaze.inputs.option_models import (
+    CompareOptions,
+    EvaluateOptions,
+    PlanOptions,
+    PlanServingOptions,
+    RunOptions,
+    SweepOptions,
+    WhatIfOptions,
+)
 
 explore = with_arguments(RunOptions, search_verbs.explore)
 sweep = with_arguments(SweepOptions, search_verbs.sweep)
-evaluate = with_arguments(EvaluateOptions, evaluation_verbs.evaluate)
-compare = with_arguments(CompareOptions, evaluation_verbs.compare)
-plan = with_arguments(PlanOptions, evaluation_verbs.plan)
+evaluate = with_arguments(EvaluateOptions, evaluation_verbs.evaluate, arguments_at_hand)
+compare = with_arguments(CompareOptions, evaluation_verbs.compare, arguments_at_hand)
+plan = with_arguments(PlanOptions, planning_verbs.plan, arguments_at_hand)
+whatif = with_arguments(WhatIfOptions, planning_verbs.whatif, arguments_at_hand)
+plan_serving = with_arguments(PlanServingOptions, planning_verbs.plan_serving, arguments_at_hand)

@@ -2,8 +2,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from phaze.api.evaluation_verbs import Compared, Evaluated, Planned
+from phaze.api.evaluation_verbs import Compared, Evaluated
+from phaze.api.planning_verbs import Planned, PlannedServing, Varied
 from phaze.api.search_verbs import Explored, Swept
+from phaze.explore.documents.result_document import Design, FrontierPoint, ScorePoint
 from phaze.explore.request.search_progress import Progress
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
@@ -115,7 +117,7 @@ def sweep(
     progress: Progress | None = None,
 ) -> Swept: ...
 def evaluate(
-    arch: str | Path | Architecture,
+    arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
     workload: Source,
     *,
     calibration: str | Path | None = None,
@@ -155,7 +157,7 @@ def evaluate(
     out: str | Path | None = None,
 ) -> Evaluated: ...
 def compare(
-    arch: Sequence[str | Path | Architecture],
+    arch: Sequence[str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated],
     workload: Source,
     *,
     devices: int = 1024,
@@ -180,7 +182,7 @@ def compare(
     out: str | Path | None = None,
 ) -> Compared: ...
 def plan(
-    arch: str | Path | Architecture,
+    arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
     workload: Source,
     *,
     calibration: str | Path | None = None,
@@ -210,3 +212,54 @@ def plan(
     bind: Mapping[str, int] | Sequence[str] | None = None,
     out: str | Path | None = None,
 ) -> Planned: ...
+def whatif(
+    arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
+    workload: Source,
+    vary: str | Mapping[str, object],
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    network: str | Path | Network = "default",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    rung: str = "analytic",
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    out: str | Path | None = None,
+    plot: Path | None = None,
+) -> Varied: ...
+def plan_serving(
+    arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
+    workload: str | Path | Sequence[str],
+    *,
+    out: str | Path | None = None,
+    devices: int = 8,
+    prompt: int = 2048,
+    output_tokens: int = 256,
+    max_ttft: Quantity | None = None,
+    max_tpot: Quantity | None = None,
+    rate: float | None = None,
+    disaggregate: bool | None = None,
+    chunk: int | None = None,
+    kv_cache: str = "paged",
+    dispatch: Quantity | None = None,
+    network: str = "default",
+    rung: str = "analytic",
+    simulate: int | None = None,
+    seed: int = 0,
+) -> PlannedServing: ...

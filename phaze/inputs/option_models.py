@@ -327,8 +327,11 @@ class SpaceOptions(Options):
     )
 
 
+_ARCH_AT_HAND = "str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated"
+
+
 @dataclass(frozen=True, kw_only=True)
-class ArchOptions(Options):
+class OneArchOptions(Options):
     """One architecture that is given."""
 
     arch: str | Path | Architecture = option(
@@ -336,19 +339,17 @@ class ArchOptions(Options):
         "Built-in chip, YAML file, run directory or RUN:ID.",
         *("--arch", "-a"),
         offers=Packaged.ARCHS,
-        meaning="Built-in chip, YAML file, run directory, RUN:ID, or an `Architecture`.",
-    )
-    calibration: Path | None = option(
-        None, "Constants from dse calibrate; implies --rung calibrated.", taken="str | Path | None"
+        taken=_ARCH_AT_HAND,
+        meaning="Built-in chip, YAML file, run directory, RUN:ID, an `Architecture`, or a result of another function.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedArchOptions(Options):
-    """One architecture that is given by name."""
+class ArchOptions(OneArchOptions):
+    """One architecture that is given, and constants fitted to it."""
 
-    arch: str = option(
-        ..., "Built-in chip, YAML file, run directory or RUN:ID.", *("--arch", "-a"), offers=Packaged.ARCHS
+    calibration: Path | None = option(
+        None, "Constants from dse calibrate; implies --rung calibrated.", taken="str | Path | None"
     )
 
 
@@ -361,7 +362,8 @@ class SeveralArchOptions(Options):
         "Chips, YAML files or run directories.",
         *("--arch", "-a"),
         offers=Packaged.ARCHS,
-        meaning="Built-in chips, YAML files, run directories, RUN:IDs, or objects `Architecture`.",
+        taken=f"Sequence[{_ARCH_AT_HAND}]",
+        meaning="Built-in chips, YAML files, run directories, RUN:IDs, objects `Architecture`, or results.",
     )
 
 
@@ -565,7 +567,7 @@ class PlanOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions, ArchOption
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, NamedArchOptions):
+class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
     """Of `dse whatif`."""
 
     vary: str = option(
@@ -573,6 +575,8 @@ class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, NamedArchOptions):
         "What to vary and its values: devices=64,256,1024, zero=0,1,3, arch=a100,h100, or a hardware "
         "field (dse explain): hbm_stacks=4,5,6.",
         metavar="NAME=V1,V2,...",
+        taken="str | Mapping[str, object]",
+        meaning='An option or a hardware field, and its values: `"devices=64,256"` or `{"devices": [64, 256]}`.',
     )
     plot: Path | None = option(
         None, "Draw where the time goes into this file, .svg or .html.", effect=Effect.NOTHING
@@ -580,11 +584,16 @@ class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, NamedArchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanServingOptions(KeptOptions, NamedArchOptions):
+class PlanServingOptions(KeptOptions, OneArchOptions):
     """Of `dse plan serving`."""
 
     workload: Sequence[str] = option(
-        ..., _WORKLOAD, *("--workload", "-w"), metavar="MODEL", offers=Packaged.WORKLOADS
+        ...,
+        _WORKLOAD,
+        *("--workload", "-w"),
+        metavar="MODEL",
+        offers=Packaged.WORKLOADS,
+        taken="str | Path | Sequence[str]",
     )
     devices: int = option(8, "Accelerators the workload is spread over.", least=1)
     prompt: int = option(2048, "Tokens of a prompt.", least=1)

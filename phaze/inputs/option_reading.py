@@ -24,7 +24,7 @@ _PLAIN: Mapping[str, Callable[[object], bool]] = {
     "Path": lambda value: isinstance(value, os.PathLike),
     # What these take beside is said by their readers, in words of their own.
     "Quantity": lambda value: isinstance(value, str | Real),
-    **dict.fromkeys(("Source", "object", "Progress", "Callable"), lambda value: True),
+    **dict.fromkeys(("Source", "Run", "object", "Progress", "Callable"), lambda value: True),
 }
 _PARTS = re.compile(r"\s*\|\s*(?![^\[]*\])")
 _SHOWN = 60

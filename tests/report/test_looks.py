@@ -15,7 +15,7 @@ from picture import differences, load, look, save
 from test_page import contents  # noqa: F401 - a fixture
 from test_plan_page import plan  # noqa: F401 - a fixture
 
-from phaze.cli.records.report import replayed_plan
+from phaze.api.drawn_runs import replayed_plan
 from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, run_page
 

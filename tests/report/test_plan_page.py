@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from phaze.cli.records.report import replayed_plan
+from phaze.api.drawn_runs import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.sweep_document import SweepDocument
 from phaze.inputs.option_models import PlanOptions

@@ -9,8 +9,8 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
-from phaze.cli.records.recorded_request import asked_of_run, request_of
 from phaze.errors import InputError
+from phaze.inputs.recorded_request import asked_of_run, request_of
 from phaze.runs.run_directory import load_run
 
 SPACE = "schema_version: 1\nname: few\naxes:\n  - {fields: [tensor_cores], values: [4]}\n"

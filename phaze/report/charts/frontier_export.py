@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
-from phaze.document_names import DocumentName
+from phaze.document_names import DocumentName, FrontierFormat
 from phaze.errors import InputError
+from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.frontier.frontier_indicators import hypervolume, knee
 from phaze.explore.frontier.pareto_archive import nondominated
-from phaze.explore.request.design_metrics import Metric, Row
+from phaze.explore.request.design_metrics import Metric, Row, metric
 from phaze.report.number_format import number
 
 
@@ -120,6 +121,51 @@ def to_json(found: Frontier) -> str:
         "points": [with_axes(row, found.axes) for row in found.rows],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def axes_of_run(document: object) -> tuple[str, ...]:
+    """Names of the metrics that a run was made over, where there are several; else power and throughput."""
+    own = document.request.get("axes", []) if isinstance(document, ResultDocument) else []
+    return tuple(own) if len(own) > 1 else ("tdp", "throughput")
+
+
+def metrics_named(names: Sequence[str]) -> list[Metric]:
+    """The metrics of these names. Raises InputError for an unknown one, and for fewer than two, each once."""
+    found = [metric(name.strip()) for name in names]
+    if len(found) < 2 or len({m.name for m in found}) < len(found):
+        raise InputError("a frontier needs two metrics or more, each once")
+    return found
+
+
+def frontier_content(form: FrontierFormat, found: Frontier, designs: Sequence[Row], name: str) -> str | bytes:
+    """The frontier of the run called `name`, whose evaluated `designs` stand behind it on the page.
+
+    Raises InputError where a picture is asked of more than two metrics.
+    """
+    title = f"{name}: {', '.join(axis.label for axis in found.axes)}"
+    match form:
+        case FrontierFormat.CSV:
+            return to_csv(found.rows)
+        case FrontierFormat.JSON:
+            return to_json(found)
+        case FrontierFormat.PARQUET:
+            return to_parquet([with_axes(row, found.axes) for row in found.rows])
+        case FrontierFormat.HTML:
+            return frontier_page(found, designs, title)
+        case FrontierFormat.SVG:
+            from phaze.report.charts.svg_charts import draw_frontier
+
+            if len(found.axes) != 2:
+                raise InputError("svg draws two metrics; html draws more")
+            x, y = found.axes
+            return draw_frontier(found.rows, x, y, f"{name}: {y.label} against {x.label}", found.knee)
+
+
+def frontier_remark(found: Frontier) -> str:
+    """Number of designs, knee and hypervolume in a sentence."""
+    corner = ", ".join(f"{a.name} {number(v)}" for a, v in zip(found.axes, found.reference, strict=True))
+    knee_told = f"knee {found.knee}" if found.knee else "no knee below three designs"
+    return f"{len(found.rows)} designs; {knee_told}; hypervolume {number(found.hypervolume)} up to {corner}"
 
 
 _GREY, _BLUE, _RED = "#b8bec6", "#2563a8", "#c0392b"

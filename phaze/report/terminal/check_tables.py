@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,22 +16,28 @@ from phaze.validation.validation_document import Comparison, ValidationReport
 
 def print_certify_report(report: CertifyReport, console: Console) -> None:
     """The verdict, then every check."""
+    for block in certify_blocks(report):
+        console.print(block)
+
+
+def certify_blocks(report: CertifyReport) -> Iterator[RenderableType]:
+    """The verdict, every check, what was sampled, and what no check speaks of."""
     wrong = sum(not check.passed for check in report.checks)
     verdict = (
         "everything holds" if report.passed else f"[bold]{wrong} of {len(report.checks)} checks fail[/bold]"
     )
-    console.print(f"{escape(report.run)}: {verdict}")
+    yield f"{escape(report.run)}: {verdict}"
     table = plain_table("Checks", "", "", "")
     table.show_header = False
     table.columns[1].justify = table.columns[2].justify = "left"
     for check in report.checks:
         table.add_row(escape(check.name), "holds" if check.passed else "FAILS", escape(check.note))
-    console.print(table)
+    yield table
     picked = Counter(sample.stratum for sample in report.samples)
     if picked:
-        console.print("Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items()))
+        yield "Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items())
     if report.unchecked:
-        console.print(f"Not checked: {escape(', '.join(_places(report.unchecked)))}")
+        yield f"Not checked: {escape(', '.join(_places(report.unchecked)))}"
 
 
 def _places(paths: Sequence[str]) -> list[str]:

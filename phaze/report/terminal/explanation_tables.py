@@ -26,14 +26,14 @@ _UNITS = {"power": "W", "area": "mm2"}
 
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """The sentence, then the tables in the order of their use."""
-    console.print(escape(explanation.summary) + ".", highlight=False)
-    console.print()
-    for block in _blocks(explanation):
+    for block in explanation_blocks(explanation):
         console.print(block, highlight=False)
         console.print()
 
 
-def _blocks(explanation: Explanation) -> Iterator[RenderableType]:
+def explanation_blocks(explanation: Explanation) -> Iterator[RenderableType]:
+    """The sentence, then the tables in the order of their use."""
+    yield escape(explanation.summary) + "."
     better = "faster" if explanation.objective == "throughput" else "better"
     if explanation.binding:
         yield binding_table(explanation.binding, better)

@@ -144,10 +144,15 @@ _STOPS = {
 
 def print_serving(plan: ServingPlan, space: ServingSpace, trial: Trial | None, console: Console) -> None:
     """Everything there is to say about a plan."""
-    tables = [_serving_answer(plan, space), _latency(plan, space), _pools(plan)]
-    for table in tables if trial is None else [*tables, _percentiles(trial)]:
+    for table in serving_tables(plan, space, trial):
         console.print(table)
         console.print()
+
+
+def serving_tables(plan: ServingPlan, space: ServingSpace, trial: Trial | None) -> list[Table]:
+    """The answer, latencies, pools, and percentiles where requests were simulated."""
+    tables = [_serving_answer(plan, space), _latency(plan, space), _pools(plan)]
+    return tables if trial is None else [*tables, _percentiles(trial)]
 
 
 def _serving_answer(plan: ServingPlan, space: ServingSpace) -> Table:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.table import Table
 
 from phaze.explore.documents.result_document import Design, SampleCost
 from phaze.report import number_format as fmt
@@ -70,7 +71,17 @@ MOST = 20  # changes that are listed of each kind
 
 def print_difference(found: Difference, console: Console) -> None:
     """One sentence, then what differs."""
-    console.print(_sentence(found))
+    sentence, *changes = difference_blocks(found)
+    console.print(sentence)
+    for block in changes:
+        if not isinstance(block, str):
+            console.print()
+        console.print(block)
+
+
+def difference_blocks(found: Difference) -> Iterator[RenderableType]:
+    """One sentence, then what differs: a table of each kind."""
+    yield _sentence(found)
     for title, changes in (
         ("Asked", found.asked),
         ("Files read", found.inputs),
@@ -78,8 +89,9 @@ def print_difference(found: Difference, console: Console) -> None:
         ("Answer", found.answer),
     ):
         if changes:
-            console.print()
-            _print_changes(title, changes, console)
+            yield _changes(title, changes)
+            if rest := changes[MOST:]:
+                yield f"and {len(rest)} more; --json lists all of them"
 
 
 def _sentence(found: Difference) -> str:
@@ -87,13 +99,11 @@ def _sentence(found: Difference) -> str:
     return f"{asked}, {'the same answer' if found.same_answer else 'different answers'}."
 
 
-def _print_changes(title: str, changes: Sequence[Change], console: Console) -> None:
+def _changes(title: str, changes: Sequence[Change]) -> Table:
     table = plain_table(title, "", "first", "second")
     for change in changes[:MOST]:
         table.add_row(escape(change.name), _text(change.first), _text(change.second))
-    console.print(table)
-    if rest := changes[MOST:]:
-        console.print(f"and {len(rest)} more; --json lists all of them")
+    return table
 
 
 def _text(value: object) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape as html
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from phaze.errors import InputError
@@ -20,6 +20,15 @@ from phaze.runs.atomic_files import check_writable, write_atomically
 
 def print_whatif(document: WhatIfDocument, console: Console) -> None:
     """One line per value, then the plans."""
+    table, *plans = whatif_blocks(document)
+    console.print(table)
+    console.print()
+    for line in plans:
+        console.print(line)
+
+
+def whatif_blocks(document: WhatIfDocument) -> Iterator[RenderableType]:
+    """The table, one line per value, then a line for every plan."""
     table = plain_table("", document.varied, "iteration", "samples/s", "MFU", "memory", "fastest")
     best = max((_throughput(point) for point in document.points), default=0.0)
     for point in document.points:
@@ -36,11 +45,10 @@ def print_whatif(document: WhatIfDocument, console: Console) -> None:
             fmt.memory(told.memory_bytes),
             fmt.percent(share),
         )
-    console.print(table)
-    console.print()
+    yield table
     for point in document.points:
         told_plan = summary(point.plan.best.strategy) if point.plan else point.reason or ""
-        console.print(f"[bold]{escape(document.varied)} {escape(point.value)}[/bold]: {escape(told_plan)}")
+        yield f"[bold]{escape(document.varied)} {escape(point.value)}[/bold]: {escape(told_plan)}"
 
 
 def _throughput(point: WhatIfPoint) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from phaze.cli.records.recorded_request import asked_of_run
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import explore
 from phaze.explore.documents.result_document import Asked
 from phaze.explore.recheck.certify_run import certify as checked
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.spaces.space_file import load_space
+from phaze.inputs.recorded_request import asked_of_run
 from phaze.parallel.plan_choices import load_plans
 
 WHOLE_ANSWERS = True  # runners-up serve as false winners

@@ -11,12 +11,12 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
-from phaze.cli.records.recorded_request import request_of
 from phaze.errors import InputError
 from phaze.explore.recheck import certify_run, common_recheck, document_recheck
 from phaze.explore.recheck.certify_run import certify, question_changed
 from phaze.explore.recheck.elementary_checks import leaves, path_text
 from phaze.explore.recheck.several_recheck import SeveralWorkloads
+from phaze.inputs.recorded_request import request_of
 from phaze.runs.run_directory import load_designs, load_run
 
 WHOLE_ANSWERS = True  # runners-up and known chips are falsified, too

@@ -36,14 +36,18 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
-    """The same without what does not change the winner's surroundings: the search, the length of training.
+    """The question of a run of one workload: `request_of`, then `question_in`."""
+    return question_in(request_of(document, run), document, run, verb)
 
-    A budget for a cluster becomes each device's share of it. Raises InputError also where there are several
-    workloads.
+
+def question_in(request: ExploreRequest, document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
+    """A request without what does not change the winner's surroundings: the search, the length of training.
+
+    A budget for a cluster becomes each device's share of it. `run` and `verb` are for messages. Raises InputError where
+    there are several workloads.
     """
     from phaze.explore.answers.cluster_exploration import with_devices
 
-    request = request_of(document, run)
     if request.others:
         names = ", ".join(task.workload.name for task in request.tasks)
         raise InputError(f"{verb} is for runs of one workload; {run} was made for {names}")

@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phaze.cli.questions import plan_serving, whatif
-from phaze.cli.records.recorded_request import asked_of_run, check_inputs
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
 from phaze.inputs.plan_inputs import plan_answer
 from phaze.inputs.recorded_options import asked_before
+from phaze.inputs.recorded_request import asked_of_run, check_inputs
+from phaze.inputs.serving_inputs import serving_answer
+from phaze.inputs.whatif_inputs import whatif_answer
 from phaze.runs.run_directory import write_answer
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ _ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
     "evaluate": evaluate_given,
     "compare": lambda options: compare_given(options).document,
     "plan": plan_answer,
-    "plan serving": lambda options: plan_serving.answer(options)[1][2],
-    "whatif": whatif.answer,
+    "plan serving": lambda options: serving_answer(options)[1][2],
+    "whatif": whatif_answer,
 }
 
 

@@ -1,0 +1,194 @@
+"""Plan on one architecture: `phaze.plan`, `phaze.whatif`, `phaze.plan_serving`, `phaze.export`; and what they come
+back with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.api.python_arguments import speaks_python
+from phaze.api.result_tables import Table, columns_of, dataframe, plan_row
+from phaze.api.self_display import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import RenderableType
+
+    from phaze.explore.documents.plan_document import (
+        PlanCertificate,
+        PlanDocument,
+        PlanResult,
+        WhatIfDocument,
+        WhatIfPoint,
+    )
+    from phaze.explore.documents.serving_document import ServingDocument, ServingFigures, TrialFigures
+    from phaze.inputs.option_models import PlanOptions, PlanServingOptions, WhatIfOptions
+    from phaze.parallel.serving import ServingPlan, ServingSpace
+    from phaze.parallel.serving.request_simulation import Trial
+
+_PLANS = ("data_parallel", "tensor_parallel", "pipeline_parallel", "iteration_time_s", "memory_bytes")
+_VARIED = ("value", "iteration_time_s", "throughput_samples_per_s", "mfu", "memory_bytes")
+
+
+@dataclass(frozen=True, repr=False)
+class Planned(Shown):
+    """The best training plan and the next ones; `document` is what `dse plan --json` prints."""
+
+    document: PlanDocument
+
+    @property
+    def best(self) -> PlanResult:
+        """The best plan: strategy, time, MFU, energy, memory, where the time goes."""
+        return self.document.best
+
+    @property
+    def certificate(self) -> PlanCertificate:
+        """How many plans there are, and how each was dealt with."""
+        return self.document.certificate
+
+    @property
+    def plans(self) -> Table[PlanResult]:
+        """The best plan, then the next ones."""
+        plans = (self.document.best, *self.document.next_best)
+        return Table("Plans", plans, columns_of([plan_row(plan) for plan in plans]), _PLANS)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The plans as a pandas data frame."""
+        return self.plans.to_dataframe()
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.plan_tables import plan_head, plan_proof, plan_table
+
+        yield plan_head(self.document)
+        yield plan_table(self.document.best, self.document.request)
+        yield plan_proof(self.document)
+
+
+@dataclass(frozen=True, repr=False)
+class Varied(Shown):
+    """The best plans as one thing varies; `document` is what `dse whatif --json` prints."""
+
+    document: WhatIfDocument
+
+    @property
+    def points(self) -> Table[WhatIfPoint]:
+        """A row for every value; of one that does not fit, `reason` says why."""
+        points = tuple(self.document.points)
+        rows = [_varied_row(point) for point in points]
+        return Table(f"By {self.document.varied}", points, columns_of(rows), _VARIED)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The rows as a pandas data frame."""
+        return self.points.to_dataframe()
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.whatif_table import whatif_blocks
+
+        return whatif_blocks(self.document)
+
+
+@dataclass(frozen=True, repr=False)
+class PlannedServing(Shown):
+    """The best way to serve requests; `document` is what `dse plan serving --json` prints."""
+
+    document: ServingDocument
+    space: ServingSpace
+    found: tuple[ServingPlan, Trial | None]
+
+    @property
+    def best(self) -> ServingFigures:
+        """Pools, batches, latencies and rates of the best plan."""
+        return self.document.best
+
+    @property
+    def simulation(self) -> TrialFigures | None:
+        """Percentiles over simulated requests, where `simulate` asked for them."""
+        return self.document.simulation
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row for every pool as a pandas data frame."""
+        return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.plan_tables import serving_tables
+
+        yield from serving_tables(self.found[0], self.space, self.found[1])
+
+
+def plan(options: PlanOptions) -> Planned:
+    """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
+
+    Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
+    """
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.plan_inputs import plan_answer
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        document = record_question(plan_answer(options), "plan", options)
+        keep(document)
+    return Planned(document)
+
+
+def whatif(options: WhatIfOptions) -> Varied:
+    """Vary one thing and plan the training anew for every value, as `dse whatif` does; what is fixed stays fixed.
+
+    Raises InputError where an argument, a name or a value is no good, InfeasibleError where no value has a plan.
+    """
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.whatif_inputs import whatif_answer
+    from phaze.report.terminal.whatif_table import check_plot_file, write_plot
+    from phaze.runs.run_directory import kept_answer
+
+    if options.plot is not None:
+        check_plot_file(options.plot)
+    with kept_answer(options.out) as keep:
+        document = record_question(whatif_answer(options), "whatif", options)
+        keep(document)
+    if options.plot is not None:
+        write_plot(document, options.plot)
+    return Varied(document)
+
+
+def plan_serving(options: PlanServingOptions) -> PlannedServing:
+    """Plan the serving of a model within latency targets, as `dse plan serving` does.
+
+    Without `rate`, the most that the devices can serve; with it, the fewest devices that serve it.
+
+    Raises InputError where an argument is no good, InfeasibleError where nothing meets the targets.
+    """
+    from phaze.inputs.input_files import record_question
+    from phaze.inputs.serving_inputs import serving_answer
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        space, (best, tried, told) = serving_answer(options)
+        document = record_question(told, "plan serving", options)
+        keep(document)
+    return PlannedServing(document, space, (best, tried))
+
+
+@speaks_python
+def export(plan: Planned | str | Path, target: str = "megatron-lm") -> str:
+    """Write a training plan as a launch recipe, as `dse plan export` does.
+
+    `plan`: a result of `phaze.plan`, a folder that kept one, or what `dse plan --json` printed. `target`: megatron-lm,
+    torchtitan or maxtext. What the framework cannot be told stands in comments at the top.
+
+    Raises InputError for a plan that the framework cannot run, and for inference.
+    """
+    from phaze.inputs.named_choices import choose
+    from phaze.report.exports.recipe_export import Target, recipe
+    from phaze.runs.document_formats import read_plan
+
+    document = plan.document if isinstance(plan, Planned) else read_plan(Path(plan))
+    return recipe(document, choose(Target, target, "--target")).text
+
+
+def _varied_row(point: WhatIfPoint) -> dict[str, Any]:
+    """A value with the figures of its plan, or the reason why it has none."""
+    told = plan_row(point.plan.best) if point.plan else {"reason": point.reason}
+    return {"value": point.value, **told}
