@@ -12,6 +12,7 @@ from phaze.validation.sets import collective_measurements, silicon_measurements
 from phaze.validation.sets.kernels import (
     convolution_measurements,
     eager_measurements,
+    engine_measurements,
     gemm_measurements,
     layer_measurements,
     power_measurements,
@@ -100,6 +101,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("e2e_maxtext_tpu", Metric.TIME, maxtext_runs.training),
     DataSet("e2e_tpu_recipes", Metric.TIME, maxtext_runs.recipe_training),
     DataSet("e2e_trainium", Metric.TIME, trainium_runs.training),
+    DataSet("kernel_power_aiconfigurator", Metric.LATENCY, engine_measurements.latencies),
     DataSet("kernel_power_aiconfigurator", Metric.POWER, power_measurements.watts),
     DataSet("kernel_power_aiconfigurator", Metric.POWER_SHORT, power_measurements.short_watts),
     DataSet("mem_korthikanti", Metric.MEMORY, megatron_runs.layer_memory),

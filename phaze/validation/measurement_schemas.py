@@ -180,7 +180,7 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
         ),
         "mem_korthikanti": _schema("model config metric", "layers hidden heads tp pp micro_batch", "value"),
         "kernel_power_aiconfigurator": _schema(
-            "device op dtype kv_cache_dtype",
+            "device op framework dtype kv_cache_dtype",
             "m? k? n? batch? heads? kv_heads? head_dim?",
             "latency_ms",
             **dict.fromkeys(("isl", "step", "window_size"), maybe(count(2**32, 0))),
@@ -190,7 +190,7 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             loop_s_at_least=amount(0.0),
         ),
         "op_attention_context_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
-        "op_attention_generation_aiconfigurator": _schema("device", _ATTENTION, "latency_ms"),
+        "op_attention_generation_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_conv_deepbench": _schema(
             "device dtype",
             "batch w h in_ch out_ch pad_w pad_h stride_h stride_v r? s?",

@@ -72,11 +72,13 @@ def attention(
     causal: bool,
     staged: bool = False,
     warm: bool = False,
+    aliased: bool = False,
 ) -> Work:
     """Flash attention in 16 bits.
 
     `staged`: a kernel that rotates and sorts queries, keys and values, and reads and writes them all, belongs
-    to it. `warm`: it ran on the same tensors just before.
+    to it. `warm`: it ran on the same tensors just before. `aliased`: keys and values were the same bytes, so that
+    memory is read for one of them and the chip's cache has the other.
     """
     g = GraphBuilder("attention")
     q = g.input("q", (batch, queries, heads * head_size))
@@ -94,8 +96,10 @@ def attention(
     work = _only(g)
     if work.flash is None:
         return work
-    operands = 2.0 * batch * head_size * (queries * heads + 2 * keys * kv_heads)
-    return replace(work, flash=replace(work.flash, staged_bytes=2 * operands * staged, warm=warm))
+    half = 2.0 * batch * head_size * keys * kv_heads  # keys or values
+    operands = 2.0 * batch * head_size * queries * heads + 2 * half
+    flash = replace(work.flash, staged_bytes=2 * operands * staged, warm=warm)
+    return replace(work, flash=flash, stream_bytes=work.stream_bytes - half * aliased)
 
 
 def elementwise(function: str, rows: int, columns: int, operands: int = 1, element_bytes: int = 2) -> Work:

@@ -9,8 +9,8 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import Constants, fitted_constants, law_of
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.link_constants import law_file
-from phaze.cost.kernels.quantise_kernel import PER_BLOCK, QuantiseLaw, quantisation
-from phaze.cost.kernels.simt_products import SimtLaw, simt_law
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, TO_FP4, QuantiseLaw, quantisation
+from phaze.cost.kernels.simt_products import SimtLaw, simt_law, simt_products_s
 from phaze.cost.kernels.systolic_programs import SerialLaw
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.hardware_fields import field_table
@@ -92,8 +92,22 @@ def test_a_mixed_list_is_costed_format_by_format():
 
 def test_scaling_to_8_bits_by_hand():
     law = law_of(QuantiseLaw, "quantise.yaml", "hopper")
-    whole, blocks = (quantisation(4096, 2048, per_block=b) for b in (False, True))
-    assert blocks.kind == PER_BLOCK
+    whole, blocks = (quantisation(4096, 2048, kind) for kind in (PER_TENSOR, PER_BLOCK))
     by_tensor = law.tensor_launch_s + 5 * 4096 * 2048 / (law.tensor_efficiency * 4.8e12)
     by_block = law.block_launch_s + 3 * 4096 * 2048 / (law.block_efficiency * 4.8e12)
     assert calibrated_s([whole, blocks], "h200") == pytest.approx([by_tensor, by_block])
+    law = law_of(QuantiseLaw, "quantise.yaml", "blackwell")
+    to_fp4 = law.fp4_launch_s + (2 + 1 / 2 + 1 / 16) * 4096 * 2048 / (law.fp4_efficiency * 8e12)
+    assert calibrated_s([quantisation(4096, 2048, TO_FP4)], "gb200") == pytest.approx([to_fp4])
+
+
+def test_operands_in_4_bits_have_a_power_limit_of_their_own():
+    """Twice the peak of 8 bits, less of it sustained; families that say nothing hold them to the share of 8 bits."""
+    law = law_of(SimtLaw, "products.yaml", "blackwell")
+    works = [product(1, 16384, 16384, 16384, 1, operands=f) for f in (Format.FP8, Format.FP4)]
+    eight, four = calibrated_s(works, "gb200")
+    assert eight / four == pytest.approx(2 * law.fp4_sustained / law.narrow_sustained, rel=0.1)
+    table = to_table([load_architecture("gb200")])
+    gemms = [work.gemms[0] for work in works]
+    silent = simt_products_s(gemms, table, replace(law, fp4_sustained=None))
+    assert silent[0] / silent[1] == pytest.approx(2, rel=0.1)

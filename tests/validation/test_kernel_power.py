@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR
 from phaze.cost.pass_energy import running_w, static_w
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.package_power import energy_constants
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.sets.kernels.engine_measurements import latencies
 from phaze.validation.sets.kernels.power_measurements import SHOWN, SHOWN_SHORT, short_watts, watts
+from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
 
 HEAD = (
-    "device,op,dtype,kv_cache_dtype,m,n,k,batch,isl,step,heads,kv_heads,head_dim,window_size,"
+    "device,framework,op,dtype,kv_cache_dtype,m,n,k,batch,isl,step,heads,kv_heads,head_dim,window_size,"
     "num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
     "latency_ms,power_w,power_limit_w,loop_s_at_least"
 )
-GEMM = "NVIDIA H200,gemm,{dtype},,8192,8192,8192,,,,,,,,,,,,,,,{ms},600,700,{loop}"
-PREFILL = (
-    "NVIDIA H200,context_attention,bfloat16,{cache},,,,8,4096,0,32,8,128,{window},,,,,,,,{ms},500,700,0.5"
-)
+GEMM = "NVIDIA H200,vllm,gemm,{dtype},,8192,8192,8192,,,,,,,,,,,,,,,{ms},600,700,{loop}"
+PREFILL = "NVIDIA H200,vllm,context_attention,bfloat16,{cache},,,,8,4096,0,32,8,128,{window},,,,,,,,{ms},500,700,0.5"
 
 
 def gemm(ms: float, loop: float = 1.0, dtype: str = "bfloat16", chip: str = "H200") -> str:
@@ -81,7 +82,7 @@ def test_fewer_bits_take_less_and_less(read):
 
 def test_experts_of_a_rank_are_two_grouped_products(read):
     """2,048 tokens, each to 4 of 16 experts on 2 ranks: 512 rows of each of the 8 experts here, half of each."""
-    row = "NVIDIA H200,moe,bfloat16,,,,,,,,,,,,2048,4096,2048,4,16,2,2,2.0,500,700,1.0"
+    row = "NVIDIA H200,vllm,moe,bfloat16,,,,,,,,,,,,2048,4096,2048,4,16,2,2,2.0,500,700,1.0"
     works = watts(read(row)).rows[0].works
     assert [(g.groups, g.m, g.k, g.n) for w in works for g in w.gemms] == [
         (8, 512, 4096, 2048),
@@ -90,7 +91,7 @@ def test_experts_of_a_rank_are_two_grouped_products(read):
 
 
 def test_a_cache_in_8_bits_moves_half_the_bytes(read):
-    row = "NVIDIA H200,generation_attention,bfloat16,{cache},,,,64,1,4095,8,8,128,{window},,,,,,,,2.0,500,700,1.0"
+    row = "NVIDIA H200,vllm,generation_attention,bfloat16,{cache},,,,64,1,4095,8,8,128,{window},,,,,,,,2.0,500,700,1.0"
     caches = 2 * 64 * 4096 * 8 * 128  # elements of keys and values
     wide, narrow, window = (
         watts(read(row.format(cache=cache, window=window))).rows[0].works[0].stream_bytes
@@ -132,3 +133,22 @@ def test_what_a_mask_hides_takes_no_power(read):
     assert (slow - running) * 16e-3 > least
     assert (slow - running) * 16e-3 < 2 * least + 8.0
     assert np.isfinite([fast, slow]).all()
+
+
+def test_latencies_are_of_scaling_and_product_and_of_attention_in_16_bits(read):
+    decode = "NVIDIA GB200,{},generation_attention,bfloat16,{},,,,512,1,4095,8,8,128,0,,,,,,,,1,500,700,1"
+    judged = latencies(
+        read(
+            gemm(1.0, dtype="fp8", chip="GB200").replace("vllm", "trtllm"),
+            gemm(1.0, dtype="fp8", chip="GB200"),
+            decode.format("trtllm", "bfloat16"),
+            decode.format("vllm", "bfloat16"),
+            decode.format("vllm", "fp8"),
+        )
+    )
+    assert judged.excluded == {NOT_MODELLED: 1}
+    tensor, row, aliased, kept = judged.rows
+    assert [work.kind for work in tensor.works] == [PER_TENSOR, "matmul"]
+    assert [work.kind for work in row.works] == [PER_BLOCK, "matmul"]
+    # the values of TensorRT-LLM's cache come with its keys
+    assert kept.works[0].stream_bytes - aliased.works[0].stream_bytes == 2 * 512 * 4096 * 8 * 128

@@ -6,7 +6,7 @@ import pytest
 
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.kernel_laws import kernels_s
-from phaze.cost.kernels.quantise_kernel import quantisation
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, TO_FP4, quantisation
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.sets.kernels import gemm_measurements
@@ -28,7 +28,13 @@ def test_formats_and_bytes():
     assert (gemm.operands, gemm.a_bytes) == (Format.FP32, 2 * 64 * 32)
     (gemm,) = gemm_measurements.product_of("fp8 (1x128/128x128 scaled), bf16 out", 64, 32, 128).gemms
     assert (gemm.operands, gemm.b_bytes, gemm.c_bytes) == (Format.FP8, 32 * 128, 2 * 64 * 128)
-    assert gemm_measurements.product_of("nvfp4", 64, 32, 128) is None
+    (gemm,) = gemm_measurements.product_of("nvfp4", 64, 32, 128).gemms
+    assert (gemm.operands, gemm.a_bytes, gemm.c_bytes) == (
+        Format.FP4,
+        (1 / 2 + 1 / 16) * 64 * 32,
+        2 * 64 * 128,
+    )
+    assert gemm_measurements.product_of("int4_wo", 64, 32, 128) is None
 
 
 def test_tensorrt_scales_activations_first_and_unknown_formats_are_counted():
@@ -38,14 +44,20 @@ def test_tensorrt_scales_activations_first_and_unknown_formats_are_counted():
             "NVIDIA H200,fp8,512,1024,2048,1,TRTLLM 1.3",
             "NVIDIA H200,fp8_block,512,1024,2048,1,TRTLLM 1.3",
             "NVIDIA H200,fp8,512,1024,2048,1,VLLM 0.20",
-            "NVIDIA H200,nvfp4,512,1024,2048,1,TRTLLM 1.3",
+            "NVIDIA H200,int4_wo,512,1024,2048,1,TRTLLM 1.3",
+            "NVIDIA GB200,nvfp4,512,1024,2048,1,TRTLLM 1.3",
         )
     )
     work = product(1, 512, 2048, 1024, 1, operands=Format.FP8, result_bytes=2)
     whole, blocks, alone = calibrated(
-        "h200", quantisation(512, 2048, per_block=False), quantisation(512, 2048, per_block=True), work
+        "h200", quantisation(512, 2048, PER_TENSOR), quantisation(512, 2048, PER_BLOCK), work
     )
-    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx([whole + alone, blocks + alone, alone])
+    narrow = calibrated(
+        "gb200", quantisation(512, 2048, TO_FP4), gemm_measurements.product_of("nvfp4", 512, 2048, 1024)
+    )
+    assert judged.predicted[Fidelity.CALIBRATED] == pytest.approx(
+        [whole + alone, blocks + alone, alone, sum(narrow)]
+    )
     assert judged.excluded == {gemm_measurements.UNKNOWN_FORMAT: 1}
 
 

@@ -203,6 +203,7 @@ def _padded(rows: Floats) -> Floats:
 # a quarter of the multiprocessors, one for 128 keys at most; kernels of a latent head (MLA) take all its heads.
 _PACKED_HEADS = 32.0
 _WIDEST_FLOP = 2 * (256 + 256)  # per score, of heads as wide as ordinary ones get
+_HEAD_FLOP = 2 * (128 + 128)  # of heads 128 wide
 _LEAST_BLOCKS = 0.25
 _PIECE_KEYS = 128.0
 _PIECES = 64.0  # at most; more fit the measurements no better
@@ -213,12 +214,12 @@ _DECODE_STEP = 16.0  # rows of the smallest matrix instruction: fewer are padded
 class DecodeLaw:
     """Constants of one chip family.
 
-    `packed_cycles`, `row_cycles`: start of a packed block and every query row of it; `single_cycles`: start
-    of a single one. `waves`: packed blocks per multiprocessor that the cache is cut into, if it is long
-    enough. `block_bytes_per_cycle`: what one block can stream. `memory_efficiency`: share of the memory
-    bandwidth that streams get. `cache_bytes_per_cycle`: bandwidth of the chip's cache per multiprocessor.
-    `exposed`: share of the shorter of streaming and starting blocks that does not hide behind the longer.
-    `launch_s`, `combine_s`: launching it, and combining pieces.
+    `packed_cycles`, `row_cycles`: start of a packed block and every query row of it, of a head 128 wide;
+    `single_cycles`: start of a single one. `waves`: packed blocks per multiprocessor that the cache is cut
+    into, if it is long enough. `block_bytes_per_cycle`: what one block can stream. `memory_efficiency`: share
+    of the memory bandwidth that streams get. `cache_bytes_per_cycle`: bandwidth of the chip's cache per
+    multiprocessor. `exposed`: share of the shorter of streaming and starting blocks that does not hide behind
+    the longer. `launch_s`, `combine_s`: launching it, and combining pieces.
     """
 
     packed_cycles: float
@@ -239,7 +240,8 @@ def decode_s(sizes: AttentionSizes, chip: AttentionChip, law: DecodeLaw) -> Floa
     whole = np.where(packed, sizes.heads / sizes.share, sizes.heads)
     pieces = _pieces(sizes, whole, np.where(packed, law.waves, 1.0), chip)
     stream = _stream_s(sizes, packed, whole * pieces, chip, law)
-    one = np.where(packed, law.packed_cycles + law.row_cycles * sizes.share, law.single_cycles)
+    width = sizes.flop / _HEAD_FLOP
+    one = np.where(packed, law.packed_cycles + law.row_cycles * sizes.share * width, law.single_cycles)
     start = np.maximum(whole * pieces / chip.multiprocessors, 1.0) * one / chip.clock_hz
     exposed = law.exposed * np.minimum(stream, start)
     return law.launch_s + np.maximum(stream, start) + exposed + law.combine_s * (pieces > 1)

@@ -35,7 +35,7 @@ from phaze.cost.kernels.flash_attention import (
     prefill_s,
 )
 from phaze.cost.kernels.link_constants import switched_s
-from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, QuantiseLaw, quantise_s
+from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, TO_FP4, QuantiseLaw, quantise_s
 from phaze.cost.kernels.simt_products import simt_law, simt_products_s
 from phaze.cost.kernels.streaming_kernels import StreamLaw, Streams, memory_s, stream_chip, streams_s
 from phaze.cost.kernels.systolic_programs import SerialLaw, program_s, systolic_products_s
@@ -133,7 +133,10 @@ def _product_shape(work: Work) -> Shape | None:
 
 
 _BY_KIND: Mapping[str, Shape] = MappingProxyType(
-    {PER_TENSOR: Shape.QUANTISE, PER_BLOCK: Shape.QUANTISE, OpKind.CONV.value: Shape.CONVOLUTION}
+    {
+        **dict.fromkeys((PER_TENSOR, PER_BLOCK, TO_FP4), Shape.QUANTISE),
+        OpKind.CONV.value: Shape.CONVOLUTION,
+    }
 )
 
 

@@ -30,7 +30,8 @@ class SimtLaw:
     `efficiency`: share of the peak of a multiprocessor with `full_elements` output elements in flight or
     more; with fewer it falls with the power `occupancy_power`. `sustained`: rate that the power limit of the
     chip allows over the peak at its sustained clock, at most the peak; 8-bit operands, which fill it with more
-    operations, reach `narrow_sustained` of that share. `fill_k`: contraction steps that a block waits before its
+    operations, reach `narrow_sustained` of that share, and 4-bit ones `fp4_sustained`, where it is told.
+    `fill_k`: contraction steps that a block waits before its
     first product. `memory_efficiency`: share of the memory bandwidth that streams get, after `memory_latency_s`.
     `cache_share`: operands smaller than this share of the cache are found there. `reread`: share of what blocks
     load that comes from memory where the cache holds none of it and the rows of the operands, along the
@@ -55,6 +56,7 @@ class SimtLaw:
     launch_s: float
     split_s: float
     narrow_sustained: float = 1.0
+    fp4_sustained: float | None = None
     reread: float = 0.0
     long_row_bytes: float = 0.0
     tiles: Tiles = TENSOR_TILES
@@ -205,6 +207,13 @@ def _memory_s(products: Products, loaded: Floats, chip: SimtChip, law: SimtLaw) 
     return cold * (moved / (law.memory_efficiency * chip.memory_bytes_per_s) + law.memory_latency_s)
 
 
+def _limited(operands: Format | None, law: SimtLaw) -> float:
+    """Share of the sustained rate that operands of a format reach."""
+    if operands is Format.FP4 and law.fp4_sustained is not None:
+        return law.fp4_sustained
+    return law.narrow_sustained if operands in _NARROW else 1.0
+
+
 def simt_chip(chip: ArchitectureTable) -> SimtChip:
     """The fields of a chip, a table of one, that the law needs."""
     return SimtChip(
@@ -226,7 +235,7 @@ def simt_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: SimtLaw
     peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
     rates = np.array([peak[g.operands] for g in gemms])
     figures = simt_chip(chip)
-    shares = np.array([law.narrow_sustained if g.operands in _NARROW else 1.0 for g in gemms])
+    shares = np.array([_limited(g.operands, law) for g in gemms])
     summed = np.array([chip["fp32_sum_share"][0] if g.operands in _SUMMED else 1.0 for g in gemms])
     sustained = np.minimum(np.minimum(1.0, law.sustained * figures.sustained_clock) * shares, summed)
     return products_s(Products(groups, m, k, n, operands, rates / summed, sustained), figures, law)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from phaze.cost.kernels.quantise_kernel import quantisation
+from phaze.cost.kernels.quantise_kernel import FP4_BYTES, PER_BLOCK, PER_TENSOR, TO_FP4, quantisation
 from phaze.validation.measured_cases import EXACT, Cases, Judged, Timer
 from phaze.validation.measured_systems import chip_of
 from phaze.validation.measurement_columns import Columns
 from phaze.validation.single_operators import elementwise, product
-from phaze.workload.work import Format, Work
+from phaze.workload.work import Format, Gemm, Work
 
 NO_TEMPLATE = "no template of this chip"
 UNKNOWN_FORMAT = "a format of operands that the model does not know"
@@ -37,8 +37,13 @@ _EVENT_S: Mapping[str, float] = MappingProxyType(
 _OTHER_EVENT_S = 25e-6  # machines without public rows: as that of the newest one that has some
 
 
+_FP4 = "nvfp4"
+
+
 def product_of(dtype: str, m: float, k: float, n: float, groups: float = 1) -> Work | None:
     """A product of operands that a set calls `dtype`; None for a format that the model does not know."""
+    if dtype.startswith(_FP4):
+        return _in_fp4(product(int(groups), int(m), int(k), int(n), 2))
     found = next(((f, size) for start, f, size in _FORMATS if dtype.startswith(start)), None)
     if found is None:
         return None
@@ -46,6 +51,23 @@ def product_of(dtype: str, m: float, k: float, n: float, groups: float = 1) -> W
     return product(
         int(groups), int(m), int(k), int(n), size, operands=operands, result_bytes=_RESULT_BYTES.get(operands)
     )
+
+
+def _in_fp4(wide: Work) -> Work:
+    """A product of 16-bit operands in 4 bits and their scales; its result keeps 16."""
+    share = FP4_BYTES / 2
+
+    def narrow(gemm: Gemm) -> Gemm:
+        return replace(gemm, operands=Format.FP4, a_bytes=gemm.a_bytes * share, b_bytes=gemm.b_bytes * share)
+
+    return replace(wide, gemms=tuple(narrow(gemm) for gemm in wide.gemms))
+
+
+def scaling_of(dtype: str, m: float, k: float) -> tuple[Work, ...]:
+    """Scaling of the left operand to what a set calls `dtype`; nothing for 16 bits and more."""
+    kinds = {"fp8": PER_TENSOR, "fp8_block": PER_BLOCK, _FP4: TO_FP4}
+    kind = next((kind for name, kind in reversed(kinds.items()) if dtype.startswith(name)), None)
+    return () if kind is None else (quantisation(int(m), int(k), kind),)
 
 
 def gemms(columns: Columns, time: str, unit_s: float, *, element_bytes: int | None = None) -> Judged:
@@ -82,16 +104,15 @@ def keep(
 
 
 def aiconfigurator(columns: Columns) -> Judged:
-    """Products inside TensorRT-LLM, which first scales activations to 8 bits where the format asks for it, and vLLM."""
+    """Products inside TensorRT-LLM, which first scales activations where the format asks for it, and vLLM."""
     cases, latency = Cases(), columns.numbers("latency_ms") * 1e-3
     m, k, n = (columns.numbers(side) for side in "mkn")
     for row, (device, dtype, framework) in enumerate(
         zip(columns["device"], columns["dtype"], columns["framework"], strict=True)
     ):
-        scaled = dtype.startswith("fp8") and framework.startswith(_SCALING_FRAMEWORK)
-        scaling = quantisation(int(m[row]), int(k[row]), per_block=dtype.endswith("block"))
+        scaling = scaling_of(dtype, m[row], k[row]) if framework.startswith(_SCALING_FRAMEWORK) else ()
         work = product_of(dtype, m[row], k[row], n[row])
-        keep(cases, device, work, float(latency[row]), (scaling,) if scaled else ())
+        keep(cases, device, work, float(latency[row]), scaling)
     return cases.judge()
 
 

@@ -102,30 +102,8 @@ def readings_w(rows: tuple[Row, ...], limits_w: Floats, shown: float) -> Floats:
 
 
 def _gemm(sizes: Sizes, dtype: str, cache: str) -> tuple[Work, ...] | str:
-    work = _product(dtype, sizes["m"], sizes["k"], sizes["n"])
+    work = product_of(dtype, sizes["m"], sizes["k"], sizes["n"])
     return UNKNOWN_FORMAT if work is None else (work,)
-
-
-_FP4 = "nvfp4"
-_FP4_BYTES = 0.5 + 1 / 16
-"""Of an element, and its share of a scale in 8 bits for every 16."""
-
-
-def _product(dtype: str, m: float, k: float, n: float, groups: float = 1) -> Work | None:
-    """A product in a format of the set, fp4 with scaled blocks among them; its result has 16 bits."""
-    if dtype != _FP4:
-        return product_of(dtype, m, k, n, groups)
-    wide = product_of("bf", m, k, n, groups)
-    if wide is None:
-        return None
-    share = _FP4_BYTES / 2
-    return replace(
-        wide,
-        gemms=tuple(
-            replace(g, operands=Format.FP4, a_bytes=g.a_bytes * share, b_bytes=g.b_bytes * share)
-            for g in wide.gemms
-        ),
-    )
 
 
 def _attention(sizes: Sizes, dtype: str, cache: str) -> tuple[Work, ...] | str:
@@ -165,7 +143,7 @@ def _experts(sizes: Sizes, dtype: str, cache: str) -> tuple[Work, ...] | str:
     hit = int(min(experts, np.ceil(rows)))
     each = max(1, int(np.ceil(rows / max(1, hit))))
     model, inner = sizes["hidden_size"], sizes["inter_size"] // sizes["moe_tp_size"]
-    up, down = _product(dtype, each, model, 2 * inner, hit), _product(dtype, each, inner, model, hit)
+    up, down = product_of(dtype, each, model, 2 * inner, hit), product_of(dtype, each, inner, model, hit)
     return UNKNOWN_FORMAT if up is None or down is None else (up, down)
 
 
