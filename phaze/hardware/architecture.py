@@ -22,6 +22,8 @@ from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 PUBLISHED = ("published_area_mm2", "published_tdp_w")
 """The vendor's figures an architecture may carry."""
+FROM_LIMIT = "highest at full load within"
+"""How the source of a sustained clock begins that follows from a power limit."""
 
 
 class Architecture(BaseModel):
@@ -62,6 +64,7 @@ class _ArchitectureFile(BaseModel):
     """Shape of an architecture file; a field is a bare value or `{value: ..., source: ...}`.
 
     Fields of the packaged architecture `base` count where the file gives none; its published figures do not.
+    `power_limit_w`: what the board may draw, from which the sustained clock follows where the file gives none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +77,7 @@ class _ArchitectureFile(BaseModel):
     fields: Mapping[str, object] = {}
     published_area_mm2: object = None
     published_tdp_w: object = None
+    power_limit_w: object = None
 
 
 def list_architectures() -> tuple[str, ...]:
@@ -175,6 +179,8 @@ def _from_content(content: object, where: str) -> Architecture:
         sources |= {name: source} if source else {}
     values = still_valid(values, _other(values, own)) | own
     sources = {name: text for name, text in sources.items() if name in values}
+    if file.power_limit_w is not None:
+        values, sources = _at_its_limit(file, values, sources, where)
     published: dict[str, float] = {}
     for name in PUBLISHED:
         value, source = _split(getattr(file, name), f"{where}: {name}")
@@ -184,6 +190,28 @@ def _from_content(content: object, where: str) -> Architecture:
     content = file.model_dump(include={"name", "description", "aliases"}) | published
     order = {name: values[name] for name in field_table() if name in values}
     return checked(Architecture, content | {"fields": order, "sources": sources}, where)
+
+
+def _at_its_limit(
+    file: _ArchitectureFile, values: dict[str, FieldValue], sources: dict[str, str], where: str
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Values and sources with the sustained clock that the board's limit leaves at full load. Raises InputError."""
+    # Here, as the laws of power ask for the table of an architecture.
+    from phaze.hardware.silicon.dvfs import fit_clock
+
+    place = f"{where}: power_limit_w"
+    if "clock_hz" in file.fields:
+        raise InputError(
+            f"{place}: the sustained clock follows from it; give one of power_limit_w and clock_hz"
+        )
+    value, source = _split(file.power_limit_w, place)
+    limit_w = si_value(value, "W", place)
+    free = values | {"clock_hz": values.get("peak_clock_hz", values["clock_hz"])}
+    clock = float(fit_clock(to_table([Architecture(name=file.name, fields=free)]), limit_w)[0])
+    if math.isnan(clock):
+        raise InputError(f"{place}: at {limit_w:g} W the chip has no sensible clock")
+    told = f"{FROM_LIMIT} {limit_w:g} W" + (f" ({source})" if source else "")
+    return values | {"clock_hz": clock}, sources | {"clock_hz": told}
 
 
 def _inherited(base: str | None, where: str) -> tuple[dict[str, FieldValue], dict[str, str]]:

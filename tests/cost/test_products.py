@@ -15,6 +15,7 @@ from phaze.cost.kernels.simt_products import (
     simt_chip,
     simt_law,
     simt_products_s,
+    sustained_clock,
 )
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import product_flops_per_s
@@ -47,7 +48,7 @@ def seconds(m, k, n, groups=1, law=IDEAL, chip=A100):
 
 def test_fields_of_the_a100():
     assert (A100.multiprocessors, A100.cache_bytes) == (108, 40 * 2**20)
-    assert A100.sustained_clock == pytest.approx(1.29 / 1.41)
+    assert sustained_clock(TABLE, None) == sustained_clock(TABLE, Format.TF32) == pytest.approx(1.29 / 1.41)
     assert product_flops_per_s(TABLE, "bf16")[0] == pytest.approx(PEAK, rel=1e-3)
     assert product_flops_per_s(TABLE, None)[0] == product_flops_per_s(TABLE, "fp16")[0]
     assert product_flops_per_s(TABLE, "fp32")[0] == pytest.approx(19.5e12, rel=1e-2)
@@ -109,9 +110,13 @@ def test_operands_of_8_bits_sustain_a_share_of_the_rate():
     chip = to_table([load_architecture("h200")])
     law = replace(IDEAL, sustained=1.0, narrow_sustained=0.5)
     wide, narrow = (product(1, *[16896] * 3, operands=f).gemms[0] for f in (Format.BF16, Format.FP8))
-    # at the sustained clock; twice the peak, half of it sustained
-    rate = 989.4e12 * simt_chip(chip).sustained_clock
-    assert simt_products_s([wide, narrow], chip, law) == pytest.approx([2 * 16896**3 / rate] * 2, rel=1e-3)
+    # each at the clock that the power limit leaves it; twice the peak, half of it sustained
+    seconds_at_peak = 2 * 16896**3 / 989.4e12
+    clocks = [sustained_clock(chip, f) for f in (Format.BF16, Format.FP8)]
+    assert clocks[1] < 0.8 * clocks[0]
+    assert simt_products_s([wide, narrow], chip, law) == pytest.approx(
+        [seconds_at_peak / clock for clock in clocks], rel=1e-3
+    )
 
 
 def test_many_products_are_costed_as_each_alone():

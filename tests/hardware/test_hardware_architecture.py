@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import (
+    FROM_LIMIT,
     PUBLISHED,
     dump_yaml,
     from_table,
@@ -26,6 +27,7 @@ from phaze.hardware.derived_figures import (
     register_bytes,
 )
 from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import parse_space
 from phaze.yaml_file import read_yaml
 
@@ -55,6 +57,8 @@ def test_every_number_of_a_template_has_a_source(name):
     content = read_yaml(packaged(Catalogue.ARCHITECTURE)[name])
     assert content["name"] == name
     entries = {**content["fields"], **{k: content[k] for k in content if k.startswith("published_")}}
+    if "power_limit_w" in content:
+        entries["clock_hz"] = content["power_limit_w"]
     assert all(entry["source"] for entry in entries.values())
     inherited = load_architecture(content["base"]).sources.keys() if "base" in content else set()
     assert load_architecture(name).sources.keys() - entries.keys() == inherited - entries.keys() - {
@@ -192,3 +196,35 @@ def test_axes_of_a_space_overrule_the_figures_of_its_base():
     text = "schema_version: 1\nname: s\nbase: h100\naxes: [{fields: [hbm_stacks], values: [4, 8]}]\n"
     bandwidth = hbm_bandwidth_bytes_per_s(parse_space(text, "s").table())
     assert bandwidth.tolist() == [4 * 819e9, 8 * 819e9]
+
+
+LIMITED = "schema_version: 1\nname: x\nbase: a100\npower_limit_w: {value: 250, source: a data sheet}\n"
+
+
+def test_a_clock_follows_from_the_power_of_the_board():
+    chip = parse_architecture(LIMITED, "here")
+    table = to_table([chip])
+    assert float(tdp_w(table)[0]) == pytest.approx(250, rel=1e-6)
+    assert chip.sources["clock_hz"] == f"{FROM_LIMIT} 250 W (a data sheet)"
+    again = parse_architecture(dump_yaml(chip), "again")
+    assert (again.fields, again.sources) == (chip.fields, chip.sources)
+    roomy = parse_architecture(LIMITED.replace("250", "2000"), "here")
+    assert roomy.value("clock_hz") == roomy.value("peak_clock_hz")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("value: 250", "value: 1", "here: power_limit_w: at 1 W the chip has no sensible clock"),
+        ("value: 250", "value: much", "here: power_limit_w: 'much' is not a quantity"),
+        (
+            "power_limit_w",
+            "fields: {clock_hz: 1GHz}\npower_limit_w",
+            "give one of power_limit_w and clock_hz",
+        ),
+    ],
+)
+def test_faulty_power_limits(old, new, message):
+    with pytest.raises(InputError) as caught:
+        parse_architecture(LIMITED.replace(old, new), "here")
+    assert message in str(caught.value)

@@ -20,11 +20,12 @@ from phaze.hardware.budgets import (
     within_budget,
 )
 from phaze.hardware.cluster_network import list_networks, load_network
-from phaze.hardware.derived_figures import nominal_clock_hz
+from phaze.hardware.derived_figures import macs, narrow_speed, nominal_clock_hz, peak_clock_hz, vector_alus
 from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.hardware_fields import default_values, field_table
+from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.silicon.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock
+from phaze.hardware.silicon.dvfs import LOWEST_SHARE, clock_limit_hz, fit_clock, product_clock_hz
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
 from phaze.hardware.spaces.space_file import load_space
 
@@ -93,6 +94,65 @@ def test_fit_clock_keeps_the_cap_and_cannot_go_higher(several, power_w, margin):
     higher = chosen.replace(clock_hz=chosen["clock_hz"] * (1 + 2e-9))
     at_limit = chosen["clock_hz"] == limit[fits]
     assert (at_limit | (tdp_w(higher, margin) > power_w * (1 - 1e-12))).all()
+
+
+GPUS = ("a100", "h100", "h200", "l4", "l40s", "t4", "p4", "mi100", "gb200", "rtx-4090", "v100")
+
+
+def drawn_w(table, operands: str, clock_hz) -> np.ndarray:
+    """Power of products of a format at a clock, from energies of events: a second way to know."""
+    at = table.replace(clock_hz=clock_hz)
+    e = energy_constants(at)
+    own, vector = macs(at) * (e.mac_j + e.operand_j_per_mac), vector_alus(at) * e.alu_cycle_j
+    products = {
+        "bf16": own + ~at["vector_products"] * constants()["vector_activity_simt"] * vector,
+        "fp8": narrow_speed(at, "fp8") * macs(at) * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
+        + constants()["vector_activity_simt"] * vector,
+        "fp32": vector,
+    }[operands]
+    ports = at["global_buffer_bytes_per_cycle"] * e.global_buffer_j_per_byte
+    ports = ports * constants()["buffer_activity_simt"]
+    return clock_hz * (products + ports) + e.background_w + e.leakage_w
+
+
+@pytest.mark.parametrize(
+    ("operands", "names"),
+    [
+        ("fp8", ("h100", "h200", "l4", "l40s", "gb200")),
+        ("fp32", ("a100", "h100", "l4", "t4", "v100", "l40s")),
+    ],
+)
+def test_products_of_any_format_draw_the_same_power(operands, names):
+    table = to_table([load_architecture(name) for name in names])
+    clock = product_clock_hz(table, operands)
+    limit = drawn_w(table, "bf16", table["clock_hz"])
+    np.testing.assert_allclose(drawn_w(table, operands, clock), limit, rtol=1e-8)
+    assert (clock < peak_clock_hz(table)).all()
+
+
+def test_clocks_of_formats_follow_the_sustained_one():
+    table = to_table([load_architecture(name) for name in GPUS])
+    for operands in ("bf16", "tf32", None):
+        np.testing.assert_array_equal(product_clock_hz(table, operands), table["clock_hz"])
+    for operands in ("fp8", "fp4", "int8", "fp32"):
+        clock = product_clock_hz(table, operands)
+        higher = product_clock_hz(table.replace(clock_hz=1.05 * table["clock_hz"]), operands)
+        assert ((higher > clock) | (clock == peak_clock_hz(table))).all()
+        assert (clock <= peak_clock_hz(table) * (1 + 1e-9)).all()
+    designs = to_table([load_architecture(name) for name in ("tpuv4", "gaudi2", "trainium2")])
+    for operands in ("fp8", "fp32", None):
+        np.testing.assert_array_equal(product_clock_hz(designs, operands), designs["clock_hz"])
+
+
+def test_sustained_clocks_follow_from_the_power_of_the_board():
+    """Against clocks at which best published products run, which the laws were fitted to together, within 9 %."""
+    published = {"a100": 1.29, "a100-80gb": 1.29, "a100-pcie-80gb": 1.20, "h200": 1.50, "a40": 1.54}
+    published |= {"mi100": 1.22, "p4": 0.97, "titan-rtx": 1.40, "titan-x-pascal": 1.50, "p100": 1.30}
+    chips = [load_architecture(name) for name in published]
+    clock = fit_clock(to_table(chips), np.array([chip.published_tdp_w for chip in chips])) / 1e9
+    np.testing.assert_allclose(clock, list(published.values()), rtol=0.09)
+    held = fit_clock(to_table([load_architecture("h100")] * 3), np.array([700.0, 500.0, 400.0]))
+    assert (np.diff(held) < 0).all()
 
 
 def test_clock_limit_of_chips_and_designs():

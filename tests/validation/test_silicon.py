@@ -8,7 +8,7 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
-from phaze.validation.sets.silicon_measurements import breakdown
+from phaze.validation.sets.silicon_measurements import areas, breakdown, powers
 
 PHOTO = """chip,component,area_mm2
 A100 (GA100),cores,476
@@ -36,3 +36,12 @@ def test_components_are_joined_to_parts_that_make_the_die(tmp_path: Path) -> Non
     (predicted,) = judged.predicted.values()
     assert predicted.sum() == pytest.approx(area_mm2(to_table([load_architecture("a100")]))[0])
     assert predicted[:3] == pytest.approx([552, 119, 90], rel=0.1)
+
+
+def test_a_power_that_the_clock_was_solved_from_is_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "chip_specs.csv"
+    path.write_text("chip,die_mm2,tdp_w\nA100 SXM 40GB,826,400\nL40S,608,350\n")
+    columns = read_columns(path, TABLES[path.stem])
+    assert powers(columns).measured.tolist() == [400]
+    assert powers(columns).excluded == {"its clock follows from the figure": 1}
+    assert areas(columns).measured.tolist() == [826, 608]

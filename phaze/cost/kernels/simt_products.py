@@ -12,6 +12,7 @@ from phaze.arrays import Floats
 from phaze.cost.kernels.fitted_constants import Constants
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, peak_clock_hz, product_flops_per_s
+from phaze.hardware.silicon.dvfs import product_clock_hz
 from phaze.workload.work import Format, Gemm
 
 Tiles = tuple[tuple[int, int], ...]
@@ -29,8 +30,8 @@ class SimtLaw:
 
     `efficiency`: share of the peak of a multiprocessor with `full_elements` output elements in flight or
     more; with fewer it falls with the power `occupancy_power`. `sustained`: rate that the power limit of the
-    chip allows over the peak at its sustained clock, at most the peak; 8-bit operands, which fill it with more
-    operations, reach `narrow_sustained` of that share, and 4-bit ones `fp4_sustained`, where it is told.
+    chip allows over the peak at the clock that products of the format sustain, at most the peak; 8-bit operands reach
+    `narrow_sustained` of that share, and 4-bit ones `fp4_sustained`, where it is told.
     `fill_k`: contraction steps that a block waits before its
     first product. `memory_efficiency`: share of the memory bandwidth that streams get, after `memory_latency_s`.
     `cache_share`: operands smaller than this share of the cache are found there. `reread`: share of what blocks
@@ -79,10 +80,9 @@ _SUMMED = (None, Format.FP4, Format.FP8, Format.FP16, Format.BF16, Format.TF32) 
 
 @dataclass(frozen=True, slots=True)
 class SimtChip:
-    """Figures of a chip that the law needs; `sustained_clock`: its sustained clock over the one of its peak rate."""
+    """Figures of a chip that the law needs."""
 
     multiprocessors: float
-    sustained_clock: float
     memory_bytes_per_s: float
     cache_bytes: float
 
@@ -218,10 +218,14 @@ def simt_chip(chip: ArchitectureTable) -> SimtChip:
     """The fields of a chip, a table of one, that the law needs."""
     return SimtChip(
         multiprocessors=float(chip["vector_cores"][0]),
-        sustained_clock=float(chip["clock_hz"][0] / peak_clock_hz(chip)[0]),
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
         cache_bytes=float(chip["global_buffer_bytes"][0]),
     )
+
+
+def sustained_clock(chip: ArchitectureTable, operands: Format | None) -> float:
+    """Clock that products of a format sustain on a chip, a table of one, over that of its peak rate."""
+    return float(product_clock_hz(chip, operands)[0] / peak_clock_hz(chip)[0])
 
 
 def simt_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: SimtLaw) -> Floats:
@@ -235,7 +239,9 @@ def simt_products_s(gemms: Sequence[Gemm], chip: ArchitectureTable, law: SimtLaw
     peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
     rates = np.array([peak[g.operands] for g in gemms])
     figures = simt_chip(chip)
+    clocks = {f: sustained_clock(chip, f) for f in peak}
     shares = np.array([_limited(g.operands, law) for g in gemms])
     summed = np.array([chip["fp32_sum_share"][0] if g.operands in _SUMMED else 1.0 for g in gemms])
-    sustained = np.minimum(np.minimum(1.0, law.sustained * figures.sustained_clock) * shares, summed)
+    held = np.array([law.sustained * clocks[g.operands] for g in gemms])
+    sustained = np.minimum(np.minimum(1.0, held) * shares, summed)
     return products_s(Products(groups, m, k, n, operands, rates / summed, sustained), figures, law)

@@ -1,21 +1,37 @@
-"""Highest clock at which an architecture keeps a power cap."""
+"""Clocks under a power cap: the highest at full load, and what the same cap leaves to products of other formats."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from phaze.arrays import Floats
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import nominal_clock_hz
-from phaze.hardware.silicon.package_power import leakage_share, power_parts_w, relative_voltage
+from phaze.hardware.derived_figures import (
+    macs,
+    narrow_speed,
+    nominal_clock_hz,
+    peak_clock_hz,
+    product_flops_per_s,
+    vector_alus,
+)
+from phaze.hardware.silicon.package_power import (
+    energy_constants,
+    leakage_share,
+    power_parts_w,
+    relative_voltage,
+)
 
 LOWEST_SHARE = 0.1
 """Lowest clock considered, as a share of the node's nominal one; the voltage is at its floor there."""
 
 _SWITCHING = ("mac", "operands", "vector", "buffer", "background")
 _STEPS = 40  # halves an interval of at most 10 x to below 1e-11 of the clock
+_NARROW = ("fp8", "int8", "fp4")
+_ON_MATRIX = (
+    1.5  # times the rate of the vector ALUs: products in fp32 that are faster run on the matrix cores
+)
 _SAFETY = 1e-10  # relative; keeps rounding from lifting the power over the cap
 
 
@@ -43,6 +59,43 @@ def fit_clock(table: ArchitectureTable, power_w: float | Floats, margin: float =
     limit: Floats = np.broadcast_to(power_w / margin, low.shape)
     found = _largest_below(law, limit, low, high)
     return np.where(limit >= law.power_w(low), found, np.nan)
+
+
+def product_clock_hz(table: ArchitectureTable, operands: str | None) -> Floats:
+    """Clock in Hz, (A,), at which products of a format draw what those of the own format draw at the sustained clock.
+
+    P(clock) = (products of the format + background + scheduling + buffer) clock V^2 + leakage(V) + what stays, solved
+    for P at `clock_hz` in the tensor cores' own format; at most the peak clock. Firmware holds the power, not the
+    clock: fp32 on the vector ALUs of a GPU, and 8 bits at twice the rate, run at clocks of their own. Chips that are
+    not GPUs keep theirs. Source: docs/decisions/0047-power-and-clock.md.
+    """
+    clock = np.asarray(table["clock_hz"], dtype=np.float64)
+    change = np.where(table["simt"], _load_of_format(table, operands), 1.0)
+    if (change == 1.0).all():
+        return clock
+    own = _PowerByClock.of(table)
+    other = replace(own, switching=own.switching * change)
+    found = _largest_below(other, own.power_w(clock), np.zeros(len(table)), peak_clock_hz(table))
+    return np.where(change == 1.0, clock, found)
+
+
+def _load_of_format(table: ArchitectureTable, operands: str | None) -> Floats:
+    """Switching energy per cycle in products of a format over that in the tensor cores' own, (A,)."""
+    parts, e, clock = power_parts_w(table), energy_constants(table), table["clock_hz"]
+    own = sum((parts[name] for name in _SWITCHING), np.zeros(len(table)))
+    products = parts["mac"] + parts["operands"]
+    if operands in _NARROW:
+        rate = narrow_speed(table, str(operands)) * np.where(operands == "fp4", e.fp4_share, 1.0)
+        narrow = macs(table) * clock * rate * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
+        faster = ~table["vector_products"] & (narrow_speed(table, str(operands)) > 1.0)
+        return np.where(faster, (own - products + narrow) / own, 1.0)
+    if operands == "fp32":
+        alus = vector_alus(table) * clock * e.alu_cycle_j
+        vector_peak = 2.0 * vector_alus(table) * peak_clock_hz(table)
+        on_vector = product_flops_per_s(table, "fp32") < _ON_MATRIX * vector_peak
+        busy = (own - products - parts["vector"] + alus) / own
+        return np.where(on_vector & ~table["vector_products"], busy, 1.0)
+    return np.ones(len(table))
 
 
 @dataclass(frozen=True)
