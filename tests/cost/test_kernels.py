@@ -10,7 +10,7 @@ from phaze.cost.kernels.fitted_constants import Constants, fitted_constants, law
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.link_constants import law_file
 from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, TO_FP4, QuantiseLaw, quantisation
-from phaze.cost.kernels.simt_products import SimtLaw, simt_law, simt_products_s
+from phaze.cost.kernels.simt_products import SimtLaw, simt_law, simt_products_s, sustained_clock
 from phaze.cost.kernels.systolic_programs import SerialLaw
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.hardware_fields import field_table
@@ -106,8 +106,9 @@ def test_operands_in_4_bits_have_a_power_limit_of_their_own():
     law = law_of(SimtLaw, "products.yaml", "blackwell")
     works = [product(1, 16384, 16384, 16384, 1, operands=f) for f in (Format.FP8, Format.FP4)]
     eight, four = calibrated_s(works, "gb200")
-    assert eight / four == pytest.approx(2 * law.fp4_sustained / law.narrow_sustained, rel=0.1)
     table = to_table([load_architecture("gb200")])
+    clocks = sustained_clock(table, Format.FP4) / sustained_clock(table, Format.FP8)
+    assert eight / four == pytest.approx(2 * clocks * law.fp4_sustained / law.narrow_sustained, rel=0.1)
     gemms = [work.gemms[0] for work in works]
     silent = simt_products_s(gemms, table, replace(law, fp4_sustained=None))
-    assert silent[0] / silent[1] == pytest.approx(2, rel=0.1)
+    assert silent[0] / silent[1] == pytest.approx(2 * clocks, rel=0.1)
