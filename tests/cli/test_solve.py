@@ -8,7 +8,8 @@ import pytest
 from instances import MODES, PLACEMENT, SCHEDULE
 
 
-def dse(*arguments) -> subprocess.CompletedProcess[str]:
+def in_a_process(*arguments) -> subprocess.CompletedProcess[str]:
+    """`dse solve` as a shell runs it; once for each verb is enough."""
     command = [sys.executable, "-m", "phaze.cli.main", "solve", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -24,8 +25,8 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["exact", "ilp", "critical-path"])
-def test_schedule(write, method):
-    done = dse("schedule", write(SCHEDULE), "--method", method, "--time-limit", "20s", "--json")
+def test_schedule(solve, write, method):
+    done = solve("schedule", write(SCHEDULE), "--method", method, "--time-limit", "20s", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     # Operator 2 runs beside operator 1: 2 s + 3 s.
@@ -41,15 +42,15 @@ def test_schedule(write, method):
 
 def test_a_name_that_no_terminal_can_show(write):
     operator = {"id": "\ud800", "unit": "TC", "latency_s": 1.0, "parallel_latency_s": 1.0}
-    done = dse("schedule", write(SCHEDULE | {"ops": [operator], "edges": []}))
+    done = in_a_process("schedule", write(SCHEDULE | {"ops": [operator], "edges": []}))
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\ud800" in done.stdout
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".html", ".SVG"])
-def test_the_schedule_is_drawn_beside_the_answer(write, tmp_path, suffix):
+def test_the_schedule_is_drawn_beside_the_answer(solve, write, tmp_path, suffix):
     picture = tmp_path / f"layer{suffix}"
-    done = dse("schedule", write(SCHEDULE), "--gantt", picture, "--json")
+    done = solve("schedule", write(SCHEDULE), "--gantt", picture, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["makespan_s"] == pytest.approx(5.0)
     assert "makespan 5.00 s, lower bound 5.00 s, gap 0.0 %, proven optimal" in picture.read_text()
@@ -66,9 +67,9 @@ def test_the_schedule_is_drawn_beside_the_answer(write, tmp_path, suffix):
         ("folder.svg", "is a folder"),
     ],
 )
-def test_a_picture_that_cannot_be_written_is_refused_before_the_work(write, tmp_path, name, words):
+def test_a_picture_that_cannot_be_written_is_refused_before_the_work(solve, write, tmp_path, name, words):
     (tmp_path / "folder.svg").mkdir()
-    done = dse("schedule", write(SCHEDULE), "--gantt", tmp_path / name)
+    done = solve("schedule", write(SCHEDULE), "--gantt", tmp_path / name)
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / name) in done.stderr
     assert words in done.stderr
@@ -77,8 +78,8 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(write, tmp_
 
 
 @pytest.mark.parametrize("method", ["exact", "ilp", "critical-path"])
-def test_schedule_with_modes(write, method):
-    done = dse("schedule", write(MODES), "--method", method, "--json")
+def test_schedule_with_modes(solve, write, method):
+    done = solve("schedule", write(MODES), "--method", method, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     # Side by side the first two take 3 s, one after the other 4 s; then 1 s on all cores, beside the link.
@@ -88,7 +89,7 @@ def test_schedule_with_modes(write, method):
 
 
 def test_placement(write):
-    done = dse("placement", write(PLACEMENT), "--json")
+    done = in_a_process("placement", write(PLACEMENT), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     assert answer["time_per_batch_s"] == pytest.approx(53.25, rel=1e-12)
@@ -96,20 +97,20 @@ def test_placement(write):
     assert answer["stages"] == [{"layers": [0], "devices": 1}, {"layers": [1, 2], "devices": 1}]
 
 
-def test_a_placement_that_fits_nowhere_is_exit_code_3(write):
-    done = dse("placement", write({**PLACEMENT, "device_memory_bytes": 1}), "--json")
+def test_a_placement_that_fits_nowhere_is_exit_code_3(solve, write):
+    done = solve("placement", write({**PLACEMENT, "device_memory_bytes": 1}), "--json")
     assert done.returncode == 3
     answer = json.loads(done.stdout)
     assert (answer["status"], answer["time_per_batch_s"], answer["stages"]) == ("infeasible", None, [])
 
 
-def test_without_json_it_reads_as_text(write):
-    done = dse("placement", write(PLACEMENT))
+def test_without_json_it_reads_as_text(solve, write):
+    done = solve("placement", write(PLACEMENT))
     assert "time_per_batch_s: 53.25" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["0", "0", "1"] in rows
     assert ["1", "1", "2", "1"] in rows
-    done = dse("schedule", write(SCHEDULE))
+    done = solve("schedule", write(SCHEDULE))
     assert "makespan_s: 5" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines() if " TC " in line or " VC " in line] == [
         *"012"
@@ -139,9 +140,9 @@ def test_without_json_it_reads_as_text(write):
         ("placement", PLACEMENT["models"], "object"),
     ],
 )
-def test_a_malformed_instance_names_file_and_path(write, verb, document, words):
+def test_a_malformed_instance_names_file_and_path(solve, write, verb, document, words):
     path = write(document)
-    done = dse(verb, path)
+    done = solve(verb, path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"dse: {path}")
     assert done.stderr.count("\n") == 1

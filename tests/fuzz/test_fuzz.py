@@ -21,7 +21,7 @@ KINDS = (
     *("workload", "architecture", "space", "network", "framework", "plans", "calibration"),
     *("schedule", "placement", "document", "command line"),
 )
-BATCH, BATCHES, SOAKED = 27, 5, 25
+BATCH, BATCHES, SOAKED = 27, 2, 28
 EXPECTED = frozenset({0, 2, 3})
 LONGEST_SENTENCE = 2_000
 

@@ -12,7 +12,7 @@ import pytest
 from imports import KINDS
 from player import LONGEST_S
 
-BATCH, BATCHES, SOAKED = 20, 8, 40
+BATCH, BATCHES, SOAKED = 20, 3, 45
 ANSWERS = {"validate": {0, 2, 3, 5}}  # 5: an error above its threshold
 LONGEST_SENTENCE = 2_000
 
