@@ -49,11 +49,22 @@ def recomputing(e: Estimator, strategy: ParallelPlan) -> Iterator[ParallelPlan]:
         yield replace(strategy, recomputed=some)
 
 
-def brute_force_s(e: Estimator, space: PlanSpace, capacity: float) -> float:
-    """Seconds of the fastest strategy that fits on devices and in hosts, inf where none does."""
-    best = inf
+def needs_and_times(e: Estimator, space: PlanSpace, capacity: float) -> list[tuple[float, float]]:
+    """Bytes that the fullest device needs and seconds of an iteration, of every strategy that fits everywhere."""
+    found = []
     for strategy in every(e, space):
         memory, room = e.memory(strategy), e.host_capacity_bytes(strategy)
         if all(part.total_bytes <= capacity and part.host_bytes <= room for part in memory):
-            best = min(best, e.iteration(strategy).iteration_s)
-    return best
+            need = max(part.total_bytes for part in memory)
+            found.append((need, e.iteration(strategy).iteration_s))
+    return found
+
+
+def fastest_s(known: list[tuple[float, float]], capacity: float) -> float:
+    """Seconds of the fastest of some strategies that fits on devices, inf where none does."""
+    return min((seconds for need, seconds in known if need <= capacity), default=inf)
+
+
+def brute_force_s(e: Estimator, space: PlanSpace, capacity: float) -> float:
+    """Seconds of the fastest strategy that fits on devices and in hosts, inf where none does."""
+    return fastest_s(needs_and_times(e, space, capacity), capacity)

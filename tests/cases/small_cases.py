@@ -43,6 +43,17 @@ def varied_architectures():
     return base.replace(**{n: v.astype(base[n].dtype) for n, v in zip(axes, values, strict=True)})
 
 
+class Remembering(dict):
+    """A store in memory."""
+
+    def get(self, keys):
+        return {key: self[key] for key in keys if key in self}
+
+    def put(self, items):
+        for key, value in items.items():
+            self.setdefault(key, value)
+
+
 class StopsSoon(Clock):
     """A clock that is over after so many looks."""
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 from postgres_server import PostgresServer, programs
-from small_cases import small_decoder
+from small_cases import Remembering, small_decoder
 
+from phaze.explore.request.search_resources import SearchResources
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.spaces.space_file import load_space
 
@@ -40,6 +41,15 @@ def only_the_proof(request):
             ):
                 patch.setattr(f"phaze.explore.{name}", lambda *_: [])
         yield
+
+
+@pytest.fixture(scope="module")
+def resources():
+    """Memory for all searches of a module, which ask for the same layers on the same chips.
+
+    What is recalled is what was worked out, to the last bit: `certified/test_recalled.py` says so.
+    """
+    return SearchResources(store=Remembering())
 
 
 @pytest.fixture(scope="session")

@@ -42,11 +42,13 @@ def frontier(points):
 
 
 @pytest.mark.parametrize(("share", "objective"), [(0.3, Objective.THROUGHPUT_PER_TDP), (0.97, Objective.TDP)])
-def test_answer_and_frontier_above_a_floor_equal_brute_force(request_, truth, share, objective):
+def test_answer_and_frontier_above_a_floor_equal_brute_force(request_, truth, share, objective, resources):
     floor = share * float(truth[:, 1].max())
     kept = truth[truth[:, 1] >= floor]
     value = 1 / kept[:, 0] if objective is Objective.TDP else kept[:, 1] / kept[:, 0]
-    document = explore(replace(request_, objective=objective, min_throughput=floor)).document
+    document = explore(
+        replace(request_, objective=objective, min_throughput=floor), resources=resources
+    ).document
     certificate = document.certificate
     assert certificate.optimal
     assert certificate.frontier_complete
@@ -56,9 +58,11 @@ def test_answer_and_frontier_above_a_floor_equal_brute_force(request_, truth, sh
     assert sum(certificate.pruned_by.values()) == certificate.pruned
 
 
-def test_what_falls_to_the_floor_is_counted_and_saves_work(request_, truth):
-    free = explore(request_).document.certificate
-    floor = explore(replace(request_, min_throughput=0.97 * float(truth[:, 1].max()))).document.certificate
+def test_what_falls_to_the_floor_is_counted_and_saves_work(request_, truth, resources):
+    free = explore(request_, resources=resources).document.certificate
+    floor = explore(
+        replace(request_, min_throughput=0.97 * float(truth[:, 1].max())), resources=resources
+    ).document.certificate
     assert "floor" not in free.pruned_by
     assert floor.pruned_by["floor"] > 0
     assert floor.evaluated < free.evaluated
@@ -66,20 +70,22 @@ def test_what_falls_to_the_floor_is_counted_and_saves_work(request_, truth):
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.1])
-def test_a_floor_just_met_is_met_and_one_just_missed_names_the_best(request_, truth, gap):
+def test_a_floor_just_met_is_met_and_one_just_missed_names_the_best(request_, truth, gap, resources):
     best = float(truth[:, 1].max())
-    met = explore(replace(request_, min_throughput=best * (1 - 1e-9), gap=gap)).document
+    met = explore(replace(request_, min_throughput=best * (1 - 1e-9), gap=gap), resources=resources).document
     assert met.certificate.objective_value == pytest.approx(best, rel=1e-9)
     with pytest.raises(InfeasibleError) as caught:
-        explore(replace(request_, min_throughput=best * (1 + 1e-6), gap=gap))
+        explore(replace(request_, min_throughput=best * (1 + 1e-6), gap=gap), resources=resources)
     (short,) = caught.value.shortfalls
     assert short.demand == pytest.approx(best, rel=1e-9)
 
 
-def test_runners_up_keep_the_floor(request_, truth, monkeypatch):
+def test_runners_up_keep_the_floor(request_, truth, monkeypatch, resources):
     monkeypatch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 5)
     floor = float(np.sort(truth[:, 1])[-3])
-    document = explore(replace(request_, objective=Objective.TDP, min_throughput=floor)).document
+    document = explore(
+        replace(request_, objective=Objective.TDP, min_throughput=floor), resources=resources
+    ).document
     reached = [d.workloads["tiny"].throughput_samples_per_s for d in (document.best, *document.next_best)]
     assert all(value >= floor * (1 - 1e-9) for value in reached)
 

@@ -79,16 +79,41 @@ def chips(space):
 
 
 @pytest.fixture(scope="module")
-def answer(task, space):
-    return explore(ExploreRequest(task, space)).document
+def answer(task, space, resources):
+    return explore(ExploreRequest(task, space), resources=resources).document
 
 
-def throughput(task, chip):
-    """Samples per second of a chip under its best plan, by the search of single chips."""
-    table = to_table([chip])
-    usable = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
-    found = best_plans(estimator_of(task, table), task.plan_space, usable).best
-    return task.cluster.global_batch / found[0].iteration.iteration_s if found else 0.0
+@pytest.fixture(scope="module")
+def points(task, chips):
+    """(Samples per second, joules per sample) of the best plan of every setting on every chip."""
+    evaluator, rows, points = Evaluator(task, to_table(chips)), np.arange(len(chips)), []
+    for setting in evaluator.configs:
+        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
+        plans = {row: one for row, one in enumerate(found) if one is not None}
+        points += [
+            (BATCH / s, joules / BATCH) for s, joules, _ in time_energy_memory(evaluator, setting, plans)
+        ]
+    return points
+
+
+@pytest.fixture(scope="module")
+def throughput():
+    """Samples per second of a chip under its best plan, by the search of single chips; once for each question."""
+    known = {}
+
+    def searched(task, chip):
+        table = to_table([chip])
+        usable = task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0]))
+        found = best_plans(estimator_of(task, table), task.plan_space, usable).best
+        return task.cluster.global_batch / found[0].iteration.iteration_s if found else 0.0
+
+    def of(task, chip):
+        key = task.workload.name, task.devices, task.framework.name, task.plans.name, chip.name
+        if key not in known:
+            known[key] = searched(task, chip)
+        return known[key]
+
+    return of
 
 
 def power_w(chip):
@@ -103,9 +128,11 @@ def nondominated(points):
 @pytest.mark.parametrize(
     ("software", "plans"), [("ideal", "full"), ("exposed", "phaze"), ("megatron-core-2024", "megatron")]
 )
-def test_winner_and_frontier_are_those_of_searching_every_chip_alone(task, space, chips, software, plans):
+def test_winner_and_frontier_are_those_of_searching_every_chip_alone(
+    task, space, chips, software, plans, resources, throughput
+):
     task = replace(task, framework=load_framework(software), plans=load_plans(plans))
-    document = explore(ExploreRequest(task, space)).document
+    document = explore(ExploreRequest(task, space), resources=resources).document
     each = [(throughput(task, chip), power_w(chip)) for chip in chips]
     assert document.certificate.optimal
     assert document.certificate.frontier_complete
@@ -151,67 +178,57 @@ def test_parts_sum_to_the_iteration(task, answer):
         assert max(stage.memory_bytes for stage in result.placement.stages) == result.memory_bytes
 
 
-def test_fixing_a_choice_never_wins(task, space, answer):
+def test_fixing_a_choice_never_wins(task, space, answer, resources):
     for held in (
         {"tensor": (1,)},
         {"pipeline": (2,)},
         {"sequence": (False,)},
         {"zeros": task.plan_space.zeros[:1]},
     ):
-        fixed = explore(ExploreRequest(replace(task, held=held), space)).document
+        fixed = explore(ExploreRequest(replace(task, held=held), space), resources=resources).document
         assert fixed.certificate.objective_value <= answer.certificate.objective_value * (1 + 1e-12)
 
 
-def test_energy_beside_throughput_against_all_points(task, space, chips):
-    evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
-    points = []
-    for setting in evaluator.configs:
-        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
-        plans = {row: one for row, one in enumerate(found) if one is not None}
-        points += [
-            (BATCH / s, joules / BATCH) for s, joules, _ in time_energy_memory(evaluator, setting, plans)
-        ]
-    document = explore(ExploreRequest(task, space, axes=("throughput", "energy_per_sample"))).document
+def test_energy_beside_throughput_against_all_points(task, space, points, resources):
+    document = explore(
+        ExploreRequest(task, space, axes=("throughput", "energy_per_sample")), resources=resources
+    ).document
     found = sorted((p.throughput_samples_per_s, p.energy_per_sample_j) for p in document.frontier)
     assert np.array(found) == pytest.approx(np.array(nondominated(points)), rel=1e-9)
 
 
-def test_the_least_energy_is_that_of_some_point(task, space, chips):
-    evaluator, rows = Evaluator(task, to_table(chips)), np.arange(len(chips))
-    points = []
-    for setting in evaluator.configs:
-        found = evaluator.plans(setting, rows, np.full(len(rows), inf), SolveLimits(lambda: inf))
-        plans = {row: one for row, one in enumerate(found) if one is not None}
-        points += list(time_energy_memory(evaluator, setting, plans))
-    least = min(joules for _, joules, _ in points) / BATCH
-    document = explore(ExploreRequest(task, space, objective=Objective.ENERGY_PER_SAMPLE)).document
+def test_the_least_energy_is_that_of_some_point(task, space, points, resources):
+    least = min(joules for _, joules in points)
+    document = explore(
+        ExploreRequest(task, space, objective=Objective.ENERGY_PER_SAMPLE), resources=resources
+    ).document
     assert 1 / document.certificate.objective_value == pytest.approx(least, rel=1e-9)
 
 
-def test_the_least_memory_is_that_of_some_plan(task, space, chips):
+def test_the_least_memory_is_that_of_some_plan(task, space, chips, resources):
     least = {
         best_plans(estimator_of(task, to_table([chip])), task.plan_space, 0.0).least_memory_bytes
         for chip in chips
     }
-    document = explore(ExploreRequest(task, space, objective=Objective.MEMORY)).document
+    document = explore(ExploreRequest(task, space, objective=Objective.MEMORY), resources=resources).document
     assert 1 / document.certificate.objective_value == pytest.approx(min(least), rel=1e-9)
     assert len(least) == 1  # whatever the chip
 
 
-def test_a_common_design_is_the_best_of_all_chips(task, space, chips, tmp_path):
+def test_a_common_design_is_the_best_of_all_chips(task, space, chips, tmp_path, resources, throughput):
     path = tmp_path / "wider.yaml"
     path.write_text(DECODER.replace("name: tiny", "name: wider").replace("hidden: 512", "hidden: 1024"))
     other = replace(task, workload=load_workload(str(path)))
-    document = explore(ExploreRequest(task, space, others=(other,))).document
+    document = explore(ExploreRequest(task, space, others=(other,)), resources=resources).document
     each = [(throughput(task, chip), throughput(other, chip)) for chip in chips]
     most = [max(values) for values in zip(*each, strict=True)]
     scores = [sqrt(a / most[0] * b / most[1]) for a, b in each]
     assert document.certificate.objective_value == pytest.approx(max(scores), rel=1e-9)
 
 
-def test_a_budget_for_the_cluster_is_spent_best(task, space, chips):
+def test_a_budget_for_the_cluster_is_spent_best(task, space, chips, resources, throughput):
     budget = ClusterBudget(power_w=2000.0)
-    document = explore(ExploreRequest(task, space, cluster=budget)).document
+    document = explore(ExploreRequest(task, space, cluster=budget), resources=resources).document
     counted = {choice.devices for choice in document.cluster.choices}
     best = max(
         throughput(replace(task, devices=devices), chip)
@@ -222,24 +239,24 @@ def test_a_budget_for_the_cluster_is_spent_best(task, space, chips):
     assert document.certificate.objective_value == pytest.approx(best, rel=1e-9)
 
 
-def test_a_strategy_that_looks_at_all_finds_the_optimum(task, space, answer):
+def test_a_strategy_that_looks_at_all_finds_the_optimum(task, space, answer, resources):
     choice = StrategyChoice("random", evaluations=space.size)
-    document = explore(ExploreRequest(task, space, strategy=choice)).document
+    document = explore(ExploreRequest(task, space, strategy=choice), resources=resources).document
     assert document.certificate.objective_value == answer.certificate.objective_value
     assert document.best.workloads == answer.best.workloads
 
 
-def test_a_power_budget_is_kept(task, space, chips):
+def test_a_power_budget_is_kept(task, space, chips, resources, throughput):
     limit = float(np.median([power_w(chip) for chip in chips]))
-    document = explore(ExploreRequest(task, space, Budgets(power_w=limit))).document
+    document = explore(ExploreRequest(task, space, Budgets(power_w=limit)), resources=resources).document
     best = max(throughput(task, chip) for chip in chips if power_w(chip) <= limit)
     assert document.certificate.objective_value == pytest.approx(best, rel=1e-9)
 
 
-def test_a_design_per_stage_is_held_against_the_best_single_one(task, space):
+def test_a_design_per_stage_is_held_against_the_best_single_one(task, space, resources):
     per_stage = StrategyChoice("wham", designs=Designs.PER_STAGE)
     request = ExploreRequest(task, space, strategy=per_stage)
-    document = explore(request).document
+    document = explore(request, resources=resources).document
     told = document.wham
     assert told.per_stage.value >= told.one.value * (1 - 1e-9)
     assert told.one.value <= document.certificate.upper_bound * (1 + 1e-9)
@@ -255,9 +272,9 @@ def test_a_design_per_stage_is_held_against_the_best_single_one(task, space):
 
 
 @pytest.mark.parametrize("axes", [(), ("throughput", "energy_per_sample")])
-def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes):
+def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes, resources):
     request = ExploreRequest(task, space, axes=axes)
-    found = explore(request)
+    found = explore(request, resources=resources)
     rows = [dict(zip(found.designs, row, strict=True)) for row in zip(*found.designs.values(), strict=True)]
     assert certify("a run", request, found.document, rows, 3, 0).passed
     name, told = task.workload.name, found.document.best.workloads[task.workload.name]
@@ -266,11 +283,11 @@ def test_a_run_holds_and_a_falsified_one_does_not(task, space, axes):
     assert not certify("a run", request, found.document.model_copy(update={"best": best}), rows, 3, 0).passed
 
 
-def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path):
+def test_what_does_not_go_together_is_one_sentence(task, space, tmp_path, resources):
     file = tmp_path / "hosts.yaml"
     file.write_text(PLANS + "offloads: [[], [optimizer]]\n")
     with pytest.raises(InputError, match="leaves it open what stays whole or lies with hosts"):
-        explore(ExploreRequest(replace(task, plans=load_plans(file)), space))
+        explore(ExploreRequest(replace(task, plans=load_plans(file)), space), resources=resources)
 
 
 def test_a_found_plan_is_told_by_its_own_time_and_refused_where_that_is_another(task, chips):

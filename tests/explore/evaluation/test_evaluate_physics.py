@@ -42,7 +42,7 @@ def check(name, chip, mode=Mode.TRAINING):
     """Evaluate one workload on one chip and hold the result against bounds worked out here."""
     path = LIGHT / f"light_{name}.onnx"
     workload = load_workload(str(path) if name in NETWORKS else name, mode=mode)
-    task = Task(workload, 8 if name in NETWORKS else 1024, NETWORK)
+    task = Task(workload, 8 if name in NETWORKS else 128, NETWORK, held={"microbatches": (1,)})
     architecture = load_architecture(chip)
     design = evaluate(task, architecture)
     result = next(iter(design.workloads.values()))
@@ -75,7 +75,7 @@ def test_more_results_are_physical(name, chip):
 @pytest.mark.parametrize("name", ["bert-large", "zfnet512"])
 def test_prefill_is_one_forward_pass(name):
     """No optimizer step, no gradients in memory, at least twice the samples (backward costs two forwards)."""
-    forward, training = check(name, "a100-80gb", Mode.PREFILL), check(name, "a100-80gb")
+    forward, training = (check(name, "a100-80gb", mode) for mode in (Mode.PREFILL, Mode.TRAINING))
     assert forward.breakdown.optimizer_s == 0
     assert forward.memory_bytes < training.memory_bytes
     assert forward.throughput_samples_per_s > 2 * training.throughput_samples_per_s
@@ -84,11 +84,12 @@ def test_prefill_is_one_forward_pass(name):
 def test_an_h100_computes_most_of_the_time_on_gpt3():
     """Its small arrays, as systolic ones, share local buffers; with one each, the global buffer starves them."""
     chip = load_architecture("h100").replace("systolic", simt=False)
-    shared = seconds(chip, gpt3 := Task(load_workload("gpt3"), 1024, NETWORK))
+    held = {"tensor": (8,), "pipeline": (8,), "microbatches": (1,)}
+    gpt3 = Task(load_workload("gpt3"), 1024, NETWORK, held=held)
+    shared = evaluate(gpt3, chip).workloads["gpt3"]
     private = seconds(chip.replace("private", tensor_cores_per_local_buffer=1), gpt3)
-    assert shared < 0.7 * private
-    result = next(iter(evaluate(gpt3, chip).workloads.values()))
-    assert result.breakdown.compute_s > 0.6 * result.iteration_time_s
+    assert shared.iteration_time_s < 0.7 * private
+    assert shared.breakdown.compute_s > 0.6 * shared.iteration_time_s
 
 
 def test_measured_links_carry_less_than_their_bandwidth():
@@ -140,12 +141,10 @@ def seconds(architecture, task):
 @settings(max_examples=8, deadline=None)
 @given(base=BASES, field=st.sampled_from(MORE), factor=st.sampled_from([2, 3]))
 def test_more_of_anything_is_never_slower(tiny, base, field, factor):
-    task = Task(tiny, 8, NETWORK)
+    task = Task(tiny, 4, NETWORK, held={"microbatches": (1, 4)})
     chip = Architecture(name="base", fields={**default_values(), **base})
     better = chip.replace("better", **{field: factor * chip.fields[field]})
-    before = seconds(chip, task)
-    assert seconds(better, task) <= before * (1 + 1e-9)
-    assert seconds(chip, task) == before
+    assert seconds(better, task) <= seconds(chip, task) * (1 + 1e-9)
 
 
 def test_a_chip_without_links_trains_what_fits_on_one():
@@ -153,6 +152,6 @@ def test_a_chip_without_links_trains_what_fits_on_one():
     alone = load_architecture("edge")
     task = Task(load_workload("resnet18"), 1, load_network("default"))
     assert evaluate(task, alone).workloads["resnet18"].devices_used == 1
-    for name, devices in (("resnet18", 4), ("bert-large", 8)):
+    for name, devices in (("resnet18", 2), ("bert-large", 2)):
         with pytest.raises(InfeasibleError, match="no links to fill devices with"):
             evaluate(Task(load_workload(name), devices, load_network("default")), alone)

@@ -76,7 +76,9 @@ def test_a_lowered_bound_is_found(run):
 
 def test_a_step_missing_from_the_frontier_is_found(run):
     document = run[1].document
-    for missing in range(len(document.frontier)):
+    last = len(document.frontier) - 1
+    assert last > 3
+    for missing in (0, last // 2, last):  # each is judged alike
         left = [point for i, point in enumerate(document.frontier) if i != missing]
         report = certify(run, document.model_copy(update={"frontier": left}))
         assert "no evaluated design is missing from the frontier" in failed(report)

@@ -28,8 +28,12 @@ axes:
 """
 
 
+ALIKE = pytest.mark.parametrize("run", ["energy_per_sample"], indirect=True)
+"""Of lies that are judged alike whatever the objective."""
+
+
 @pytest.fixture(scope="module", params=AXES)
-def run(request, tiny, network, tmp_path_factory):
+def run(request, tiny, network, resources, tmp_path_factory):
     """A request and its answer."""
     path = tmp_path_factory.mktemp("spaces") / "dozen.yaml"
     path.write_text(SPACE)
@@ -42,7 +46,7 @@ def run(request, tiny, network, tmp_path_factory):
         min_throughput=20.0,
         time_limit_s=600.0,
     )
-    return asked, explore(asked)
+    return asked, explore(asked, resources=resources)
 
 
 def checked(run, samples=0, **changes):
@@ -68,16 +72,16 @@ def test_a_good_run_passes(run):
     assert any(sample.value > 0 for sample in report.samples)
 
 
-def first_answer(asked):
+def first_answer(asked, resources):
     """What is known as soon as anything is."""
-    for looks in range(1, 100):
+    for looks in range(1, 100, 4):
         with suppress(OutOfTimeError):
-            return explore(asked, clock=StopsSoon(looks))
+            return explore(asked, clock=StopsSoon(looks), resources=resources)
     raise AssertionError
 
 
-def test_a_run_that_was_stopped_early_passes(run):
-    answer = first_answer(run[0])
+def test_a_run_that_was_stopped_early_passes(run, resources):
+    answer = first_answer(run[0], resources)
     several = len(run[1].document.frontier) > 1  # the only point of a frontier is the first that is found
     assert answer.document.certificate.frontier_complete != several
     assert not failed(checked((run[0], answer), samples=4))
@@ -93,6 +97,7 @@ def test_a_lowered_bound_and_a_false_objective_are_found(run):
     )
 
 
+@ALIKE
 def test_a_winner_that_does_better_than_it_can_is_found(run):
     best = run[1].document.best
     for figure in ("throughput_samples_per_s", "energy_per_iteration_j", "memory_bytes"):
@@ -101,6 +106,7 @@ def test_a_winner_that_does_better_than_it_can_is_found(run):
         assert any(name.startswith(f"{figure.split('_')[0]} of the winner") for name in failed(report))
 
 
+@ALIKE
 def test_points_of_the_frontier_that_cannot_be_reached_are_found(run):
     asked, answer = run
     points = list(answer.document.frontier)
@@ -114,6 +120,7 @@ def test_points_of_the_frontier_that_cannot_be_reached_are_found(run):
     assert "every point of the frontier is reached" in failed(checked(liar))
 
 
+@ALIKE
 def test_a_point_missing_from_the_frontier_is_found(run):
     asked, answer = run
     points = answer.document.frontier
@@ -123,12 +130,14 @@ def test_a_point_missing_from_the_frontier_is_found(run):
     assert "no sampled point is missing from the frontier" in failed(checked(liar, samples=12))
 
 
+@ALIKE
 def test_a_frontier_outside_the_space_is_found(run):
     points = list(run[1].document.frontier)
     points[0] = points[0].model_copy(update={"architecture": points[0].architecture | {"tensor_cores": 5}})
     assert "all designs are in the space and within budget" in failed(checked(run, frontier=points))
 
 
+@ALIKE
 def test_wrong_counts_are_found(run):
     certificate = run[1].document.certificate
     wrong = certificate.model_copy(update={"pruned": certificate.pruned - 1})

@@ -77,7 +77,7 @@ def best_s(case: str, name: str, share: float = 1.0) -> float:
     e = estimator(case, name)
     space = plan_space(e.workload, e.cluster, e.framework, load_plans("full"))
     capacity = share * float(e.table["hbm_stacks"][0]) * 2**33
-    found = best_plans(e, replace(space, microbatches=(1, 4), chunks=(1, 2)), capacity).best
+    found = best_plans(e, replace(space, microbatches=(4,), tensor=(1, 4), chunks=(1, 2)), capacity).best
     return found[0].iteration.iteration_s if found else float("inf")
 
 
