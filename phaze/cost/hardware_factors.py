@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +144,21 @@ class Factors:
         """
         sides = (self.tensor_of, self.vector_of, self.memory_of, self.cycle_s, self.simt_of)
         return list(zip(*(side[rows].tolist() for side in sides), strict=True))
+
+    @cached_property
+    def tensor_pairs(self) -> tuple[Rows, Rows]:
+        """Combinations of clock level, tensor side and memory side that are shown, ascending numbers; which each shows."""
+        return self._pairs(len(self.tensor.cores), self.tensor_of)
+
+    @cached_property
+    def vector_pairs(self) -> tuple[Rows, Rows]:
+        """The same with the vector side."""
+        return self._pairs(len(self.vector.cores), self.vector_of)
+
+    def _pairs(self, sides: int, side_of: Rows) -> tuple[Rows, Rows]:
+        numbers = (self.clock_level * sides + side_of) * len(self.memory.hbm_bytes_per_s) + self.memory_of
+        found, which = np.unique(numbers, return_inverse=True)
+        return found, which.ravel()
 
     def on(self, table: ArchitectureTable) -> Factors | None:
         """The same combinations with the positions of other architectures; None where one shows a new one."""

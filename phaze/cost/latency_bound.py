@@ -10,7 +10,7 @@ lone operators that use both kinds of cores are costed per architecture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -53,20 +53,53 @@ def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(block) for block in blocks if block)
 
 
+class MetRows:
+    """Rows of numbers under ascending integer keys; those of a key are worked out where it is first met.
+
+    A space shows far fewer combinations of hardware where something can still be had than it has.
+    """
+
+    def __init__(self, work_out: Callable[[Rows], Floats]) -> None:
+        """`work_out` tells the rows (n, width) of ascending keys (n,)."""
+        self.work_out = work_out
+        self._keys = np.zeros(0, dtype=np.intp)
+        self._rows: Floats | None = None
+
+    def __len__(self) -> int:
+        """Keys that were met."""
+        return len(self._keys)
+
+    def at(self, keys: Rows) -> Floats:
+        """The rows of ascending keys, each once, (n, width)."""
+        if self._rows is None:
+            self._keys, self._rows = keys, self.work_out(keys)
+            return self._rows
+        place = np.searchsorted(self._keys, keys)
+        known = self._keys[np.minimum(place, len(self._keys) - 1)] == keys if len(self._keys) else keys < 0
+        if not known.all():
+            new = keys[~known]
+            every = np.concatenate([self._keys, new])
+            order = np.argsort(every, kind="stable")
+            self._rows = np.concatenate([self._rows, self.work_out(new)])[order]
+            self._keys = every[order]
+            place = np.searchsorted(self._keys, keys)
+        found: Floats = self._rows[place]
+        return found
+
+
 @dataclass(frozen=True)
 class LowerTables:
     """Bounds of P passes per distinct hardware combination, P last.
 
-    `tensor_s`, `floor_s`: (clock levels x tensor sides x memory sides, P); `vector_s`: likewise with vector
-    sides. Both sums over blocks add up to the bound; `floor_s` is the time that all bytes of the pass
-    take. The next three arrays hold the lone operators (last axis) that use both kinds of cores, whose
-    fill is in `tensor_s`; `pass_of` (lone operators, P) is 1 where an operator belongs to a pass. `simt_s`: the
-    whole bound on each distinct SIMT architecture, (S, P).
+    `tensor`: of combinations (clock level, tensor side, memory side) the time, and the time that all bytes of the pass
+    take, (n, 2 P); `vector`: of those with vector sides the time (n, P). Both sums over blocks add up to the bound. The
+    next three arrays hold the lone operators (last axis) that use both kinds of cores, whose fill is in `tensor`;
+    `pass_of` (lone operators, P) is 1 where an operator belongs to a pass. `simt_s`: the whole bound on each distinct
+    SIMT architecture, (S, P).
     """
 
-    tensor_s: Floats
-    vector_s: Floats
-    floor_s: Floats
+    tensor: MetRows
+    vector: MetRows
     tensor_cycles: Floats
     vector_cycles: Floats
     off_chip_s: Floats
@@ -82,10 +115,15 @@ class LowerTables:
             operators, several = part.pass_of.shape
             pass_of[done : done + operators, passes : passes + several] = part.pass_of
             done, passes = done + operators, passes + several
+
+        def on_tensor(keys: Rows) -> Floats:
+            each = [part.tensor.at(keys) for part in parts]
+            halves = [[rows[:, : rows.shape[1] // 2], rows[:, rows.shape[1] // 2 :]] for rows in each]
+            return np.concatenate([half[side] for side in (0, 1) for half in halves], axis=1)
+
         return cls(
-            np.concatenate([p.tensor_s for p in parts], axis=1),
-            np.concatenate([p.vector_s for p in parts], axis=1),
-            np.concatenate([p.floor_s for p in parts], axis=1),
+            MetRows(on_tensor),
+            MetRows(lambda keys: np.concatenate([part.vector.at(keys) for part in parts], axis=1)),
             np.concatenate([p.tensor_cycles for p in parts], axis=1),
             np.concatenate([p.vector_cycles for p in parts], axis=1),
             np.concatenate([p.off_chip_s for p in parts], axis=1),
@@ -99,11 +137,15 @@ class LowerTables:
         The slowest of several things is taken of sums instead of summed, so that one operator is left of all
         lone ones of a sum.
         """
-        lone = self.pass_of @ times
+        lone, passes = self.pass_of @ times, len(times)
+
+        def on_tensor(keys: Rows) -> Floats:
+            rows = self.tensor.work_out(keys)
+            return np.concatenate([rows[:, :passes] @ times, rows[:, passes:] @ times], axis=1)
+
         return LowerTables(
-            self.tensor_s @ times,
-            self.vector_s @ times,
-            self.floor_s @ times,
+            MetRows(on_tensor),
+            MetRows(lambda keys: self.vector.work_out(keys) @ times),
             self.tensor_cycles @ lone,
             self.vector_cycles @ lone,
             self.off_chip_s @ lone,
@@ -117,28 +159,33 @@ def lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     where = np.asarray(rows, dtype=np.intp)
     width = bounds.pass_of.shape[1]
     total = np.empty((len(where), width))
+    if not len(where):
+        return total
+    on_tensor, both = _met(bounds.tensor, factors.tensor_pairs, where)
+    on_vector, vector_s = _met(bounds.vector, factors.vector_pairs, where)
+    tensor_s, floor_s = np.ascontiguousarray(both[:, :width]), np.ascontiguousarray(both[:, width:])
     block = max(_CELLS // max(width, 1), 1)
     for start in range(0, len(where), block):
-        at = where[start : start + block]
-        out = total[start : start + block]
-        on_tensor, on_vector = _positions(factors, at)
-        np.take(bounds.tensor_s, on_tensor, axis=0, out=out, mode="clip")
-        out += np.take(bounds.vector_s, on_vector, axis=0)
+        part = slice(start, start + block)
+        out = total[part]
+        np.take(tensor_s, on_tensor[part], axis=0, out=out, mode="clip")
+        out += np.take(vector_s, on_vector[part], axis=0)
         if len(bounds.pass_of):
-            out += _lone_s(factors, bounds, at) @ bounds.pass_of
-        np.maximum(out, np.take(bounds.floor_s, on_tensor, axis=0), out=out)
+            out += _lone_s(factors, bounds, where[part]) @ bounds.pass_of
+        np.maximum(out, np.take(floor_s, on_tensor[part], axis=0), out=out)
     simt = factors.simt_of[where]
     total[simt >= 0] = bounds.simt_s[simt[simt >= 0]]
     return total
 
 
-def _positions(factors: Factors, rows: Rows) -> tuple[Rows, Rows]:
-    """Flat positions of architectures in the tables of the tensor and of the vector side."""
-    f, memories = factors, len(factors.memory.hbm_bytes_per_s)
-    level, memory = f.clock_level[rows], f.memory_of[rows]
-    on_tensor: Rows = (level * len(f.tensor.cores) + f.tensor_of[rows]) * memories + memory
-    on_vector: Rows = (level * len(f.vector.cores) + f.vector_of[rows]) * memories + memory
-    return on_tensor, on_vector
+def _met(known: MetRows, pairs: tuple[Rows, Rows], rows: Rows) -> tuple[Rows, Floats]:
+    """Positions of architectures among the combinations that they show, and what is known of these."""
+    keys, which = pairs
+    mine = which[rows]
+    shown = np.zeros(len(keys), dtype=np.bool_)
+    shown[mine] = True
+    place = np.cumsum(shown) - 1
+    return place[mine], known.at(keys[shown])
 
 
 def _lone_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
@@ -151,7 +198,7 @@ def _lone_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
 
 @dataclass(frozen=True)
 class _Side:
-    """Latency of an operator in s as one kind of cores sees it (side, M), single and parallel.
+    """Cycles of operators as one kind of cores sees them, (side, O), single and parallel; `cores` (side,).
 
     Of the other kind only the least over all its configurations is known.
     """
@@ -163,48 +210,72 @@ class _Side:
     launch_s: Floats
     off_chip_s: Floats
 
-    def least_s(self, o: int, cycle_s: float) -> Floats:
-        """The faster mode."""
-        cycles = np.minimum(self.single_cycles[:, o], self.parallel_cycles[:, o])
-        return self._time_s(o, cycles, cycle_s)
+    def shown(self, level_s: Floats, side: Rows, memory: Rows) -> _Shown:
+        """What n combinations of a cycle time, a side and a memory side take."""
+        cycle_s, fill = level_s[:, None], self.fill_cycles[side]
+        single, parallel = self.single_cycles[side], self.parallel_cycles[side]
+        off_chip = self.off_chip_s[memory]
 
-    def core_s(self, o: int, cycle_s: float) -> Floats:
-        """Core time over cores: single mode takes one core, parallel mode all of them."""
-        single = self._time_s(o, self.single_cycles[:, o], cycle_s) / self.cores[:, None]
-        return np.minimum(single, self._time_s(o, self.parallel_cycles[:, o], cycle_s))
+        def time_s(cycles: Floats) -> Floats:
+            time = np.maximum(cycles * cycle_s, off_chip)
+            time += fill * cycle_s + self.launch_s
+            return time.T.copy()
 
-    def _time_s(self, o: int, cycles: Floats, cycle_s: float) -> Floats:
-        time = np.maximum(cycles[:, None] * cycle_s, self.off_chip_s[None, :, o])
-        time += self.fill_cycles[:, o, None] * cycle_s + self.launch_s[o]
-        return time
+        # Single mode takes one core, parallel mode all of them.
+        core_s = np.minimum(time_s(single) / self.cores[side], time_s(parallel))
+        return _Shown(time_s(np.minimum(single, parallel)), core_s)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Seconds of operators in their faster mode on n combinations, and core time over cores, (O, n) each."""
+
+    least_s: Floats
+    core_s: Floats
 
 
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
-    """Sum the bounds of a pass's blocks over all distinct hardware combinations; `simt_s` is taken as it is."""
+    """Bounds of a pass's blocks, summed; `simt_s` (S, 1) is taken as it is."""
     off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
     lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
-    fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
-    single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
-    tensor = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, t.launch_s, off_chip)
-    single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
-    vector = _Side(factors.vector.cores, single, parallel, fill_least, t.launch_s, off_chip)
-    on_tensor, on_vector, lone = _sort_blocks(pass_)
-    level_cycle_s = factors.level_cycle_s[:, None, None]
-    lone_fill_s = t.fill_cycles[:, lone].sum(axis=1)[None, :, None] * level_cycle_s + t.launch_s[lone].sum()
-    buffer_s = t.total_buffer_cycles[None, :, None] * level_cycle_s
-    tensor_s = _sum_blocks(pass_, on_tensor, tensor, _TENSOR, factors.level_cycle_s) + lone_fill_s
-    vector_s = _sum_blocks(pass_, on_vector, vector, _VECTOR, factors.level_cycle_s)
+    blocks, vector_blocks, lone = _sort_blocks(pass_)
+    levels, memories = factors.level_cycle_s, len(factors.memory.hbm_bytes_per_s)
+
+    def on_tensor(keys: Rows) -> Floats:
+        single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
+        side = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, t.launch_s, off_chip)
+        level, tensor, memory = _split(keys, len(factors.tensor.cores), memories)
+        cycle_s = levels[level]
+        found = _sum_blocks(pass_, blocks, side.shown(cycle_s, tensor, memory), _TENSOR)
+        found += t.fill_cycles[:, lone].sum(axis=1)[tensor] * cycle_s + t.launch_s[lone].sum()
+        floor = np.maximum(t.total_buffer_cycles[tensor] * cycle_s, t.total_hbm_s[memory])
+        return np.stack([found, floor], axis=1)
+
+    def on_vector(keys: Rows) -> Floats:
+        fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
+        single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
+        side = _Side(factors.vector.cores, single, parallel, fill_least, t.launch_s, off_chip)
+        level, vector, memory = _split(keys, len(factors.vector.cores), memories)
+        found = _sum_blocks(pass_, vector_blocks, side.shown(levels[level], vector, memory), _VECTOR)
+        return found[:, None]
+
     return LowerTables(
-        tensor_s.reshape(-1, 1),
-        vector_s.reshape(-1, 1),
-        np.maximum(buffer_s, t.total_hbm_s).reshape(-1, 1),
+        MetRows(on_tensor),
+        MetRows(on_vector),
         tensor_least[:, lone],
         vector_least[:, lone],
         off_chip[:, lone],
         np.ones((len(lone), 1)),
         simt_s,
     )
+
+
+def _split(keys: Rows, sides: int, memories: int) -> tuple[Rows, Rows, Rows]:
+    """Clock level, side and memory side of combinations."""
+    rest, memory = np.divmod(keys, memories)
+    level, side = np.divmod(rest, sides)
+    return level, side, memory
 
 
 def _sort_blocks(pass_: Pass) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int]]:
@@ -221,33 +292,29 @@ def _sort_blocks(pass_: Pass) -> tuple[list[tuple[int, ...]], list[tuple[int, ..
     return on_tensor, on_vector, lone
 
 
-def _sum_blocks(
-    pass_: Pass, blocks: list[tuple[int, ...]], side: _Side, units: tuple[Unit, ...], levels: Floats
-) -> Floats:
-    """Sum of the bounds of some blocks, (levels, side, M)."""
-    total = np.zeros((len(levels), len(side.cores), len(side.off_chip_s)))
-    for level, cycle_s in enumerate(levels):
-        for block in blocks:
-            total[level] += _block_s(pass_, block, side, units, float(cycle_s))
+def _sum_blocks(pass_: Pass, blocks: list[tuple[int, ...]], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
+    """Sum of the bounds of some blocks, (n,)."""
+    total = np.zeros(shown.least_s.shape[1])
+    for block in blocks:
+        total += _block_s(pass_, block, shown, units)
     return total
 
 
-def _block_s(
-    pass_: Pass, block: tuple[int, ...], side: _Side, units: tuple[Unit, ...], cycle_s: float
-) -> Floats:
-    """Longest path of a block, or the time its operators need the cores or the link, whichever is more."""
+def _block_s(pass_: Pass, block: tuple[int, ...], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
+    """Longest path of a block, (n,), or the time its operators need the cores or the link, whichever is more."""
     if len(block) == 1:
-        return side.least_s(block[0], cycle_s)
+        one: Floats = shown.least_s[block[0]]
+        return one
     done: dict[int, Floats] = {}
-    bound = np.zeros((len(side.cores), len(side.off_chip_s)))
+    bound = np.zeros(shown.least_s.shape[1])
     cores, links = np.zeros_like(bound), np.zeros_like(bound)
     for o in block:
-        time = side.least_s(o, cycle_s)
+        time = shown.least_s[o]
         ready = [done[first] for first, second in pass_.edges if second == o and first in done]
         done[o] = time + np.max(ready, axis=0) if ready else time
         np.maximum(bound, done[o], out=bound)
         if pass_.works[o].unit in units:
-            cores += side.core_s(o, cycle_s)
+            cores += shown.core_s[o]
         elif pass_.works[o].unit is Unit.LINK:
             links += time
     return np.maximum(bound, np.maximum(cores, links))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,31 +113,22 @@ class Screen:
         `roof` (A,): throughput that no config exceeds; points for which no time is left stay open below it.
         """
         evaluator = self._evaluator.on(table)
-        numbered = enumerate(evaluator.configs)
-        for _, group in groupby(numbered, key=lambda item: item[1].chain):
-            same_chain = list(group)
+        for k, config in enumerate(evaluator.configs):
+            free = sieve.free(alive, k)
             if self._clock.over:
-                for k, _ in same_chain:
-                    rows = sieve.free(alive, k)
-                    sieve.leave(alive[rows], roof[rows])
+                sieve.leave(alive[free], roof[free])
                 continue
-            roofs = [self._optimistic(evaluator.roofline_s(config)) for _, config in same_chain]
-            able = evaluator.takes(same_chain[0][1])
-            hopeful = [
-                self._under(roof, sieve, alive, sieve.able(sieve.free(alive, k), able))
-                for roof, (k, _) in zip(roofs, same_chain, strict=True)
-            ]
-            if not any(map(len, hopeful)):
-                continue  # the chain need not be built
-            work_s = evaluator.work_s(same_chain[0][1])
-            for (k, config), under in zip(same_chain, hopeful, strict=True):
-                work = self._optimistic(evaluator.work_bound(config, work_s))[under]
-                kept = sieve.keep("work", work, alive[under])
-                rows, work = under[kept], work[kept]
-                give_up_s = self._batch / np.maximum(sieve.least(alive[rows]), 1e-300)
-                path = np.minimum(self._optimistic(evaluator.path_bound(config, rows, give_up_s)), work)
-                kept = sieve.keep("critical_path", path, alive[rows])
-                yield k, rows[kept], path[kept]
+            able = sieve.able(free, evaluator.takes(config))
+            under = self._under(self._optimistic(evaluator.roofline_s(config)), sieve, alive, able)
+            if not len(under):
+                continue  # its layers need not be costed
+            work = self._optimistic(evaluator.work_bound(config, under))
+            kept = sieve.keep("work", work, alive[under])
+            rows, work = under[kept], work[kept]
+            give_up_s = self._batch / np.maximum(sieve.least(alive[rows]), 1e-300)
+            path = np.minimum(self._optimistic(evaluator.path_bound(config, rows, give_up_s)), work)
+            kept = sieve.keep("critical_path", path, alive[rows])
+            yield k, rows[kept], path[kept]
 
     def _under(self, roof: Floats, sieve: _Sieve, alive: Rows, rows: Rows) -> Rows:
         """Those of some rows that the roofline of a config leaves."""

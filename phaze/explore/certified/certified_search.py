@@ -73,6 +73,7 @@ def _best(bound: Floats, classes: list[Rows]) -> Iterator[tuple[int, int]]:
 
 BLOCK = 1 << 15  # candidates bounded at once
 SMALLER = 8  # of those where bounds are dear, so that the first ones teach what rules out the others
+TOGETHER = 64  # such smaller ones bounded in one call once nothing is learnt between them
 WAVE = 16  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
 
@@ -83,8 +84,8 @@ def tdp_column(block: Block) -> Floats:
 
 
 def merged_numbers(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-    """Numbers of several blocks in ascending order, `SMALLER` blocks at a time."""
-    return [np.sort(np.concatenate(wave[i : i + SMALLER])) for i in range(0, len(wave), SMALLER)]
+    """Numbers of several blocks in ascending order, `TOGETHER` blocks at a time."""
+    return [np.sort(np.concatenate(wave[i : i + TOGETHER])) for i in range(0, len(wave), TOGETHER)]
 
 
 class CertifiedSearch:

@@ -20,6 +20,7 @@ from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING, SAME
+from phaze.workload.operators.low_precision import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,17 @@ class Evaluator(CostedTask):
         if key not in self.shared:
             self.shared[key] = least_flops(self._tiers(config))
         flops: float = self.shared[key]
-        return np.asarray(
-            flops * self.framework.stretch / fastest_flops_per_s(self.table, self.task, config.recipe)
-        )
+        return np.asarray(flops * self.framework.stretch / self._peak_flops_per_s(config.recipe))
+
+    def _peak_flops_per_s(self, recipe: Recipe | None) -> Floats:
+        """Fastest FLOP/s of every architecture under a recipe, (A,)."""
+        if recipe not in self._peaks:
+            self._peaks[recipe] = fastest_flops_per_s(self.table, self.task, recipe)
+        return self._peaks[recipe]
+
+    @cached_property
+    def _peaks(self) -> dict[Recipe | None, Floats]:
+        return {}
 
     def _tiers(self, config: TrainingConfig) -> tuple[PlanTier, ...]:
         """All plans of a config, whatever the memory; links are those of the first architecture."""
@@ -125,18 +134,15 @@ class Evaluator(CostedTask):
         sheets = (tier.sheet for config in self.configs for tier in self._tiers(config))
         return np.unique(np.concatenate([np.zeros(0), *(amounts_between(s, above, below) for s in sheets)]))
 
-    def work_s(self, config: TrainingConfig) -> tuple[Floats, Floats]:
-        """Cheap lower bounds on the forward and backward time of all layers together, (A,) each."""
-        return self.timed(config).work(np.arange(len(self.table)))
-
-    def work_bound(self, config: TrainingConfig, work_s: tuple[Floats, Floats]) -> Floats:
-        """The cheapest lower bound on the iteration time, (A,) seconds, from `work_s` of the config's chain.
+    def work_bound(self, config: TrainingConfig, rows: Rows) -> Floats:
+        """The cheapest lower bound on the iteration time that costs layers, (A,) seconds: all of them, spread evenly.
 
         Memory does not count, but where plans are held to less of it than architectures have.
         """
         share = self.options(config).least_share
-        seconds = share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
-        return np.where(self.takes(config) & self._holds(config), seconds, np.inf)
+        forward_s, backward_s = self.timed(config).work(rows)
+        seconds = share * self.framework.stretch * (forward_s + backward_s) * (1 - BOUND_ROUNDING)
+        return np.where((self.takes(config) & self._holds(config))[rows], seconds, np.inf)
 
     def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
         """Whether some plan may fit, (A,): looked at where plans are held to less memory than architectures have."""

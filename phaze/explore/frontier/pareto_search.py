@@ -106,8 +106,7 @@ class ParetoSearch:
     def _hopeful(self, k: int, rows: Rows) -> OpenPoints:
         """Points of one config that are undominated by what their work takes alone."""
         config = self._configs[k]
-        on_rows = self.evaluator.on(self.evaluator.table.take(rows))
-        seconds = on_rows.work_bound(config, on_rows.work_s(config))
+        seconds = self.evaluator.work_bound(config, rows)
         return self._undominated(self._optimistic(k, rows, seconds))
 
     def _optimistic(self, k: int, rows: Rows, least_s: Floats, upper_s: Floats | None = None) -> OpenPoints:

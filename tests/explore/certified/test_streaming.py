@@ -139,7 +139,7 @@ def test_each_bound_is_at_most_the_next_and_the_exact_time(task, small_space):
     evaluator = Evaluator(task, candidates.table(np.arange(96)))
     rows = np.arange(0, 96, 5)
     for setting in evaluator.configs:
-        work = evaluator.work_bound(setting, evaluator.work_s(setting))[rows]
+        work = evaluator.work_bound(setting, rows)
         path = evaluator.iteration_bound(setting, rows)
         exact = evaluator.exact(setting, rows, np.full(len(rows), np.inf), SolveLimits(lambda: 60.0)).lower_s
         assert (work <= path * (1 + 1e-12)).all()

@@ -95,7 +95,7 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         fits = np.isfinite(exact)
         ladder = [
             evaluator.roofline_s(setting),
-            evaluator.work_bound(setting, evaluator.work_s(setting)),
+            evaluator.work_bound(setting, rows),
             evaluator.path_bound(setting, rows, np.full(len(rows), np.inf)),
             evaluator.iteration_bound(setting, rows),
             evaluator.iteration_bound(setting, rows, never),

@@ -99,7 +99,7 @@ def test_bounds_hold_at_every_point(evaluator, task):
         found = measures.exact(setting, rows[able], EFFORT)
         fits = np.isfinite(found.iteration_s)
         assert (quick[able][fits] <= found.iteration_s[fits] * (1 + 1e-9)).all()
-        work = evaluator.work_bound(setting, evaluator.work_s(setting))
+        work = evaluator.work_bound(setting, rows)
         assert (work[able][fits] <= found.iteration_s[fits] * (1 + 1e-9)).all()
         assert (batch / found.iteration_s[fits] <= roof[able][fits] * (1 + 1e-9)).all()
         least = measures.least_energy_j(setting, rows[able][fits], quick[able][fits])

@@ -126,7 +126,7 @@ def config_promises(
     """
     rows, batch, whole_s = np.arange(len(block)), evaluator.task.cluster.global_batch, effort.left_s()
     power_w = block.tdp_w if target.goal is Goal.ENERGY else np.ones(len(block))
-    work_s = {one: evaluator.work_bound(one, evaluator.work_s(one)) for one in evaluator.configs}
+    work_s = {one: evaluator.work_bound(one, rows) for one in evaluator.configs}
     found: list[Promise] = []
     for config in sorted(work_s, key=lambda one: float((work_s[one] * power_w).min())):
         if found and effort.left_s() < whole_s / 2:
