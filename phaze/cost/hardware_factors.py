@@ -147,7 +147,7 @@ class Factors:
 
     @cached_property
     def tensor_pairs(self) -> tuple[Rows, Rows]:
-        """Combinations of clock level, tensor side and memory side that are shown, ascending numbers; which each shows."""
+        """Shown combinations of clock level, tensor and memory side, ascending numbers, and which each shows, (A,)."""
         return self._pairs(len(self.tensor.cores), self.tensor_of)
 
     @cached_property

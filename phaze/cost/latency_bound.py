@@ -5,7 +5,8 @@ between such operators run one after the other. A block takes at least its longe
 the core time of its operators over the cores. With every operator in its faster mode the blocks of
 tensor-core and link operators depend on (tensor side, memory side) alone, those of vector operators
 on (vector side, memory side) alone: sums per distinct combination, gathered per architecture. Only
-lone operators that use both kinds of cores are costed per architecture.
+lone operators that use both kinds of cores are costed per architecture. `SerialBlocks` takes all of them so, for the
+few architectures that these sums leave: blocks with both kinds of operators are longer then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from phaze.arrays import Floats, Rows
 from phaze.cost.hardware_factors import Factors
 from phaze.cost.operator_tables import OperatorTables
-from phaze.workload.work import Pass, Unit
+from phaze.workload.work import Pass, Unit, Work
 
 _CELLS = 1 << 14  # architectures x passes at a time: gathered blocks stay in the cache
 
@@ -51,6 +52,59 @@ def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
         else:
             blocks[-1].append(o)
     return tuple(tuple(block) for block in blocks if block)
+
+
+@dataclass(frozen=True)
+class SerialBlocks:
+    """Operators of a pass in blocks that run one after the other, with what comes before each of them in its block."""
+
+    works: tuple[Work, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    before: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, pass_: Pass) -> SerialBlocks:
+        """Blocks of a pass."""
+        blocks, before = serial_blocks(pass_), list[list[int]]([] for _ in pass_.works)
+        block_of = {o: number for number, block in enumerate(blocks) for o in block}
+        for first, second in pass_.edges:
+            if block_of[first] == block_of[second]:
+                before[second].append(first)
+        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)))
+
+    def least_s(self, single_s: Floats, parallel_s: Floats, tensor_cores: Rows, vector_cores: Rows) -> Floats:
+        """At most the makespan of any schedule, (A,), for latencies (A, O) in both modes.
+
+        Of every block the longest path, or the time that its operators need the cores of a kind, or the link.
+        """
+        single, parallel = single_s.T, parallel_s.T
+        least = np.ascontiguousarray(np.fmin(single, parallel))
+        total = np.zeros(len(single_s))
+        for block in self.blocks:
+            if len(block) == 1:
+                total += least[block[0]]
+                continue
+            bounds = [self._path_s(block, least)]
+            for cores, units in ((tensor_cores, _TENSOR), (vector_cores, _VECTOR)):
+                busy = [o for o in block if self.works[o].unit in units]
+                if len(busy) > 1:
+                    each = np.minimum(single[busy] / cores, parallel[busy])
+                    bounds.append(each.sum(axis=0))
+            links = [o for o in block if self.works[o].unit is Unit.LINK]
+            if len(links) > 1:
+                bounds.append(least[links].sum(axis=0))
+            total += np.maximum.reduce(bounds)
+        return total
+
+    def _path_s(self, block: tuple[int, ...], least: Floats) -> Floats:
+        done: dict[int, Floats] = {}
+        for o in block:
+            ready = [done[first] for first in self.before[o]]
+            done[o] = (
+                least[o] + (ready[0] if len(ready) == 1 else np.maximum.reduce(ready)) if ready else least[o]
+            )
+        longest: Floats = np.maximum.reduce(list(done.values()))
+        return longest
 
 
 class MetRows:

@@ -110,14 +110,23 @@ class TimedChain:
         found = lower_s(self.model.factors, self._lower_work, rows)
         return found[:, 0], found[:, 1]
 
+    def path_bounds(self, rows: Rows) -> LayerTimes:
+        """Lower bounds on layer times for the architectures at `rows` from what each of their operators takes there."""
+        each = [[p.least_s(rows) for p in passes] for passes in (self.forward, self.backward)]
+        return self._no_less(each, rows)
+
+    def _no_less(self, each: list[list[Floats]], rows: Rows) -> LayerTimes:
+        """Bounds of forward and backward passes where these are more than the cheap ones."""
+        forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
+        least = self.lower_bounds(rows)
+        return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
+
     def rough(self, rows: Rows) -> LayerTimes:
         """Lower bounds on layer times for the architectures at `rows` from one list schedule of each pass."""
         each = [
             [p.bounds(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
         ]
-        forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
-        least = self.lower_bounds(rows)
-        return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
+        return self._no_less(each, rows)
 
     def bounds(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel, OperatorLatencies, PassCosts
+from phaze.cost.latency_bound import SerialBlocks
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
 from phaze.scheduling.effort import SolveLimits
@@ -61,6 +62,7 @@ class TimedPass:
     costs: PassCosts
     table: ArchitectureTable
     solved: SolvedSchedules
+    blocks: SerialBlocks
     _optimal: dict[bytes, float] = field(default_factory=dict)
     _rough: KnownRows = field(default_factory=KnownRows)
 
@@ -69,7 +71,7 @@ class TimedPass:
         """A pass of which this search has scheduled nothing yet."""
         units = tuple(UNITS_OF[w.unit] for w in costs.pass_.works)
         graph = BatchGraph(units=units, edges=costs.pass_.edges, unblocked=UNBLOCKED)
-        return cls(costs, table, SolvedSchedules(graph, memo))
+        return cls(costs, table, SolvedSchedules(graph, memo), SerialBlocks.of(costs.pass_))
 
     def on(self, model: CostModel, table: ArchitectureTable) -> TimedPass:
         """The same pass on other architectures, at a model derived from this one's; schedules are shared."""
@@ -92,6 +94,13 @@ class TimedPass:
             "VC": self.table["vector_cores"][rows].astype(np.int64),
             "LINK": np.ones(len(rows), dtype=np.int64),
         }
+
+    def least_s(self, rows: Rows) -> Floats:
+        """Lower bound of the time of the pass, (A,) seconds, without a schedule: cheaper than `bounds`."""
+        latencies = self.costs.latencies(rows)
+        cores = self.table["tensor_cores"][rows], self.table["vector_cores"][rows]
+        found = self.blocks.least_s(latencies.single_s, latencies.parallel_s, *cores)
+        return np.maximum(found, np.maximum(latencies.hbm_s, latencies.buffer_s))
 
     def bounds(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
         """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""

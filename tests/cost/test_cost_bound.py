@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, lower_s, serial_blocks
+from phaze.cost.latency_bound import LowerTables, MetRows, SerialBlocks, lower_s, serial_blocks
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
 TABLE = grid(
@@ -81,12 +81,46 @@ def test_no_schedule_beats_the_bound(seed):
     costs = CostModel(TABLE, NETWORK).costs(pass_)
     rows = np.array(rng.sample(range(len(TABLE)), 6))
     times, lower = costs.latencies(rows), costs.lower_s(rows)
+    modes, cores_of = (
+        (times.single_s, times.parallel_s),
+        [TABLE[f"{kind}_cores"][rows] for kind in ("tensor", "vector")],
+    )
+    own = SerialBlocks.of(pass_).least_s(*modes, *cores_of)
     for i, row in enumerate(rows):
         cores = {"TC": TABLE["tensor_cores"][row], "VC": TABLE["vector_cores"][row], "LINK": 1}
         for _ in range(3):
             makespan = schedule(pass_, (times.single_s[i], times.parallel_s[i]), cores, rng)
+            assert own[i] <= makespan * (1 + 1e-12)
             layer_s = max(makespan, times.hbm_s[i], times.buffer_s[i])
             assert lower[i] <= layer_s * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_operators_take_on_one_architecture_bounds_it_closer_than_sums_of_sides(seed):
+    pass_, rows = random_pass(seed), np.arange(0, len(TABLE), 7)
+    costs = CostModel(TABLE, NETWORK).costs(pass_)
+    times, cores = costs.latencies(rows), (TABLE["tensor_cores"][rows], TABLE["vector_cores"][rows])
+    own = SerialBlocks.of(pass_).least_s(times.single_s, times.parallel_s, *cores)
+    assert (
+        np.maximum(own, np.maximum(times.hbm_s, times.buffer_s)) >= costs.lower_s(rows) * (1 - 1e-12)
+    ).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 40)), min_size=1, max_size=6))
+def test_rows_are_worked_out_once_however_they_are_asked_for(asked):
+    told = []
+
+    def work_out(keys):
+        told.extend(keys.tolist())
+        return np.stack([keys * 2.0, keys * 3.0], axis=1)
+
+    known = MetRows(work_out)
+    for some in asked:
+        keys = np.unique(np.array(some, dtype=np.intp))
+        np.testing.assert_array_equal(known.at(keys), np.stack([keys * 2.0, keys * 3.0], axis=1))
+    assert len(told) == len(set(told)) == len(known)
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,6 +15,7 @@ from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.task_costs import CostedTask
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
 from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, least_bytes, least_flops
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
@@ -155,15 +156,10 @@ class Evaluator(CostedTask):
 
         It does not count memory where the point does not get below `give_up_s` (A,) without it.
         """
-        limit_s, found = (
-            np.full(len(rows), np.inf) if give_up_s is None else give_up_s,
-            np.full(len(rows), np.inf),
-        )
+        limit_s = np.full(len(rows), np.inf) if give_up_s is None else give_up_s
         if not self._holds(config)[rows].any():
-            return found
-        times = self.least_times(config, rows)
-        for across, at in self._classes(config, rows):
-            found[at] = across.bound_s(times.take(at), limit_s[at])
+            return np.full(len(rows), np.inf)
+        found = self._bounded(config, rows, self.least_times(config, rows), limit_s)
         return np.where(self.takes(config)[rows], found, np.inf)
 
     def path_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
@@ -174,6 +170,18 @@ class Evaluator(CostedTask):
         """
         held = self.task.memory_bytes is not None
         return self.iteration_bound(config, rows, give_up_s if held else np.zeros(len(rows)))
+
+    def unscheduled_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
+        """At most the iteration time, (A,), without a schedule of any layer; formats aside."""
+        times = self.times(config, rows, self.timed(config).path_bounds(rows))
+        return self._bounded(config, rows, times, give_up_s)
+
+    def _bounded(self, config: TrainingConfig, rows: Rows, times: GroupTimes, limit_s: Floats) -> Floats:
+        """At most the iteration time, (A,), where groups take these times or longer; see `FastestPlans.bound_s`."""
+        found = np.full(len(rows), np.inf)
+        for across, at in self._classes(config, rows):
+            found[at] = across.bound_s(times.take(at), limit_s[at])
+        return found
 
     def bounds(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
@@ -188,7 +196,9 @@ class Evaluator(CostedTask):
         return bounds
 
     def _hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
-        hopeful = self.iteration_bound(config, rows, give_up_s) < give_up_s
+        able = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
+        hopeful = np.zeros(len(rows), dtype=np.bool_)
+        hopeful[able] = self.unscheduled_bound(config, rows[able], give_up_s[able]) < give_up_s[able]
         at = np.flatnonzero(hopeful)
         if len(at):
             hopeful[at] = self._bound_s(config, rows[at], self.timed(config).rough(rows[at])) < give_up_s[at]
@@ -286,10 +296,7 @@ class Evaluator(CostedTask):
 
     def _bound_s(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> Floats:
         """At most the iteration time where layers take these times or longer, (A,)."""
-        found, every = np.full(len(rows), np.inf), self.times(config, rows, times)
-        for across, at in self._classes(config, rows):
-            found[at] = across.bound_s(every.take(at), np.full(len(at), np.inf))
-        return found
+        return self._bounded(config, rows, self.times(config, rows, times), np.full(len(rows), np.inf))
 
     def _value(
         self, config: TrainingConfig, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]

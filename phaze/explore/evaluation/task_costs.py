@@ -284,13 +284,13 @@ class CostedTask:
         found = passes_of(self.layer_costs(config, rows, times), kinds, self.framework)
         return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
 
-    def least_times(self, config: TrainingConfig, rows: Rows) -> GroupTimes:
-        """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides."""
-        least, options, chain = (
-            self.timed(config).lower_bounds(rows),
-            self.options(config),
-            self.timed(config).chain,
-        )
+    def least_times(self, config: TrainingConfig, rows: Rows, known: LayerTimes | None = None) -> GroupTimes:
+        """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides.
+
+        `known`: what layers take on the cores at least; by default what the cheapest bounds tell.
+        """
+        least = self.timed(config).lower_bounds(rows) if known is None else known
+        options, chain = self.options(config), self.timed(config).chain
         stretch, index = self.framework.stretch, np.array(chain.index)
         found = np.zeros((len(rows), 7, len(options.kinds[0])))
         exposed = self._exposed_s(config)[:, self.model.factors.memory_of[rows]]

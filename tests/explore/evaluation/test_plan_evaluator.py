@@ -99,10 +99,12 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
             evaluator.path_bound(setting, rows, np.full(len(rows), np.inf)),
             evaluator.iteration_bound(setting, rows),
             evaluator.iteration_bound(setting, rows, never),
+            evaluator.unscheduled_bound(setting, rows, never),
             evaluator.bounds(setting, rows, never).lower_s,
         ]
         for bound in ladder:
             assert (bound[fits] <= exact[fits] * (1 + 1e-9)).all()
+        assert (ladder[5] >= ladder[4] * (1 - 1e-9))[fits].all()
         assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
         assert np.isinf(ladder[4][~fits]).all()
 
@@ -116,6 +118,7 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
         low, high = getattr(lower, name), getattr(upper, name)
         assert (low >= np.minimum(getattr(least, name), high)).all()
         assert (low <= high).all()
+        assert (getattr(timed.path_bounds(rows), name) <= high * (1 + 1e-12)).all()
 
 
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):
