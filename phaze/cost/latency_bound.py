@@ -88,8 +88,8 @@ class SerialBlocks:
             for cores, units in ((tensor_cores, _TENSOR), (vector_cores, _VECTOR)):
                 busy = [o for o in block if self.works[o].unit in units]
                 if len(busy) > 1:
-                    each = np.minimum(single[busy] / cores, parallel[busy])
-                    bounds.append(each.sum(axis=0))
+                    each = np.minimum(single[busy] / np.maximum(cores, 1), parallel[busy])
+                    bounds.append(np.where(cores > 0, each.sum(axis=0), 0.0))
             links = [o for o in block if self.works[o].unit is Unit.LINK]
             if len(links) > 1:
                 bounds.append(least[links].sum(axis=0))
