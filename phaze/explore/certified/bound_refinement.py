@@ -125,7 +125,10 @@ class Refinement:
     def _advance(self, at: Rows, effort: SolveLimits | None, stage: BoundStage) -> None:
         """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
         met = self._settle(at, self._found(at, effort), stage)
-        self.pool = self.pool.take(np.setdiff1d(np.arange(len(self.pool)), at[met]))
+        if met.any():
+            left = np.ones(len(self.pool), dtype=np.bool_)
+            left[at[met]] = False
+            self.pool = self.pool.take(left)
         self._drop()
 
     def _settle(self, at: Rows, found: PointBounds, stage: BoundStage) -> NDArray[np.bool_]:

@@ -236,7 +236,7 @@ def test_points_that_their_work_rules_out_are_not_bounded_further(task, small_sp
         return sum(rows), point.columns["energy_per_sample_j"]
 
     count, best = bounded()
-    monkeypatch.setattr(Evaluator, "work_bound", lambda self, setting, work_s: np.full(len(self.table), 1e-9))
+    monkeypatch.setattr(Evaluator, "work_bound", lambda self, setting, rows: np.full(len(rows), 1e-9))
     more, same = bounded()
     assert count < more
     assert best == same
