@@ -263,6 +263,14 @@ class WorkloadResult(Record):
         default=None, description="money, carbon and energy of a sample; none in documents of before"
     )
 
+    @property
+    def drawn_w(self) -> float:
+        """Power in W that an accelerator draws while it runs this plan, mean over all devices and the iteration.
+
+        P = energy of an iteration / (its time x devices). At most the TDP, which is the worst case.
+        """
+        return self.energy_per_iteration_j / (self.iteration_time_s * self.devices)
+
 
 class Design(Record):
     """One architecture, its size and power, and what it does."""

@@ -261,6 +261,7 @@ def _chips_table(document: ResultDocument) -> Html:
             tag("strong", "the winner"),
             str(best.architecture.get("node", "")),
             fmt.number(best.tdp_w),
+            fmt.number(reference.drawn_w),
             "",
             fmt.number(best.area_mm2),
             f"{float(best.architecture.get('clock_hz', 0)) / 1e9:.2f}",
@@ -271,12 +272,12 @@ def _chips_table(document: ResultDocument) -> Html:
         ]
     ]
     rows += [_chip_row(row, _speed(reference), _speed(top)) for row in document.comparison]
-    heads = ("", "node", "W", "TDP", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
+    heads = ("", "node", "W", "drawn", "TDP", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
     notes = table(("", ""), [[row.name, row.note] for row in document.comparison if row.note], look="facts")
     losses = losses_told(document.request.get("rung"))
     caption = (
         f"Throughput on {name}; every figure but the published TDP is the model's, every chip at the clock that its "
-        f"note says{losses and f'; {losses}'}."
+        f"note says; W: at full load, drawn: while the plan runs{losses and f'; {losses}'}."
     )
     return join([figure(table(heads, rows, look="wide"), caption), notes])
 
@@ -288,7 +289,8 @@ def _speed(result: object) -> float:
 def _chip_row(row: Comparison, reference: float, top: float) -> list[object]:
     published = "" if row.published_tdp_w is None else fmt.number(row.published_tdp_w)
     figures = [
-        *(row.node, fmt.number(row.tdp_w), published),
+        *(row.node, fmt.number(row.tdp_w)),
+        *("-" if row.result is None else fmt.number(row.result.drawn_w), published),
         *(fmt.number(row.area_mm2), f"{row.clock_hz / 1e9:.2f}"),
     ]
     if row.result is None:

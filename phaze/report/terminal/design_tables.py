@@ -84,6 +84,7 @@ def performance(name: str, result: WorkloadResult) -> Table:
         ("cost model", f"rung {result.rung.value}"),
         ("largest peak memory of a device", fmt.memory(result.memory_bytes)),
         ("energy per sample, all devices", fmt.decimal(energy, "J")),
+        ("power drawn, mean of a device", f"{fmt.number(result.drawn_w)} W"),
         *(cost_rows(result.cost) if result.cost else ()),
     ):
         table.add_row(label, value)

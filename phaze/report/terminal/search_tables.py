@@ -372,10 +372,13 @@ def next_best_table(designs: Sequence[Design], best: Design) -> Table:
 
 
 def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
-    """Known chips and plans beside the winner, each figure that of the model; TDP as published."""
+    """Known chips and plans beside the winner, each figure that of the model; TDP as published.
+
+    `W`: at full load, the worst case, which budgets limit; `drawn`: while the plan runs.
+    """
     table = plain_table(
         "Known chips beside the winner",
-        *("", "node", "W", "TDP", "mm2", "GHz", "samples/s", "MFU", "winner is"),
+        *("", "node", "W", "drawn", "TDP", "mm2", "GHz", "samples/s", "MFU", "winner is"),
     )
     reference = next(iter(best.workloads.values())).throughput_samples_per_s
     for row in rows:
@@ -393,6 +396,7 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
             escape(row.name),
             row.node,
             fmt.number(row.tdp_w),
+            "-" if result is None else fmt.number(result.drawn_w),
             "-" if row.published_tdp_w is None else fmt.number(row.published_tdp_w),
             fmt.number(row.area_mm2),
             fmt.number(row.clock_hz / 1e9),
