@@ -21,6 +21,8 @@ class KnownRows:
     def get(self, keys: Sequence[Hashable], work_out: Callable[[Rows], Floats]) -> Floats:
         """The row of each key, (A, ...); `work_out` tells those at positions whose keys were not met before."""
         new = {key: at for at, key in enumerate(keys) if key not in self._rows}
+        if keys and not new:
+            return np.array([self._rows[key] for key in keys])
         found = work_out(np.array(list(new.values()), dtype=np.intp))
         made = dict(zip(new, found, strict=True))
         if len(new) == len(keys):

@@ -65,6 +65,7 @@ class TimedPass:
     blocks: SerialBlocks
     _optimal: dict[bytes, float] = field(default_factory=dict)
     _rough: KnownRows = field(default_factory=KnownRows)
+    _proven: KnownRows = field(default_factory=KnownRows)
 
     @classmethod
     def of(cls, costs: PassCosts, table: ArchitectureTable, memo: Memo | None = None) -> TimedPass:
@@ -103,9 +104,23 @@ class TimedPass:
         return np.maximum(found, np.maximum(latencies.hbm_s, latencies.buffer_s))
 
     def bounds(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
-        """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap."""
+        """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap.
+
+        They are kept for every combination of hardware: chains of several shapes have equal passes.
+        """
         if not self.work.works:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
+        if rough:
+            return self._worked_out(rows, rough=True)
+
+        def work_out(new: Rows) -> Floats:
+            found = self._worked_out(rows[new], rough=False)
+            return np.stack([found.lower_s, found.upper_s], axis=1)
+
+        found = self._proven.get(self.costs.factors.shown(rows), work_out)
+        return TimeBounds(found[:, 0], found[:, 1])
+
+    def _worked_out(self, rows: Rows, *, rough: bool) -> TimeBounds:
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         bounds = self._first_bounds(rows, latencies, capacity)
         if not rough:

@@ -18,6 +18,7 @@ from small_cases import small_decoder, varied_architectures
 
 from phaze.cost.cost_model import CostModel
 from phaze.hardware.cluster_network import load_network
+from phaze.scheduling import passes
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import UNBLOCKED, UNITS_OF, SolveLimits, schedule_problem
 
@@ -148,3 +149,24 @@ def test_no_time_left_still_gives_bounds(timed):
     for side in ("forward_s", "backward_s"):
         assert (getattr(low, side) <= getattr(exact, side) * (1 + 1e-12)).all()
         assert (getattr(exact, side) <= getattr(high, side) * (1 + 1e-12)).all()
+
+
+def test_equal_passes_of_two_chains_are_scheduled_once(timed, monkeypatch):
+    bounded, batch_bounds = [], passes.batch_bounds
+
+    def counting(graph, single_s, *others, **options):
+        bounded.append(len(single_s))
+        return batch_bounds(graph, single_s, *others, **options)
+
+    monkeypatch.setattr(passes, "batch_bounds", counting)
+    model, known, rows = CostModel(timed.table, load_network()), {}, np.arange(0, len(timed.table), 5)
+    first, second = (TimedChain(timed.chain, model, timed.table, passes=known) for _ in range(2))
+    told, counted = first.bounds(rows[::2]), sum(bounded)
+    both = second.bounds(rows)
+    assert 0 < sum(bounded) < 3 * counted  # none of those that the first chain met
+    for mine, other, alone in zip(told, both, timed.bounds(rows), strict=True):
+        np.testing.assert_array_equal(mine.forward_s, other.forward_s[::2])
+        np.testing.assert_array_equal(other.backward_s, alone.backward_s)
+    bounded.clear()
+    second.bounds(rows[::-1])
+    assert not bounded
