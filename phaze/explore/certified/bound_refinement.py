@@ -98,9 +98,11 @@ class Refinement:
         points = self.pool.take(at)
         known = self._relevance.known.threshold(points.others)
         gain = np.where(known > 0, points.bound / np.where(known > 0, known, 1.0), np.inf)
-        order = np.lexsort((-gain, -urgency(points.others, points.bound)))
-        mine = order[points.config[order] == points.config[order[0]]]
-        chosen: Rows = at[mine[:most]]
+        urgent = urgency(points.others, points.bound)
+        top = np.flatnonzero(urgent == urgent.max())
+        mine = np.flatnonzero(points.config == points.config[top[gain[top].argmax()]])
+        order = mine[np.lexsort((-gain[mine], -urgent[mine]))]
+        chosen: Rows = at[order[:most]]
         return chosen
 
     def _drop(self) -> None:
