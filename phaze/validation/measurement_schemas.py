@@ -101,6 +101,19 @@ _COLLECTIVES = (
     *("sailor_aceso", "vidur", "vtrain_allreduce"),
 )
 
+_EXCHANGE_US = (
+    *(f"{way}_{part}_us" for way in ("dispatch", "combine") for part in ("transmit", "notify")),
+    *(f"{way}_avg_t_us" for way in ("dispatch", "combine")),
+)
+_EXCHANGE: Schema = MappingProxyType(
+    {
+        **dict.fromkeys(("node_num", "num_gpus", "moe_ep_size", "message_size"), maybe(SIZE)),
+        **dict.fromkeys(("num_tokens", "hidden_size", "topk"), maybe(SIZE)),
+        **dict.fromkeys(("dispatch_sms", "combine_sms"), maybe(count(2**16, 0))),
+        **dict.fromkeys(("latency_ms", *_EXCHANGE_US), maybe(amount(0.0))),
+    }
+)
+
 TABLES: Mapping[str, Schema] = MappingProxyType(
     {
         "chip_area_breakdown": _schema("chip component", area_mm2=amount(0.0)),
@@ -188,6 +201,23 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             **dict.fromkeys(("num_experts", "moe_tp_size", "moe_ep_size"), maybe(SIZE)),
             **dict.fromkeys(("power_w", "power_limit_w"), RATE),
             loop_s_at_least=amount(0.0),
+        ),
+        "kernels_alltoall": MappingProxyType(
+            {**_schema("system op op_name dtype kernel_source"), **_EXCHANGE}
+        ),
+        "kernels_mla": _schema(
+            "device op framework kv_cache_dtype kernel_source",
+            "batch heads",
+            "latency_ms",
+            isl=SIZE,
+            step=count(2**32, 0),
+        ),
+        "kernels_moe": _schema(
+            "device op dtype distribution kernel_source",
+            "",
+            "latency_ms",
+            **dict.fromkeys(("num_tokens", "hidden_size", "inter_size", "topk"), maybe(SIZE)),
+            **dict.fromkeys(("num_experts", "moe_tp_size", "moe_ep_size"), maybe(SIZE)),
         ),
         "op_attention_context_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_attention_generation_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),

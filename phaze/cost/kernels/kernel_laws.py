@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,8 +23,11 @@ from phaze.cost.kernels.convolutions import (
     convolutions_s,
     padded_product,
 )
+from phaze.cost.kernels.expert_layers import FUSED, SCATTERED, UNPACKED, ExpertLaw, expert_layers_s
 from phaze.cost.kernels.fitted_constants import GENERIC, NO_OWN, Constants, OwnConstants
 from phaze.cost.kernels.flash_attention import (
+    LATENT,
+    LATENT_TRITON,
     AttentionChip,
     AttentionSizes,
     DecodeLaw,
@@ -54,10 +58,13 @@ class Shape(StrEnum):
     EPILOGUE = "epilogue"  # products that do element-wise work on their way out
     STREAM = "stream"  # no products
     QUANTISE = "quantise"
+    EXPERTS = "experts"
     LINK = "link"
     PREFILL = "prefill"  # flash attention over whole sequences
     DECODE = "decode"  # and of one query per sequence on a cache
 
+
+L = TypeVar("L")
 
 Law = Callable[[Sequence[Work], ArchitectureTable, Constants], Floats | None]
 """(operators of one shape, a table of one chip, constants) -> seconds (O,), None where nothing is fitted."""
@@ -135,6 +142,7 @@ def _product_shape(work: Work) -> Shape | None:
 _BY_KIND: Mapping[str, Shape] = MappingProxyType(
     {
         **dict.fromkeys((PER_TENSOR, PER_BLOCK, TO_FP4), Shape.QUANTISE),
+        **dict.fromkeys((FUSED, SCATTERED, UNPACKED), Shape.EXPERTS),
         OpKind.CONV.value: Shape.CONVOLUTION,
     }
 )
@@ -216,6 +224,21 @@ def _quantise_s(works: Sequence[Work], chip: ArchitectureTable, constants: Const
     return None if law is None else quantise_s(works, chip, law)
 
 
+def _experts_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
+    """Layers of experts on many small multiprocessors, each way to run them by constants of its own."""
+    if not chip["simt"][0]:
+        return None
+    gemms = [(o, gemm) for o, work in enumerate(works) for gemm in work.gemms]
+    products, seconds = np.zeros(len(works)), np.full(len(works), np.nan)
+    np.add.at(products, [o for o, _ in gemms], _tiled_s([g for _, g in gemms], chip, constants))
+    for kind in {work.kind for work in works}:
+        law = constants.law(ExpertLaw, f"{kind}.yaml")
+        where = [o for o, work in enumerate(works) if work.kind == kind]
+        if law is not None:
+            seconds[where] = expert_layers_s([works[o] for o in where], products[where], chip, law)
+    return seconds
+
+
 def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Collectives among devices on one switch."""
     links = [work.link for work in works if work.link is not None]
@@ -224,14 +247,46 @@ def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constant
 
 def _prefill_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Flash attention over whole sequences, on many multiprocessors."""
-    law = constants.law(PrefillLaw, "attention_prefill.yaml") if chip["simt"][0] else None
-    return None if law is None else _flash_s(works, chip, constants, partial(prefill_s, law=law))
+    return _by_kind(works, chip, constants, PrefillLaw, "prefill", prefill_s)
 
 
 def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
     """Flash attention of one query per sequence, on many multiprocessors."""
-    law = constants.law(DecodeLaw, "attention_decode.yaml") if chip["simt"][0] else None
-    return None if law is None else _flash_s(works, chip, constants, partial(decode_s, law=law))
+    return _by_kind(works, chip, constants, DecodeLaw, "decode", decode_s)
+
+
+_LATENT = (LATENT, LATENT_TRITON)
+
+
+def _by_kind(
+    works: Sequence[Work],
+    chip: ArchitectureTable,
+    constants: Constants,
+    kind: type[L],
+    phase: str,
+    law_s: Callable[[AttentionSizes, AttentionChip, L], Floats],
+) -> Floats | None:
+    """Attention of each kind by constants of its own; None where a chip has none of the commonest."""
+    if not chip["simt"][0]:
+        return None
+    seconds = np.full(len(works), np.nan)
+    stems = [work.kind if work.kind in _LATENT else "attention" for work in works]
+    for stem in set(stems):
+        law = constants.law(kind, f"{stem}_{phase}.yaml")
+        where = [o for o, found in enumerate(stems) if found == stem]
+        if law is not None:
+            costed = partial(_with_law, law_s=law_s, law=law)
+            seconds[where] = _flash_s([works[o] for o in where], chip, constants, costed)
+    return seconds
+
+
+def _with_law(
+    sizes: AttentionSizes,
+    chip: AttentionChip,
+    law_s: Callable[[AttentionSizes, AttentionChip, L], Floats],
+    law: L,
+) -> Floats:
+    return law_s(sizes, chip, law)
 
 
 def _flash_s(
@@ -262,6 +317,7 @@ _LAWS: Mapping[Shape, Law] = MappingProxyType(
         Shape.EPILOGUE: _epilogues_s,
         Shape.STREAM: _streams_s,
         Shape.QUANTISE: _quantise_s,
+        Shape.EXPERTS: _experts_s,
         Shape.LINK: _links_s,
         Shape.PREFILL: _prefill_s,
         Shape.DECODE: _decode_s,
