@@ -26,7 +26,7 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
     Raises InputError where a value is no good, or where the space lets the stages of a pipeline differ.
     """
     from phaze.explore.evaluation.design_candidates import Candidates
-    from phaze.explore.request.design_metrics import metric
+    from phaze.explore.request.design_metrics import check_tokens, metric
     from phaze.explore.sampling.optuna_sweep import SweepPlan
     from phaze.explore.sampling.sampled_study import Sampler
     from phaze.explore.sampling.study_record import StudyPlace
@@ -37,10 +37,13 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
             f"space {space.name} lets every stage have a design of its own, which dse run searches; dse sweep takes "
             "spaces with stages: alike"
         )
+    task = with_recipe(asked_task(options.workload, options), options.recipe, arrays_of(space))
+    objectives = tuple(metric(name.strip()) for name in options.objectives.split(","))
+    check_tokens((one.name for one in objectives), task.workload)
     return SweepPlan(
-        task=with_recipe(asked_task(options.workload, options), options.recipe, arrays_of(space)),
+        task=task,
         candidates=Candidates(space, make_budgets(options)),
-        objectives=tuple(metric(name.strip()) for name in options.objectives.split(",")),
+        objectives=objectives,
         trials=options.trials,
         place=StudyPlace(storage, options.study),
         sampler=choose(Sampler, options.sampler, "--sampler"),

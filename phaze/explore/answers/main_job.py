@@ -21,7 +21,7 @@ from phaze.explore.documents.result_manifest import describe_task, manifest, sco
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.sample_costs import cost_columns
 from phaze.explore.evaluation.task_costs import check_measured
-from phaze.explore.request.design_metrics import PER_TOKEN, metric
+from phaze.explore.request.design_metrics import check_tokens, metric
 from phaze.explore.request.explore_request import (
     Designs,
     ExploreRequest,
@@ -56,6 +56,7 @@ def check_combinations(request: ExploreRequest) -> None:
     """Raises InputError where parts of a request contradict each other, or a name is not known."""
     for name in request.axes:
         metric(name)
+    check_tokens([request.objective.value, *request.axes], request.task.workload)
     if request.strategy is not None:
         from phaze.explore.strategies.strategy_registry import strategy
 
@@ -82,7 +83,6 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield "a training run (--tokens, --samples) is that of one --workload"
     yield from _of_strategy(request)
     yield from _of_axes(request)
-    yield from _of_tokens(request)
     yield from _of_plans(request)
     if request.robust:
         yield from _of_robust(request)
@@ -134,15 +134,6 @@ def _of_axes(request: ExploreRequest) -> Iterator[str]:
         yield "--axes is for the certified search: leave out --strategy"
     if request.cluster is not None:
         yield f"--axes is for a given number of devices: leave out {_cluster(request)}"
-
-
-def _of_tokens(request: ExploreRequest) -> Iterator[str]:
-    """Where metrics are per token and samples have none."""
-    workload = request.task.workload
-    for name in dict.fromkeys([request.objective.value, *request.axes]):
-        if name in PER_TOKEN and workload.sequence_length is None:
-            instead = name.replace("million_tokens", "sample")
-            yield f"{workload.name} has no tokens: ask for {instead} instead of {name}"
 
 
 def _of_plans(request: ExploreRequest) -> Iterator[str]:

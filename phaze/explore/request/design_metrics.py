@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InputError
+from phaze.workload.workload import Workload
 
 Row = Mapping[str, Any]
 Figure = float | NDArray[np.float64]
@@ -146,3 +147,11 @@ def metric(name: str) -> Metric:
     if name not in METRICS:
         raise InputError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
     return METRICS[name]
+
+
+def check_tokens(names: Iterable[str], workload: Workload) -> None:
+    """Raises InputError where a metric is per token and samples of the workload have none."""
+    for name in names:
+        if name in PER_TOKEN and workload.sequence_length is None:
+            instead = name.replace("million_tokens", "sample")
+            raise InputError(f"{workload.name} has no tokens: ask for {instead} instead of {name}")
