@@ -5,6 +5,7 @@ It grows with seconds and joules, so that optimistic ones give optimistic money 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -18,6 +19,11 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.economics.cluster_rates import ClusterRates, cluster_rates
 
 MILLION = 1e6
+COLUMNS = (
+    *("cost_per_sample_usd", "cost_per_million_tokens_usd"),
+    *("carbon_per_sample_kg", "carbon_per_million_tokens_kg"),
+)
+"""Of design tables and frontier points: money, then carbon."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +39,22 @@ class SampleCosts:
         rates = cluster_rates(table, area_mm2, tdp_w, task.devices, task.network, task.economics)
         return cls(rates, task.workload.sequence_length)
 
-    def columns(self, rows: Rows, seconds: Floats, joules: Floats) -> dict[str, Any]:
-        """Columns of design tables from seconds and joules of a sample on the architectures at some rows, (A,) each."""
-        usd = self.rates.usd.take(rows).total(seconds, joules)
-        kg = self.rates.kg.take(rows).total(seconds, joules)
-        each = {"cost_per_sample_usd": usd, "carbon_per_sample_kg": kg}
-        if self.tokens is None:
-            return each
-        return each | {
-            "cost_per_million_tokens_usd": usd * (MILLION / self.tokens),
-            "carbon_per_million_tokens_kg": kg * (MILLION / self.tokens),
-        }
+    def columns(
+        self, rows: Rows, seconds: Floats, joules: Floats, asked: Collection[str] = COLUMNS
+    ) -> dict[str, Any]:
+        """Columns of design tables from seconds and joules of a sample on the architectures at some rows, (A,) each.
+
+        Those of money where one of them is `asked` for, and those of carbon alike.
+        """
+        found: dict[str, Floats] = {}
+        for rates, per_sample, per_tokens in zip(
+            (self.rates.usd, self.rates.kg), COLUMNS[::2], COLUMNS[1::2], strict=True
+        ):
+            if per_sample in asked or per_tokens in asked:
+                found[per_sample] = rates.take(rows).total(seconds, joules)
+                if self.tokens is not None:
+                    found[per_tokens] = found[per_sample] * (MILLION / self.tokens)
+        return found
 
     def of_plan(self, row: int, seconds: float, joules: float) -> dict[str, float | None]:
         """The columns of one architecture, from seconds and joules of a sample; none where its dies fit on no wafer."""
@@ -88,8 +99,4 @@ def _totals(
 
 def cost_columns(cost: SampleCost | None) -> dict[str, float | None]:
     """The columns of a frontier point from a design's record; all None where there is none."""
-    names = ("cost_per_sample_usd", "carbon_per_sample_kg", *_PER_TOKEN)
-    return {name: None if cost is None else getattr(cost, name) for name in names}
-
-
-_PER_TOKEN = ("cost_per_million_tokens_usd", "carbon_per_million_tokens_kg")
+    return {name: None if cost is None else getattr(cost, name) for name in COLUMNS}

@@ -130,10 +130,11 @@ class PointValues:
 
     def _costs(self, rows: Rows, seconds: Floats | float, energy: Floats) -> dict[str, Any]:
         """Columns of money and carbon from iteration times in s and joules per sample, where an axis asks for them."""
-        if not any(axis.name in PRICED for axis in self.axes):
+        asked = {axis.column for axis in self.axes if axis.name in PRICED}
+        if not asked:
             return {}
         batch = self.measures.evaluator.task.cluster.global_batch
-        return self._sample_costs.columns(rows, np.asarray(seconds) / batch, energy)
+        return self._sample_costs.columns(rows, np.asarray(seconds) / batch, energy, asked)
 
     @cached_property
     def _sample_costs(self) -> SampleCosts:
