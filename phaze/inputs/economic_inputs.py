@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phaze.inputs.option_models import EconomicOptions, Options
@@ -27,7 +28,7 @@ def make_economics(options: Options) -> Economics:
     from phaze.hardware.economics.economic_figures import Economics
 
     asked = EconomicOptions.of(options.values)
-    found = Economics() if asked.economics is None else Economics().after(asked.economics)
+    found = Economics() if asked.economics is None else Economics().after(Path(asked.economics))
     for name, figure in FIGURES.items():
         if (value := getattr(asked, name)) is not None:
             found = found.replaced(figure, value, f"--{name.replace('_', '-')}")

@@ -201,7 +201,7 @@ class EconomicOptions(Options):
     rent: float | None = option(
         None, "USD per device and hour: money is this rent instead of owning a system."
     )
-    economics: Path | None = option(
+    economics: str | Path | None = option(
         None,
         "YAML file of figures behind money and carbon, by the names that dse explain knows.",
         metavar="FILE",
