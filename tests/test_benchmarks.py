@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 import answers
 import convergence
 import convergence_tables
+import numpy as np
 import peers.process
 import pytest
 import run
 import schedule_tables
+import silicon
 from answers import Answer, Answers, Instance
 from convergence_jobs import Kept, Plan
 from convergence_runs import FLOOR, Run, course, medians, ratio
@@ -27,6 +29,11 @@ from phaze.solvers.scheduling import Method, check_schedule, read_instance, sche
 from plots import Curve, draw
 from schedule_instances import CORES, Family, instance
 from schedules import Limits
+
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.physical_constants import constants
+from phaze.hardware.silicon.dvfs import fit_clock
+from phaze.hardware.silicon.package_power import tdp_w
 
 BENCHMARKS = Path(run.__file__).parent
 
@@ -262,3 +269,31 @@ def test_operators_held_back_by_core_parallel_ones_are_replayed_after_them():
     for i in problem.topological_order:
         replay.run(i, mode=1)
     assert sorted(replay.starts) == [float(k) for k in range(len(problem.operators))]
+
+
+def test_laws_of_silicon_with_other_constants():
+    """The shipped constants change nothing, dearer products do, and families without their own take the generic one."""
+    shipped = constants().tables["family"].rows
+    products = {name: row["product_energy"] for name, row in shipped.items()}
+    scalars = {name: constants()[name] for name in silicon.FREE}
+    chips = [load_architecture(name) for name in ("h200", "a100", "tpuv4")]
+    before = tdp_w(to_table(chips))
+    with silicon.applied(silicon.Laws(scalars, products)):
+        assert tdp_w(to_table(chips)) == pytest.approx(before)
+    with silicon.applied(silicon.Laws(scalars, {"generic": 2.0, "ampere": products["ampere"]})):
+        dearer, same, other = tdp_w(to_table(chips)) / before
+    assert (dearer > 1.1, same, other) == (True, pytest.approx(1), pytest.approx(1))
+    assert tdp_w(to_table(chips)) == pytest.approx(before)
+
+
+def test_errors_of_silicon_are_those_of_its_laws():
+    chip = load_architecture("a100")
+    assert float(silicon.errors_of_tdps([chip])[0]) == pytest.approx(np.log(tdp_w(to_table([chip]))[0] / 400))
+    clock = float(fit_clock(to_table([chip]), 250)[0])
+    errors = silicon.errors_of_clocks(
+        [silicon.Clock(chip, None, 250, clock), silicon.Clock(chip, None, 250, clock / 2)]
+    )
+    assert errors == pytest.approx([0, np.log(2)])
+    assert silicon.mean_pct(errors) == "50.0 %, bias +50.0 %"
+    assert silicon.die_of(chip) == silicon.die_of(load_architecture("a100-pcie-80gb"))
+    assert silicon.die_of(chip) != silicon.die_of(load_architecture("h100"))
