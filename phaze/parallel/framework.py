@@ -121,7 +121,10 @@ class Framework(BaseModel):
         ),
     ] = 0.0
     optimizer_stretch: Annotated[
-        Stretch, Field(description="optimizer step over its memory traffic, with gradient norms and casts")
+        Factor,
+        Field(
+            description="optimizer step over its memory traffic, with gradient norms and casts; 0: none steps"
+        ),
     ] = 1.0
     prunes_recompute: Annotated[
         bool,
@@ -149,6 +152,10 @@ class Framework(BaseModel):
     ] = False
     keeps_gates: Annotated[
         bool, Field(description="gated units of several kernels keep the activated gate for backward, too")
+    ] = False
+    trains_adapters: Annotated[
+        bool,
+        Field(description="weights are frozen but for adapters of low rank, whose own work does not count"),
     ] = False
     expert_passes: Annotated[
         Factor, Field(description="how often rows go through memory once more around each product of experts")

@@ -53,7 +53,20 @@ _COUNTED: Mapping[str, Cell] = MappingProxyType(
         **dict.fromkeys(("stride_h", "stride_v", "sram_kb_each", "dram_bw_words_per_cycle"), SIZE),
         **dict.fromkeys(("pad_h", "pad_w"), PADDING),
         **dict.fromkeys(
-            ("tp", "pp", "dp", "gpus", "n_gpus", "n_devices", "n_chips", "n_accelerators", "slices"), DEVICES
+            (
+                "tp",
+                "pp",
+                "cp",
+                "dp",
+                "gpus",
+                "accelerators",
+                "n_gpus",
+                "n_devices",
+                "n_chips",
+                "n_accelerators",
+                "slices",
+            ),
+            DEVICES,
         ),
         **dict.fromkeys(("gpus_per_node", "interleave_stages", "ici_tensor_parallel"), DEVICES),
         **dict.fromkeys(("ranks", "ranks_per_node"), DEVICES),
@@ -140,6 +153,11 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             "n_accelerators global_batch",
             samples_per_s_logged=maybe(RATE),
             samples_per_s_incl_eval=RATE,
+        ),
+        "e2e_mlperf_training": _schema(
+            "round submitter benchmark accelerator network precision_words",
+            "accelerators global_batch tp? pp? cp?",
+            "step_s?",
         ),
         "e2e_neusight_distributed": _schema(
             "device model option", f"{_NEUSIGHT_MODEL} n_devices", "latency_ms"

@@ -16,7 +16,7 @@ from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
-from phaze.parallel.training.recomputation import with_copies
+from phaze.parallel.training.recomputation import with_copies, without_weight_gradients
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
@@ -43,7 +43,8 @@ class PlanLayouts:
         built = self.workload.chain(
             s.microbatch, s.sharding, selective=selective, keeps_products=framework.keeps_products
         )
-        return with_copies(built, gathered=framework.keeps_gathered, gates=framework.keeps_gates)
+        kept = with_copies(built, gathered=framework.keeps_gathered, gates=framework.keeps_gates)
+        return without_weight_gradients(kept) if framework.trains_adapters else kept
 
     def sizes(self, plan: ParallelPlan) -> LayerSizes:
         """The layers with tied parameters counted once where one device has both ends."""

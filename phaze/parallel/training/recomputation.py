@@ -36,6 +36,18 @@ def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flag
     return recomputed
 
 
+def without_weight_gradients(chain: LayerChain) -> LayerChain:
+    """The chain whose weights are frozen: no product makes their gradients."""
+    return replace(chain, layers=tuple(_without_weight_gradients(layer) for layer in chain.layers))
+
+
+def _without_weight_gradients(layer: Layer) -> Layer:
+    if layer.backward is None:
+        return layer
+    making = {i for i, work in enumerate(layer.backward.works) if work.makes_weight_gradient}
+    return replace(layer, backward=_without(layer.backward, making))
+
+
 def with_copies(chain: LayerChain, *, gathered: bool, gates: bool) -> LayerChain:
     """The chain where more is kept for backward than it needs: operands that tensor ranks gather, whole, so that
     backward does not gather them again; activated gates beside what gated units make of them.
@@ -70,7 +82,7 @@ def _gathers_again(work: Work) -> bool:
 
 
 def _without(pass_: Pass, dropped: Set[int]) -> Pass:
-    """The pass without some operators that have none before them, by position."""
+    """The pass without some operators that others are not held together by, by position."""
     place = {old: new for new, old in enumerate(i for i in range(len(pass_.works)) if i not in dropped)}
     edges = tuple((place[a], place[b]) for a, b in pass_.edges if a in place and b in place)
     return replace(pass_, works=tuple(pass_.works[i] for i in place), edges=edges)

@@ -27,7 +27,8 @@ CASES = {
     "systolic": ("gpt3-medium", "tpuv4", 16, 64),
     "images": ("resnet18", "a100", 8, 256),
 }
-OTHERS = [name for name in list_frameworks() if name != "ideal"]
+OTHERS = [n for n in list_frameworks() if n != "ideal" and not load_framework(n).trains_adapters]
+"""Frameworks that train all weights: adapters alone are less work."""
 
 
 @cache

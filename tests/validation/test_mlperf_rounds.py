@@ -1,0 +1,70 @@
+"""MLPerf's rounds 5.0 and 5.1: plans of rows that name none, what is left out, and adapters beside frozen weights."""
+
+from pathlib import Path
+
+import pytest
+
+from phaze.cost.fidelity import Fidelity
+from phaze.hardware.architecture import to_table
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.validation.measurement_columns import Columns
+from phaze.validation.sets.training import mlperf_rounds
+from phaze.workload.operators.low_precision import Recipe
+
+NAMES = (
+    *("round", "submitter", "benchmark", "accelerator", "network", "precision_words"),
+    *("accelerators", "global_batch", "tp", "pp", "cp", "step_s"),
+)
+LORA, H200 = "llama2_70b_lora", "NVIDIA H200-SXM5-141GB"
+
+
+def columns(*rows):
+    cells = [("5.1", "Dell", *row) for row in rows]
+    text = dict(zip(NAMES, zip(*(map(str, row) for row in cells), strict=True), strict=True))
+    return Columns(Path("rows.csv"), text, len(rows))
+
+
+def test_a_row_takes_the_plan_of_an_equal_system():
+    judged = mlperf_rounds.training(
+        columns((LORA, H200, "", "", 8, 8, 1, 1, 2, 3.15), (LORA, H200, "", "", 8, 8, "", "", "", 3.15))
+    )
+    named, taken = judged.predicted[Fidelity.CALIBRATED]
+    assert named == taken == pytest.approx(3.15, rel=0.2)
+    assert judged.assumed == 1
+
+
+def test_what_is_left_out_is_counted():
+    judged = mlperf_rounds.training(
+        columns(
+            (LORA, "NVIDIA H200-NVL-141GB", "", "", 8, 8, 1, 1, 2, 3.4),
+            (LORA, H200, "", "", 16, 8, 1, 1, 2, 1.7),
+            ("rgat", H200, "", "", 8, 16384, "", "", "", 0.09),
+            ("bert", H200, "", "", 8, 770, "", "", "", 0.09),
+            ("bert", H200, "", "", 8, 768, "", "", "", ""),
+        )
+    )
+    assert not len(judged.measured)
+    assert judged.excluded == {
+        "no template of this chip": 1,
+        mlperf_rounds.UNKNOWN_NODES: 1,
+        mlperf_rounds.NO_MODEL: 1,
+        mlperf_rounds.UNEVEN: 1,
+        mlperf_rounds.NO_RATE: 1,
+    }
+
+
+def test_frozen_weights_have_no_gradients():
+    workload, framework = mlperf_rounds._software(LORA, Recipe.FP8)
+    chip = mlperf_rounds._chip({"accelerator": H200})
+    cells = {"benchmark": LORA, "accelerators": "8", "global_batch": "8", "tp": "", "cp": ""}
+    plan = mlperf_rounds._plan(cells, (1, 2))
+    cluster = Cluster(8, 8, load_network("hgx-h100"))
+    frozen, trained = (
+        Estimator(workload, to_table([chip]), cluster, framework.model_copy(update=changes)).layer_costs(plan)
+        for changes in ({}, {"trains_adapters": False})
+    )
+    assert frozen.backward.weight_s == pytest.approx(0.0)
+    lost = trained.backward.kernels_s - frozen.backward.kernels_s
+    assert lost == pytest.approx(trained.backward.weight_s)
