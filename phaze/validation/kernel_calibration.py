@@ -38,12 +38,13 @@ class FittedLaw:
 
 
 @dataclass(frozen=True)
-class _Recorder(Constants):
+class Recorder(Constants):
     """Notes which laws are asked for."""
 
     asked: dict[str, object] = field(default_factory=dict)
 
     def law(self, kind: type[L], file: str) -> L | None:
+        """As `Constants`, noted down."""
         found = Constants.law(self, kind, file)
         if found is not None:
             self.asked[file] = found
@@ -88,7 +89,7 @@ class Calibrator:
         table = to_table([self.chip])
         found: dict[str, tuple[Any, list[Row]]] = {}
         for row in self.rows:
-            recorder = _Recorder(self._family)
+            recorder = Recorder(self._family)
             alone_s(row.works, table, recorder)
             if len(recorder.asked) == 1:
                 ((file, law),) = recorder.asked.items()
@@ -97,7 +98,7 @@ class Calibrator:
         return dict(sorted(enough.items(), key=lambda item: -len(item[1][1])))
 
     def _fitted(self, file: str, law: Any, rows: Sequence[Row]) -> dict[str, float]:  # noqa: ANN401 - any law
-        predict, measured = _Predictor(self.chip, rows), np.array([row.measured_s for row in rows])
+        predict, measured = Predictor(self.chip, rows), np.array([row.measured_s for row in rows])
         best = fit_constants(
             law, lambda new: predict(Constants(self._family, {file: numbers(new)})), measured
         )
@@ -105,11 +106,11 @@ class Calibrator:
 
     def _error_pct(self, rows: Sequence[Row], file: str, constants: Mapping[str, float]) -> float:
         own: OwnConstants = {file: constants} if constants else {}
-        predicted = _Predictor(self.chip, rows)(Constants(self._family, own))
+        predicted = Predictor(self.chip, rows)(Constants(self._family, own))
         return score(predicted, np.array([row.measured_s for row in rows])).mape_pct
 
 
-class _Predictor:
+class Predictor:
     """Seconds of rows on a chip by given constants, as their timers show them."""
 
     def __init__(self, chip: Architecture, rows: Sequence[Row]) -> None:
@@ -121,6 +122,7 @@ class _Predictor:
         )
 
     def __call__(self, constants: Constants) -> Floats:
+        """Seconds of every row, (R,)."""
         seconds = np.zeros(len(self._lag))
         np.add.at(seconds, self._where, alone_s(self._works, self._table, constants))
         shown: Floats = np.maximum(self._lag + seconds, self._floor)

@@ -94,7 +94,8 @@ class Judged:
     """Kept rows of a set: measured values (rows,) and, per rung, predicted ones; excluded rows by reason.
 
     A prediction is NaN where a rung has nothing to say of a row. `rows`: what was measured, for sets of
-    operators. `assumed`: rows whose source leaves something out that was chosen for the best.
+    operators; `runs`: the training runs (`PublishedRun`) of the others. `assumed`: rows whose source leaves something
+    out that was chosen for the best.
     """
 
     measured: Floats
@@ -102,6 +103,7 @@ class Judged:
     excluded: Mapping[str, int]
     rows: tuple[Row, ...] = ()
     assumed: int = 0
+    runs: tuple[object, ...] = ()
 
 
 @dataclass

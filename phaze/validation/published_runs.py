@@ -70,17 +70,17 @@ class PublishedRuns:
         known: dict[Fidelity, dict[RunGroup, Estimator]] = {rung: {} for rung in JUDGED}
         for i, run in enumerate(self._runs):
             for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
-                found = _best(run, estimator(run, rung, known[rung]))
+                found = best_iteration(run, estimator(run, rung, known[rung]))
                 predicted[rung][i] = run.figure(found)
             rate = product_flops_per_s(to_table([run.chip]), run.workload.operands)
             peak = float(rate[0]) * run.cluster.devices
             predicted[Fidelity.ROOFLINE][i] = found.model_flops / peak
         measured = np.array([run.measured for run in self._runs])
         assumed = sum(bool(run.others) for run in self._runs)
-        return Judged(measured, predicted, dict(self._excluded), assumed=assumed)
+        return Judged(measured, predicted, dict(self._excluded), assumed=assumed, runs=tuple(self._runs))
 
 
-def _best(run: PublishedRun, costs: Estimator) -> Iteration:
+def best_iteration(run: PublishedRun, costs: Estimator) -> Iteration:
     """The fastest of what a run may have been that fits, or where none does what needs least memory."""
     found = [costs.iteration(strategy) for strategy in (run.strategy, *run.others)]
     memory = float(hbm_capacity_bytes(costs.table)[0])

@@ -1,0 +1,333 @@
+"""Errors on what constants were not fitted on: each run, device, source and framework left out of the fit in turn.
+
+A fit is worked out anew without what is left out, from the derivatives of all predictions by the constants
+(Gauss and Newton, least mean |log(predicted / measured)|), so that nobody types such a figure in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from math import exp, log
+from statistics import geometric_mean
+
+import numpy as np
+
+from phaze.arrays import Flags, Floats
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.fitted_constants import GENERIC, Constants, OwnConstants, law_of
+from phaze.cost.kernels.kernel_laws import alone_s
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.parallel.framework import Framework, list_frameworks, load_framework
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.validation.kernel_calibration import Predictor, Recorder, numbers
+from phaze.validation.measured_cases import Row
+from phaze.validation.model_validation import Compared
+from phaze.validation.published_runs import PublishedRun, RunGroup, best_iteration, estimator
+
+FOLDS = 12
+"""Parts that runs are left out in, where there are more of them."""
+_STEP = 0.1  # of the logarithm of a constant, for derivatives
+_FAR = 1.5  # the farthest that a refit moves one
+_HOLD = 0.02  # weight of that distance: decides where no run says anything
+_ROUNDS = 30  # of least squares that approach least absolute errors
+
+Errors = Mapping[str, float]
+"""Mean absolute percentage errors by what was left out: run, device, source, framework."""
+
+
+def refit(errors: Floats, slopes: Floats) -> Floats:
+    """Changes of the logarithms of constants (K,) that make the mean absolute value of errors + slopes x change least.
+
+    `errors`: logarithms of predicted over measured values (R,); `slopes`: their derivatives (R, K).
+    """
+    change = np.zeros(slopes.shape[1])
+    for _ in range(_ROUNDS):
+        weight = 1 / np.maximum(np.abs(errors + slopes @ change), 1e-3)
+        normal = (slopes * weight[:, None]).T @ slopes + _HOLD * len(errors) * np.eye(len(change))
+        change = -np.linalg.solve(normal, (slopes * weight[:, None]).T @ errors)
+        change = np.clip(change, -_FAR, _FAR)
+    return change
+
+
+def percent(errors: Floats) -> float:
+    """Mean absolute percentage error of logarithms of predicted over measured values."""
+    return float(100 * np.abs(np.exp(errors) - 1).mean())
+
+
+# -- constants of frameworks
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant with the same value in some frameworks, which a fit moves together."""
+
+    name: str
+    value: float
+    frameworks: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FittedRuns:
+    """Runs of one comparison, the constants that were fitted to it, and what the model says with others."""
+
+    title: str
+    runs: Sequence[PublishedRun]
+    _known: dict[RunGroup, Estimator] = field(default_factory=dict)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Those that the frameworks of the runs say were fitted to them."""
+        found: dict[tuple[str, float], set[str]] = {}
+        for framework in {run.framework.name: run.framework for run in self.runs}.values():
+            for name in fitted_to(framework, self.title):
+                found.setdefault((name, float(getattr(framework, name))), set()).add(framework.name)
+        return tuple(Constant(name, value, frozenset(who)) for (name, value), who in sorted(found.items()))
+
+    def errors(self, values: Mapping[Constant, float], which: Collection[int] | None = None) -> Floats:
+        """Logarithms of predicted over measured values, of some runs, with other values of constants."""
+        each = range(len(self.runs)) if which is None else which
+        return np.array([self._error(self.runs[i], values) for i in each])
+
+    def _error(self, run: PublishedRun, values: Mapping[Constant, float]) -> float:
+        new = {c.name: v for c, v in values.items() if run.framework.name in c.frameworks}
+        changed = _replaced(run, new)
+        found = best_iteration(changed, estimator(changed, Fidelity.CALIBRATED, self._known))
+        return log(run.figure(found) / run.measured)
+
+    def left_out(self) -> dict[str, float]:
+        """Errors with each run (or part of the runs), device and framework left out of the fit in turn."""
+        constants = self.constants
+        if not constants or not len(self.runs):
+            return {}
+        errors = self.errors({})
+        slopes = np.stack([self._slope(errors, constant) for constant in constants], axis=1)
+        folds = {
+            "run": [str(i % FOLDS) for i in range(len(self.runs))],
+            "device": [run.chip.name for run in self.runs],
+        }
+        found = {
+            kind: v for kind, names in folds.items() if (v := _each_out(errors, slopes, names)) is not None
+        }
+        return found | {"framework": percent(self._unseen(constants))}
+
+    def _slope(self, errors: Floats, constant: Constant) -> Floats:
+        """Derivatives of the errors by the logarithm of a constant (of what it stretches, where it is a factor)."""
+        which = [i for i, run in enumerate(self.runs) if run.framework.name in constant.frameworks]
+        slope = np.zeros(len(errors))
+        moved = self.errors({constant: constant.value * exp(_STEP)}, which)
+        slope[which] = (moved - errors[which]) / _STEP
+        return slope
+
+    def _unseen(self, constants: Sequence[Constant]) -> Floats:
+        """Errors where the constants are those of the other frameworks, whose fits never saw this comparison."""
+        return self.errors({one: elsewhere(one.name, self.title) for one in constants})
+
+
+def _each_out(errors: Floats, slopes: Floats, names: Sequence[str]) -> float | None:
+    """Error with what has each of the names left out; None where all have the same."""
+    kinds = sorted(set(names))
+    if len(kinds) < 2:
+        return None
+    left = np.empty(len(errors))
+    for kind in kinds:
+        out: Flags = np.array([name == kind for name in names])
+        change = refit(errors[~out], slopes[~out])
+        left[out] = errors[out] + slopes[out] @ change
+    return percent(left)
+
+
+def _replaced(run: PublishedRun, new: Mapping[str, float]) -> PublishedRun:
+    return replace(run, framework=run.framework.model_copy(update=dict(new))) if new else run
+
+
+def fitted_to(framework: Framework, title: str) -> tuple[str, ...]:
+    """Names of a framework's constants that were fitted to a comparison."""
+    return tuple(name for one in framework.fitted if one.to == title for name in one.constants)
+
+
+@cache
+def elsewhere(name: str, title: str) -> float:
+    """A constant of a framework that nobody ran: the mean of those fitted to other comparisons, else its default.
+
+    Geometric for factors, whose default is 1; plain for shares and times, whose default is 0.
+    """
+    default = float(Framework.model_fields[name].default)
+    found = [
+        float(getattr(framework, name))
+        for framework in map(load_framework, list_frameworks())
+        if any(one.to != title and name in one.constants for one in framework.fitted)
+        and name not in fitted_to(framework, title)
+    ]
+    if not found:
+        return default
+    return geometric_mean(found) if default == 1.0 else float(np.mean(found))
+
+
+def frameworks_left_out(
+    compared: Sequence[Compared], progress: Callable[[str], None]
+) -> Iterator[tuple[str, Errors]]:
+    """Errors by title of every comparison of training runs that constants were fitted to."""
+    for one in compared:
+        runs = [run for run in one.judged.runs if isinstance(run, PublishedRun)]
+        title = f"{one.comparisons[Fidelity.CALIBRATED].name} {one.comparisons[Fidelity.CALIBRATED].metric}"
+        fitted = FittedRuns(title, runs)
+        if fitted.constants:
+            progress(f"{title}: left out")
+            yield one.title, fitted.left_out()
+
+
+# -- constants of laws of kernels
+
+_SAMPLE = 120
+"""Rows of a data set and chip that are fitted and judged, evenly spaced."""
+_REFITS = 2  # times that derivatives are worked out anew
+
+
+@dataclass(frozen=True)
+class MeasuredKernels:
+    """Some rows of a data set on one chip; `asked`: the laws, by file, that each of them needs."""
+
+    title: str
+    chip: Architecture
+    rows: tuple[Row, ...]
+    asked: tuple[Mapping[str, object], ...]
+
+    @classmethod
+    def of(cls, title: str, chip: Architecture, rows: Sequence[Row]) -> MeasuredKernels:
+        """Evenly spaced ones of all rows."""
+        some = [
+            rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(int))
+        ]
+        return cls(title, chip, tuple(some), tuple(laws_asked(row) for row in some))
+
+    @property
+    def family(self) -> str:
+        """Family of the chip."""
+        return str(self.chip.value("family"))
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """Laws that any of them needs."""
+        return frozenset(file for asked in self.asked for file in asked)
+
+    def alone(self, file: str) -> MeasuredKernels | None:
+        """Those that need one law alone; None where there are none."""
+        kept = [i for i, asked in enumerate(self.asked) if set(asked) == {file}]
+        if not kept:
+            return None
+        rows, asked = (tuple(each[i] for i in kept) for each in (self.rows, self.asked))
+        return MeasuredKernels(self.title, self.chip, rows, asked)
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Their seconds by given constants."""
+        return Predictor(self.chip, self.rows)
+
+    def errors(self, own: OwnConstants) -> Floats:
+        """Logarithms of predicted over measured seconds."""
+        measured = np.array([row.measured_s for row in self.rows])
+        found: Floats = np.log(self.predictor(Constants(self.family, own)) / measured)
+        return found
+
+
+def laws_asked(row: Row) -> Mapping[str, object]:
+    """Laws that a row's kernels need, by file, with the constants of its chip's family."""
+    recorder = Recorder(str(row.chip.value("family")))
+    alone_s(row.works, to_table([row.chip]), recorder)
+    return recorder.asked
+
+
+def refitted(file: str, start: object, donors: Sequence[MeasuredKernels]) -> Mapping[str, float]:
+    """The constants of a law that fit some rows best, by steps from a start; all chips weigh the same."""
+    best = numbers(start)
+    errors = _over(donors, {file: best})
+    for _ in range(_REFITS):
+        free = [name for name, value in best.items() if value > 0]
+        moved = [_moved(best, {name: _STEP}) for name in free]
+        slopes = np.stack([(_over(donors, {file: one}) - errors) / _STEP for one in moved], axis=1)
+        change = dict(zip(free, refit(errors, slopes), strict=True))
+        tried = [_moved(best, {name: part * c for name, c in change.items()}) for part in (1.0, 0.5, 0.25)]
+        found = [(float(np.abs(e := _over(donors, {file: one})).mean()), i, e) for i, one in enumerate(tried)]
+        least, at, after = min(found, key=lambda one: one[:2])
+        if least >= float(np.abs(errors).mean()):
+            break
+        best, errors = tried[at], after
+    return best
+
+
+def _moved(values: Mapping[str, float], logs: Mapping[str, float]) -> dict[str, float]:
+    """Constants times the exponentials of some numbers; shares stay at most 1."""
+    new = {name: value * exp(float(logs.get(name, 0.0))) for name, value in values.items()}
+    return {name: min(value, 1.0) if 1 / 8 < values[name] <= 1 else value for name, value in new.items()}
+
+
+def _over(donors: Sequence[MeasuredKernels], own: OwnConstants) -> Floats:
+    return np.concatenate([one.errors(own) for one in donors])
+
+
+def kernels_left_out(
+    compared: Sequence[Compared], progress: Callable[[str], None]
+) -> Iterator[tuple[str, Errors]]:
+    """Errors by title of every comparison of kernels, each device and each source left out of the fit in turn."""
+    parts = [part for one in compared for part in _parts(one)]
+    fits = _Fits(parts)
+    for title in dict.fromkeys(part.title for part in parts):
+        progress(f"{title}: left out")
+        own = [part for part in parts if part.title == title]
+        found = {kind: fits.error_pct(own, kind) for kind in ("device", "source")}
+        yield title, {kind: value for kind, value in found.items() if value is not None}
+
+
+def _parts(one: Compared) -> Iterator[MeasuredKernels]:
+    by_chip: dict[str, list[Row]] = {}
+    for row in one.judged.rows:
+        by_chip.setdefault(row.chip.name, []).append(row)
+    for rows in by_chip.values():
+        part = MeasuredKernels.of(one.title, rows[0].chip, rows)
+        if part.files:
+            yield part
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """Fits to all parts but some, each worked out once."""
+
+    parts: Sequence[MeasuredKernels]
+    _known: dict[tuple[str, ...], Mapping[str, float] | None] = field(default_factory=dict)
+
+    def error_pct(self, own: Sequence[MeasuredKernels], kind: str) -> float | None:
+        """Error of the parts of a comparison by constants that their device or their source has no part in.
+
+        Parts whose laws have nothing else to be fitted to say nothing; None where all are such.
+        """
+        errors = []
+        for part in own:
+            fitted = {file: self._fit(part, file, kind) for file in part.files}
+            if all(one is not None for one in fitted.values()):
+                errors.append(part.errors({file: one for file, one in fitted.items() if one is not None}))
+        return percent(np.concatenate(errors)) if errors else None
+
+    def _fit(self, part: MeasuredKernels, file: str, kind: str) -> Mapping[str, float] | None:
+        key = (file, kind, part.chip.name) if kind == "device" else (file, kind, part.title, part.family)
+        if key not in self._known:
+            self._known[key] = self._refit(part, file, kind)
+        return self._known[key]
+
+    def _refit(self, part: MeasuredKernels, file: str, kind: str) -> Mapping[str, float] | None:
+        """Fitted to chips of the same family where there are others, else to those of all families."""
+        others = [
+            alone
+            for other in self.parts
+            if (other.chip.name != part.chip.name if kind == "device" else other.title != part.title)
+            if (alone := other.alone(file)) is not None
+        ]
+        same = [one for one in others if one.family == part.family]
+        donors = same or others
+        if not donors:
+            return None
+        family = part.family if same else GENERIC
+        asked = next(asked[file] for one in donors for asked in one.asked if file in asked)
+        start = law_of(type(asked), file, family)
+        return None if start is None else refitted(file, start, donors)
