@@ -150,21 +150,28 @@ def validate(
     *,
     sets: str | Sequence[str] = (),
     rung: str = "analytic",
+    leave_out: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Validated:
     """Compare the model with measured hardware, as `dse validate` does.
 
     `data`: the folder of measurements (CSV files), else DSE_DATA in the environment names it. `sets`: some of the
-    data sets only. `progress` is told which one is on. An error above its threshold is an answer, see `passed`.
+    data sets only. `leave_out`: fit constants anew without each device, source, run and framework in turn, which the
+    calibrated rung then shows. `progress` is told which one is on. An error above its threshold is an answer, see
+    `passed`.
 
     Raises InputError where there is no such folder, set or rung.
     """
     from phaze.cost.fidelity import Fidelity, check_judged
     from phaze.inputs.input_files import measurements_folder
     from phaze.inputs.named_choices import choose
-    from phaze.validation.model_validation import validate as judged
+    from phaze.validation.left_out import with_left_out
+    from phaze.validation.model_validation import compare, report
 
     level = choose(Fidelity, rung, "--rung")
     check_judged(level)
     folder = measurements_folder(Path(data) if data is not None else None)
-    return Validated(judged(folder, as_list(sets), level, progress))
+    compared = compare(folder, as_list(sets), progress)
+    if leave_out:
+        compared = with_left_out(compared, progress or (lambda _: None))
+    return Validated(report(folder, as_list(sets), level, compared))

@@ -11,20 +11,27 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import exp, log
 from statistics import geometric_mean
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from phaze.arrays import Flags, Floats
+from phaze.cost.collective_algorithms import levels
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import GENERIC, Constants, OwnConstants, law_of
 from phaze.cost.kernels.kernel_laws import alone_s
+from phaze.cost.kernels.link_constants import is_plain, law_file
 from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.network_tiers import LinkLaw
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.validation.kernel_calibration import Predictor, Recorder, numbers
 from phaze.validation.measured_cases import Row
 from phaze.validation.model_validation import Compared
 from phaze.validation.published_runs import PublishedRun, RunGroup, best_iteration, estimator
+from phaze.validation.sets.collective_measurements import Exchanges
+
+T = TypeVar("T")
 
 FOLDS = 12
 """Parts that runs are left out in, where there are more of them."""
@@ -42,7 +49,7 @@ def refit(errors: Floats, slopes: Floats) -> Floats:
 
     `errors`: logarithms of predicted over measured values (R,); `slopes`: their derivatives (R, K).
     """
-    change = np.zeros(slopes.shape[1])
+    change: Floats = np.zeros(slopes.shape[1])
     for _ in range(_ROUNDS):
         weight = 1 / np.maximum(np.abs(errors + slopes @ change), 1e-3)
         normal = (slopes * weight[:, None]).T @ slopes + _HOLD * len(errors) * np.eye(len(change))
@@ -185,6 +192,35 @@ _SAMPLE = 120
 _REFITS = 2  # times that derivatives are worked out anew
 
 
+class Part(Protocol):
+    """Rows of one comparison on one device; `files`: the laws that any of them needs."""
+
+    @property
+    def title(self) -> str:
+        """Title of the comparison."""
+
+    @property
+    def device(self) -> str:
+        """Chip, or network."""
+
+    @property
+    def family(self) -> str:
+        """Family of the chip."""
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Laws that any of them needs."""
+
+    def alone(self, file: str) -> Part | None:
+        """Those that need one law alone; None where there are none."""
+
+    def law(self, file: str, family: str) -> object | None:
+        """Constants of a family of one of the laws."""
+
+    def errors(self, own: OwnConstants) -> Floats:
+        """Logarithms of predicted over measured seconds, by own constants of some laws."""
+
+
 @dataclass(frozen=True)
 class MeasuredKernels:
     """Some rows of a data set on one chip; `asked`: the laws, by file, that each of them needs."""
@@ -195,12 +231,15 @@ class MeasuredKernels:
     asked: tuple[Mapping[str, object], ...]
 
     @classmethod
-    def of(cls, title: str, chip: Architecture, rows: Sequence[Row]) -> MeasuredKernels:
-        """Evenly spaced ones of all rows."""
-        some = [
-            rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(int))
-        ]
-        return cls(title, chip, tuple(some), tuple(laws_asked(row) for row in some))
+    def of(cls, title: str, rows: Sequence[Row]) -> MeasuredKernels:
+        """Evenly spaced ones of all rows on a chip."""
+        some = _spread(rows)
+        return cls(title, rows[0].chip, some, tuple(laws_asked(row) for row in some))
+
+    @property
+    def device(self) -> str:
+        """Its template's name."""
+        return self.chip.name
 
     @property
     def family(self) -> str:
@@ -215,10 +254,13 @@ class MeasuredKernels:
     def alone(self, file: str) -> MeasuredKernels | None:
         """Those that need one law alone; None where there are none."""
         kept = [i for i, asked in enumerate(self.asked) if set(asked) == {file}]
-        if not kept:
-            return None
-        rows, asked = (tuple(each[i] for i in kept) for each in (self.rows, self.asked))
-        return MeasuredKernels(self.title, self.chip, rows, asked)
+        rows, asked = tuple(self.rows[i] for i in kept), tuple(self.asked[i] for i in kept)
+        return MeasuredKernels(self.title, self.chip, rows, asked) if kept else None
+
+    def law(self, file: str, family: str) -> object | None:
+        """Constants of a family of one of the laws."""
+        kind: type[object] = type(next(asked[file] for asked in self.asked if file in asked))
+        return law_of(kind, file, family)
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -232,6 +274,52 @@ class MeasuredKernels:
         return found
 
 
+@dataclass(frozen=True)
+class MeasuredExchanges:
+    """Exchanges on one network, in some settings."""
+
+    title: str
+    settings: tuple[Exchanges, ...]
+
+    @property
+    def device(self) -> str:
+        """The network's name."""
+        return self.settings[0].system.network.name
+
+    @property
+    def family(self) -> str:
+        """Family whose constants its links have."""
+        return self.settings[0].system.family
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """Laws of the media of all tiers that have fitted ones."""
+        return frozenset().union(*map(_media, self.settings))
+
+    def alone(self, file: str) -> MeasuredExchanges | None:
+        """Those over one medium alone; None where there are none."""
+        kept = tuple(one for one in self.settings if _media(one) == {file})
+        return MeasuredExchanges(self.title, kept) if kept else None
+
+    def law(self, file: str, family: str) -> object | None:
+        """Constants of a family on one medium."""
+        return law_of(LinkLaw, file, family)
+
+    def errors(self, own: OwnConstants) -> Floats:
+        """Logarithms of predicted over measured seconds."""
+        return np.concatenate([np.log(one.seconds(self.family, own) / one.measured) for one in self.settings])
+
+
+def _media(one: Exchanges) -> frozenset[str]:
+    reached = levels(one.system.network, one.setting.ranks, one.setting.stride)
+    return frozenset(law_file(level.tier.medium) for level in reached if is_plain(level.tier))
+
+
+def _spread(rows: Sequence[T]) -> tuple[T, ...]:
+    places = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _SAMPLE)).astype(np.intp))
+    return tuple(rows[i] for i in places)
+
+
 def laws_asked(row: Row) -> Mapping[str, object]:
     """Laws that a row's kernels need, by file, with the constants of its chip's family."""
     recorder = Recorder(str(row.chip.value("family")))
@@ -239,7 +327,7 @@ def laws_asked(row: Row) -> Mapping[str, object]:
     return recorder.asked
 
 
-def refitted(file: str, start: object, donors: Sequence[MeasuredKernels]) -> Mapping[str, float]:
+def refitted(file: str, start: object, donors: Sequence[Part]) -> Mapping[str, float]:
     """The constants of a law that fit some rows best, by steps from a start; all chips weigh the same."""
     best = numbers(start)
     errors = _over(donors, {file: best})
@@ -263,7 +351,7 @@ def _moved(values: Mapping[str, float], logs: Mapping[str, float]) -> dict[str, 
     return {name: min(value, 1.0) if 1 / 8 < values[name] <= 1 else value for name, value in new.items()}
 
 
-def _over(donors: Sequence[MeasuredKernels], own: OwnConstants) -> Floats:
+def _over(donors: Sequence[Part], own: OwnConstants) -> Floats:
     return np.concatenate([one.errors(own) for one in donors])
 
 
@@ -280,24 +368,27 @@ def kernels_left_out(
         yield title, {kind: value for kind, value in found.items() if value is not None}
 
 
-def _parts(one: Compared) -> Iterator[MeasuredKernels]:
+def _parts(one: Compared) -> Iterator[Part]:
     by_chip: dict[str, list[Row]] = {}
     for row in one.judged.rows:
         by_chip.setdefault(row.chip.name, []).append(row)
-    for rows in by_chip.values():
-        part = MeasuredKernels.of(one.title, rows[0].chip, rows)
-        if part.files:
-            yield part
+    found: list[Part] = [MeasuredKernels.of(one.title, rows) for rows in by_chip.values()]
+    systems: dict[tuple[str, str], list[Exchanges]] = {}
+    for run in one.judged.runs:
+        if isinstance(run, Exchanges):
+            systems.setdefault((run.system.network.name, run.system.family), []).append(run)
+    found += [MeasuredExchanges(one.title, tuple(settings)) for settings in systems.values()]
+    yield from (part for part in found if part.files)
 
 
 @dataclass(frozen=True)
 class _Fits:
     """Fits to all parts but some, each worked out once."""
 
-    parts: Sequence[MeasuredKernels]
+    parts: Sequence[Part]
     _known: dict[tuple[str, ...], Mapping[str, float] | None] = field(default_factory=dict)
 
-    def error_pct(self, own: Sequence[MeasuredKernels], kind: str) -> float | None:
+    def error_pct(self, own: Sequence[Part], kind: str) -> float | None:
         """Error of the parts of a comparison by constants that their device or their source has no part in.
 
         Parts whose laws have nothing else to be fitted to say nothing; None where all are such.
@@ -309,18 +400,18 @@ class _Fits:
                 errors.append(part.errors({file: one for file, one in fitted.items() if one is not None}))
         return percent(np.concatenate(errors)) if errors else None
 
-    def _fit(self, part: MeasuredKernels, file: str, kind: str) -> Mapping[str, float] | None:
-        key = (file, kind, part.chip.name) if kind == "device" else (file, kind, part.title, part.family)
+    def _fit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
+        key = (file, kind, part.device) if kind == "device" else (file, kind, part.title, part.family)
         if key not in self._known:
             self._known[key] = self._refit(part, file, kind)
         return self._known[key]
 
-    def _refit(self, part: MeasuredKernels, file: str, kind: str) -> Mapping[str, float] | None:
+    def _refit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
         """Fitted to chips of the same family where there are others, else to those of all families."""
         others = [
             alone
             for other in self.parts
-            if (other.chip.name != part.chip.name if kind == "device" else other.title != part.title)
+            if (other.device != part.device if kind == "device" else other.title != part.title)
             if (alone := other.alone(file)) is not None
         ]
         same = [one for one in others if one.family == part.family]
@@ -328,6 +419,20 @@ class _Fits:
         if not donors:
             return None
         family = part.family if same else GENERIC
-        asked = next(asked[file] for one in donors for asked in one.asked if file in asked)
-        start = law_of(type(asked), file, family)
+        start = donors[0].law(file, family)
         return None if start is None else refitted(file, start, donors)
+
+
+def with_left_out(
+    compared: Sequence[Compared], progress: Callable[[str], None] = lambda _: None
+) -> tuple[Compared, ...]:
+    """The comparisons with their errors on what was left out of the fits."""
+    found = dict(kernels_left_out(compared, progress)) | dict(frameworks_left_out(compared, progress))
+    return tuple(_with(one, found.get(one.title, {})) for one in compared)
+
+
+def _with(one: Compared, errors: Errors) -> Compared:
+    if not errors:
+        return one
+    calibrated = one.comparisons[Fidelity.CALIBRATED].model_copy(update={"unseen_pct": dict(errors)})
+    return replace(one, comparisons={**one.comparisons, Fidelity.CALIBRATED: calibrated})

@@ -94,8 +94,8 @@ class Judged:
     """Kept rows of a set: measured values (rows,) and, per rung, predicted ones; excluded rows by reason.
 
     A prediction is NaN where a rung has nothing to say of a row. `rows`: what was measured, for sets of
-    operators; `runs`: the training runs (`PublishedRun`) of the others. `assumed`: rows whose source leaves something
-    out that was chosen for the best.
+    operators; `runs`: training runs (`PublishedRun`) or exchanges (`Exchanges`) of other sets. `assumed`: rows whose
+    source leaves something out that was chosen for the best.
     """
 
     measured: Floats

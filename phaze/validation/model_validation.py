@@ -1,5 +1,5 @@
 """Compare the model with every data set of a folder: rows that cannot be judged left out and named, errors scored,
-also on chips that constants were not fitted on, against the thresholds that are shipped.
+against the thresholds that are shipped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from phaze.arrays import Floats
 from phaze.cost.fidelity import JUDGED, Fidelity
@@ -93,37 +92,6 @@ def thresholds() -> dict[str, dict[Metric, dict[Fidelity, float]]]:
 def threshold_pct(name: str, metric: Metric, rung: Fidelity) -> float | None:
     """The limit of one comparison in percent; None where there is none."""
     return thresholds().get(name, {}).get(metric, {}).get(rung)
-
-
-class _Entry(BaseModel):
-    """What matters here of the constants of one law and family."""
-
-    family: str
-    unseen_pct: Mapping[str, float] = {}
-
-
-@lru_cache(maxsize=1)
-def unseen_errors_pct() -> Mapping[str, Mapping[str, float]]:
-    """Mean absolute percentage errors by data set and family; `generic`: chips of a family never seen.
-
-    Where several laws say something of one set and family, the largest.
-    """
-    found: dict[str, dict[str, float]] = {}
-    for file in _law_files(resources.files("phaze.cost.kernels")):
-        content = parse_yaml(file.read_text(encoding="utf-8"), file.name)
-        for entry in TypeAdapter(list[_Entry]).validate_python(content):
-            for name, error in entry.unseen_pct.items():
-                errors = found.setdefault(name, {})
-                errors[entry.family] = max(error, errors.get(entry.family, 0.0))
-    return found
-
-
-def _law_files(folder: Traversable) -> Iterator[Traversable]:
-    for item in sorted(folder.iterdir(), key=lambda item: item.name):
-        if item.is_dir():
-            yield from _law_files(item)
-        elif item.name.endswith(".yaml"):
-            yield item
 
 
 Judge = Callable[[Columns], Judged]
@@ -279,7 +247,6 @@ def _figures(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
         roofline_mape_pct=roofline.mape_pct if roofline else None,
         threshold_pct=threshold_pct(data_set.name, data_set.metric, rung),
         peers=peers().get(data_set.name, ()),
-        unseen_pct=dict(unseen_errors_pct().get(data_set.name, {})) if _fitted(data_set, rung) else {},
     )
 
 
@@ -299,12 +266,6 @@ def _agreement(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
         f1=None if said is None or not len(said) else f1_score(said, judged.measured),
         least_f1=threshold_pct(data_set.name, data_set.metric, rung),
     )
-
-
-def _fitted(data_set: DataSet, rung: Fidelity) -> bool:
-    """Whether a rung has fitted constants for what a set measures."""
-    fitted = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.TIME)
-    return rung is not Fidelity.ROOFLINE and data_set.metric in fitted
 
 
 def _said(judged: Judged, rung: Fidelity) -> Judged:

@@ -74,8 +74,8 @@ class Comparison(Record):
 
     unseen_pct: dict[str, float] = Field(
         default={},
-        description="Mean absolute percentage errors on chips that constants were not fitted on, by family; "
-        "generic: chips of a family never seen.",
+        description="Mean absolute percentage errors on what was left out of the fit in turn (`--leave-out`): each "
+        "run, device, source or framework.",
     )
 
     @property

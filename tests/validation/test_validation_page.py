@@ -7,10 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
-from phaze.hardware.hardware_fields import field_table
 from phaze.report.charts.svg_charts import MOST_SCATTERED, draw_scatter
 from phaze.validation.data_set_registry import DATA_SETS
-from phaze.validation.model_validation import unseen_errors_pct
 from phaze.validation.validation_document import peers
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -57,19 +55,6 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     result = CliRunner().invoke(app, ["validate", "--data", str(tmp_path), "--out", str(out), "-q"])
     assert result.exit_code != 0
     assert "cannot make folder" in str(result.exception)
-
-
-def test_errors_on_chips_left_out_stand_beside():
-    assert (
-        unseen_errors_pct()["op_vector_neusight_fp32"]["generic"]
-        > unseen_errors_pct()["op_vector_neusight_fp32"]["ampere"]
-        > 0
-    )
-    known = {s.name for s in DATA_SETS}
-    families = set(field_table()["family"].choices)
-    for name, errors in unseen_errors_pct().items():
-        assert name in known
-        assert set(errors) <= families
 
 
 def test_peers_stand_beside_known_sets_or_those_still_to_come():

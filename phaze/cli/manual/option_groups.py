@@ -28,6 +28,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "sizes",
             "data",
             "only",
+            "leave_out",
             "of",
             "target",
             "system",

@@ -32,11 +32,16 @@ def command(
         Path | None,
         typer.Option(help="Also write a page of all rungs with a picture per set into this folder."),
     ] = None,
+    leave_out: Annotated[
+        bool,
+        typer.Option(help="Fit constants anew without each device, source, run and framework in turn."),
+    ] = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Compare the model with measured hardware; exit code 5 if an error is above its threshold.
 
+    `--leave-out` shows under the calibrated rung what the model says of what its constants were not fitted on.
     Rows with bad cells are left out and named; a file that cannot be read is told at the end, after the others.
 
     Examples:
@@ -53,15 +58,18 @@ def command(
     from phaze.report.page.validation_page import write_page
     from phaze.report.terminal.check_tables import print_validation_report
     from phaze.validation import model_validation as validation
+    from phaze.validation.left_out import with_left_out
 
     folder, level = measurements_folder(data), choose(Fidelity, rung, "--rung")
     check_judged(level)
     refused: list[InputError] = []
     if quiet:
         compared = validation.compare(folder, only or (), refused=refused.append)
+        compared = with_left_out(compared) if leave_out else compared
     else:
         with console(stderr=True).status("") as status:
             compared = validation.compare(folder, only or (), status.update, refused.append)
+            compared = with_left_out(compared, status.update) if leave_out else compared
     if refused and not compared:
         raise refused[0]
     report = validation.report(folder, only or (), level, compared)

@@ -27,8 +27,8 @@ L = TypeVar("L")
 class Fitted(BaseModel, Generic[L]):
     """Constants of one law for one chip family.
 
-    `error_pct`: mean absolute percentage error on all published rows of a data set, by data set;
-    `unseen_pct`: the same on the chips that the constants were not fitted on, each chip left out in turn.
+    `error_pct`: mean absolute percentage error on all published rows of a data set, by data set. What is left out of
+    the fit in turn is worked out by `dse validate --leave-out`, never written down.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,7 +36,6 @@ class Fitted(BaseModel, Generic[L]):
     family: str
     fitted_on: str
     error_pct: Mapping[str, float]
-    unseen_pct: Mapping[str, float] = {}
     law: L
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.cost.collective_times import link_s
-from phaze.cost.kernels.fitted_constants import law_of
+from phaze.cost.kernels.fitted_constants import NO_OWN, Constants, OwnConstants
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, Tier
 from phaze.workload.work import Link
@@ -22,15 +22,21 @@ def law_file(medium: Medium) -> str:
     return f"media/{medium}.yaml"
 
 
-def with_laws(network: Network, family: str) -> Network:
-    """The network with the constants of a family on every tier whose file says no more than a latency."""
-    return network.model_copy(update={"tiers": tuple(_with_law(tier, family) for tier in network.tiers)})
+def with_laws(network: Network, family: str, own: OwnConstants = NO_OWN) -> Network:
+    """The network with the constants of a family, or `own` ones, on tiers whose file says no more than a latency."""
+    constants = Constants(family, own)
+    tiers = (_with_law(tier, constants) if is_plain(tier) else tier for tier in network.tiers)
+    return network.model_copy(update={"tiers": tuple(tiers)})
 
 
-def _with_law(tier: Tier, family: str) -> Tier:
-    law = law_of(LinkLaw, law_file(tier.medium), family)
-    plain = tier.law == LinkLaw(step_s=tier.law.step_s)
-    return tier if law is None or not plain else tier.changed(law=law)
+def is_plain(tier: Tier) -> bool:
+    """Whether the file of a tier says no more than a latency."""
+    return tier.law == LinkLaw(step_s=tier.law.step_s)
+
+
+def _with_law(tier: Tier, constants: Constants) -> Tier:
+    law = constants.law(LinkLaw, law_file(tier.medium))
+    return tier if law is None else tier.changed(law=law)
 
 
 def switched_s(links: Sequence[Link], bandwidth_bytes_per_s: float, family: str) -> Floats:

@@ -76,10 +76,9 @@ def _figures(comparison: Comparison) -> tuple[str, ...]:
 
 
 def left_out(comparison: Comparison) -> str:
-    """Errors on chips that constants were not fitted on, from the family that generalises best to the worst."""
-    errors = comparison.unseen_pct.values()
-    low, high = (f"{edge:.0f}" for edge in (min(errors), max(errors))) if errors else ("-", "-")
-    return low if low == high else f"{low}-{high}"
+    """Errors on what was left out of the fit in turn, by what that was."""
+    errors = comparison.unseen_pct.items()
+    return ", ".join(f"{kind} {error:.1f}" for kind, error in errors) if errors else "-"
 
 
 def _verdict(comparison: Comparison) -> str:

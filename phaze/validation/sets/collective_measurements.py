@@ -12,7 +12,7 @@ import numpy as np
 from phaze.arrays import Floats
 from phaze.cost.collective_times import fastest_s, least_link_s
 from phaze.cost.fidelity import JUDGED, Fidelity
-from phaze.cost.kernels.fitted_constants import GENERIC
+from phaze.cost.kernels.fitted_constants import GENERIC, NO_OWN, OwnConstants
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import Medium
@@ -47,6 +47,27 @@ class _Setting:
     collective: Collective
     ranks: int
     stride: int
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Exchanges that were measured on one system: payloads in bytes, and measured times in s, (R,) each."""
+
+    setting: _Setting
+    payload: Floats
+    measured: Floats
+
+    @property
+    def system(self) -> System:
+        """Where they were measured."""
+        return self.setting.system
+
+    def seconds(self, family: str, own: OwnConstants = NO_OWN) -> Floats:
+        """What the model says of them with the constants of a family, or `own` ones."""
+        one, network = self.setting, with_laws(self.system.network, family, own)
+        seconds = fastest_s(one.collective, self.payload, network, 0.0, one.ranks, one.stride)
+        found: Floats = seconds + _beside_s(one, self.payload)
+        return found
 
 
 @dataclass
@@ -129,15 +150,15 @@ def _least(setting: _Setting, payload: float) -> float:
 
 def _predict(settings: Mapping[_Setting, _Rows], count: int, excluded: Counter[str]) -> Judged:
     measured, predicted = np.empty(count), {rung: np.empty(count) for rung in JUDGED}
+    runs = []
     for setting, rows in settings.items():
-        payload, system = np.array(rows.payload), setting.system
+        one = Exchanges(setting, np.array(rows.payload), np.array(rows.measured))
         measured[rows.where] = rows.measured
         predicted[Fidelity.ROOFLINE][rows.where] = [_least(setting, size) for size in rows.payload]
-        for rung, family in ((Fidelity.ANALYTIC, GENERIC), (Fidelity.CALIBRATED, system.family)):
-            network = with_laws(system.network, family)
-            seconds = fastest_s(setting.collective, payload, network, 0.0, setting.ranks, setting.stride)
-            predicted[rung][rows.where] = seconds + _beside_s(setting, payload)
-    return Judged(measured, predicted, dict(excluded))
+        for rung, family in ((Fidelity.ANALYTIC, GENERIC), (Fidelity.CALIBRATED, one.system.family)):
+            predicted[rung][rows.where] = one.seconds(family)
+        runs.append(one)
+    return Judged(measured, predicted, dict(excluded), runs=tuple(runs))
 
 
 def _beside_s(setting: _Setting, payload: Floats) -> Floats:

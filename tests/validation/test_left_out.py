@@ -1,0 +1,101 @@
+"""Fits without some rows: what is left out decides nothing, and what is fitted is told by frameworks themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.kernel_laws import kernels_s
+from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.cluster_network import load_network
+from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, list_frameworks, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.validation.data_set_registry import DATA_SETS
+from phaze.validation.left_out import (
+    Constant,
+    FittedRuns,
+    MeasuredKernels,
+    elsewhere,
+    fitted_to,
+    percent,
+    refit,
+    refitted,
+)
+from phaze.validation.measured_cases import Row
+from phaze.validation.published_models import gpt
+from phaze.validation.published_runs import PublishedRun, best_iteration, estimator
+from phaze.validation.single_operators import product
+
+TITLE = "e2e_torchtitan time"
+
+
+def test_a_refit_finds_the_change_that_explains_most_rows():
+    rng = np.random.default_rng(1)
+    slopes, change = rng.normal(size=(60, 2)), np.array([0.3, -0.2])
+    errors = -slopes @ change
+    errors[::10] += 2.0  # rows that no constant explains
+    assert refit(errors, slopes) == pytest.approx(change, abs=0.03)
+
+
+def test_constants_that_no_row_tells_stay():
+    assert refit(np.full(5, 0.4), np.zeros((5, 1))) == pytest.approx([0.0])
+
+
+def test_frameworks_name_their_own_fields_and_known_comparisons():
+    known = {f"{one.name} {one.metric}" for one in DATA_SETS}
+    for framework in map(load_framework, list_frameworks()):
+        for one in framework.fitted:
+            assert one.to in known, framework.name
+            assert all(type(getattr(framework, name)) is float for name in one.constants), framework.name
+
+
+def test_a_framework_nobody_ran_takes_what_others_were_fitted_to():
+    others = [load_framework(name) for name in list_frameworks()]
+    fitted = [f.stretch for f in others if any("stretch" in o.constants and o.to != TITLE for o in f.fitted)]
+    assert min(fitted) < elsewhere("stretch", TITLE) < max(fitted)
+    assert elsewhere("exchange_launches", "e2e_nanotron_ultrascale time") == 0.0  # nothing else has some
+
+
+def runs(framework, *chips):
+    """Runs that take what the framework with a stretch of 1.3 says, on each of some chips."""
+    cluster, plan = Cluster(8, 32, load_network("hgx-h100")), ParallelPlan(4, data_parallel=8)
+    workload = gpt(4, 1024, 16, 50304, 1024, framework.attention, framework.fusion, "bf16")
+    for chip in map(load_architecture, chips):
+        true = PublishedRun(chip, workload, cluster, framework.model_copy(update={"stretch": 1.3}), plan, 1.0)
+        seconds = best_iteration(true, estimator(true, Fidelity.CALIBRATED)).iteration_s
+        yield replace(true, framework=framework, measured=seconds)
+
+
+def test_a_constant_is_fitted_again_without_a_device():
+    framework = load_framework("torchtitan-2024").model_copy(update={"stretch": 1.2})
+    fitted = FittedRuns(TITLE, list(runs(framework, "h100", "h200", "h100-96gb")))
+    assert fitted.constants[1] == Constant("stretch", 1.2, frozenset({"torchtitan-2024"}))
+    shipped, left = percent(fitted.errors({})), fitted.left_out()
+    assert left["device"] < shipped / 3
+    assert left["run"] == pytest.approx(left["device"], rel=0.5)
+    exact = fitted.errors({fitted.constants[1]: 1.3})
+    assert percent(exact) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_framework_without_fitted_constants_has_nothing_to_leave_out():
+    plain = Framework(name="plain", source="")
+    assert fitted_to(plain, TITLE) == ()
+    assert FittedRuns(TITLE, list(runs(plain, "h100"))).left_out() == {}
+
+
+def kernels(chip, factor):
+    chip = load_architecture(chip)
+    works = [product(1, m, 4096, 4096) for m in (256, 1024, 4096, 8192)]
+    seconds = kernels_s(works, to_table([chip]), Fidelity.CALIBRATED)[0]
+    return MeasuredKernels.of("x", [Row(chip, (w,), factor * s) for w, s in zip(works, seconds, strict=True)])
+
+
+def test_a_law_follows_its_donors_alone():
+    one = kernels("h200", 1.4)
+    (file,) = one.files
+    start = one.law(file, "hopper")
+    assert np.abs(one.errors({})).mean() == pytest.approx(np.log(1.4))
+    new = refitted(file, start, [one])
+    assert np.abs(one.errors({file: new})).mean() < np.log(1.4) / 4
