@@ -53,8 +53,8 @@ def refit(errors: Floats, slopes: Floats) -> Floats:
     for _ in range(_ROUNDS):
         weight = 1 / np.maximum(np.abs(errors + slopes @ change), 1e-3)
         normal = (slopes * weight[:, None]).T @ slopes + _HOLD * len(errors) * np.eye(len(change))
-        change = -np.linalg.solve(normal, (slopes * weight[:, None]).T @ errors)
-        change = np.clip(change, -_FAR, _FAR)
+        found = np.linalg.solve(normal, (slopes * weight[:, None]).T @ errors)
+        change = np.array([-min(max(one, -_FAR), _FAR) for one in found.tolist()])
     return change
 
 
