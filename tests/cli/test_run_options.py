@@ -110,13 +110,39 @@ def test_a_frontier_on_other_axes(result, shown, folder):
 
 
 @pytest.mark.parametrize(
-    ("objective", "unit"), [("energy_per_sample", " J"), ("memory", "iB"), ("cost_per_chip", " USD")]
+    ("objective", "unit"),
+    [
+        ("energy_per_sample", " J"),
+        ("memory", "iB"),
+        ("cost_per_chip", " USD"),
+        ("carbon_per_million_tokens", " kg CO2e"),
+    ],
 )
 def test_a_minimised_objective_is_shown_in_its_unit(result, shown, folder, objective, unit):
     document = result("--objective", objective)
     assert document.certificate.optimal
     (line,) = [row for row in shown(document, folder).splitlines() if row.startswith("objective ")]
     assert line.rstrip().endswith(unit)
+
+
+def test_money_is_that_of_the_figures_that_are_given(result, shown, folder):
+    (folder / "own.yaml").write_text("volume_chips: 1e6\nseller_gross_margin: 0.5\n")
+    given = ("--economics", "own.yaml", "--volume", 2e6, "--carbon-intensity", "france", "--samples", 1000)
+    document = result("--objective", "cost_per_sample", *given)
+    assert document.request["economics"] == {
+        "volume_chips": 2e6,
+        "seller_gross_margin": 0.5,
+        "carbon_intensity_kg_per_kwh": 0.057,
+    }
+    cost, run = document.best.workloads["tiny"].cost, document.training_run
+    making = sum(cost.cost_parts_usd[part] for part in ("dies", "memory", "packaging", "bonding", "module"))
+    assert cost.cost_parts_usd["margin"] == pytest.approx(making + cost.cost_parts_usd["design"])
+    assert 1 / document.certificate.objective_value == pytest.approx(cost.cost_per_sample_usd)
+    assert run.total_usd == pytest.approx(1000 * cost.cost_per_sample_usd)
+    assert run.chips_usd == pytest.approx(1000 * making)
+    text = " ".join(shown(document, folder).split())
+    for words in ("by least cost per sample", "cost per million tokens", "margin of their seller"):
+        assert words in text
 
 
 def test_the_robust_answer_is_beside_the_certified_one(result, shown, folder):

@@ -16,3 +16,11 @@ NAMES = {*area_parts_mm2(TABLE), *power_parts_w(TABLE), *TIMES, "roofline", "cri
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_row_of_the_tables_is_explained(name):
     assert any(entry.kind == "word" for entry in explain(name)), name
+
+
+def test_figures_of_money_and_carbon_are_explained_with_their_source():
+    (entry,) = (entry for entry in explain("bonding_yield") if entry.kind == "figure of --economics")
+    assert entry.default == "0.99"
+    assert "Chiplet Actuary" in entry.source
+    (wafer,) = (entry for entry in explain("wafer_usd") if entry.kind == "figure of --economics")
+    assert (wafer.unit, "N7 9346" in wafer.default) == ("USD", True)

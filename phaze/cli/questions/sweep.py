@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def command(options: SweepOptions) -> None:
     """Sample the design space with Optuna; the study lasts and can be resumed.
 
-    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, energy_per_sample, memory.
+    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory,
+    cost_per_sample, cost_per_million_tokens, carbon_per_sample, carbon_per_million_tokens.
 
     Examples:
         dse sweep --workload gpt3 --power 400W --trials 50 --objectives throughput,tdp

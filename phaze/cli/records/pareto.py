@@ -50,7 +50,8 @@ def command(
 
     Nothing named: the axes that the run was made over, or power and throughput.
 
-    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory.
+    Metrics: throughput, throughput_per_tdp, mfu, tdp, area, cost_per_chip, energy_per_sample, memory,
+    cost_per_sample, cost_per_million_tokens, carbon_per_sample, carbon_per_million_tokens.
     Hypervolume and knee go to stderr (with json into the document).
 
     Examples:

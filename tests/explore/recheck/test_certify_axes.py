@@ -16,7 +16,7 @@ from phaze.hardware.spaces.space_file import load_space
 AXES = {
     "throughput": ("energy_per_sample", "tdp"),
     "energy_per_sample": ("throughput", "tdp"),
-    "tdp": ("throughput", "cost_per_chip", "mfu"),
+    "tdp": ("throughput", "cost_per_chip", "mfu", "carbon_per_million_tokens"),
 }
 SPACE = """
 schema_version: 1
