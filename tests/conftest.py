@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 
+import one_thread  # noqa: F401 - before NumPy
 import pytest
 
 from phaze.cli import main as cli

@@ -8,11 +8,12 @@ import sys
 from functools import cache
 
 import pytest
+from rechecks import Known, work_out_once
 from small_cases import small_decoder
 
 from phaze.cli import main as cli
 from phaze.errors import InputError
-from phaze.explore.recheck import certify_run, common_recheck, document_recheck
+from phaze.explore.recheck import common_recheck
 from phaze.explore.recheck.certify_run import certify, question_changed
 from phaze.explore.recheck.elementary_checks import leaves, path_text
 from phaze.explore.recheck.several_recheck import SeveralWorkloads
@@ -82,18 +83,7 @@ def judge(run):
 
     What is worked out again depends on nothing claimed but hardware and settings: once for each is enough.
     """
-    kept = {}
-
-    def once(work):
-        """`work`, which is not done twice for arguments that look the same."""
-        return lambda *a, **b: once_more(work.__name__, work, [*a, b], *a, **b)
-
-    def once_more(name, work, of, *arguments, **options):
-        """What was found before `of` the same."""
-        key = name, repr(of)
-        if key not in kept:
-            kept[key] = work(*arguments, **options)
-        return kept[key]
+    known = Known()
 
     def judged(changed):
         (run / "result.json").write_text(json.dumps(changed))
@@ -107,19 +97,17 @@ def judge(run):
         patch.chdir(run.parent)
         document = load_run(run)
         request, designs = request_of(document, run), load_designs(run)
+        work_out_once(patch, known)
         several, reached = SeveralWorkloads, SeveralWorkloads.reached
-        patch.setattr(document_recheck, "placed", once(document_recheck.placed))
-        patch.setattr(certify_run, "evaluate", once(certify_run.evaluate))
-        patch.setattr(several, "reached", lambda own, *rest: once_more("reached", reached, rest, own, *rest))
+        patch.setattr(several, "reached", lambda own, *rest: known.get(reached, rest, own, *rest))
         for home, name in (
-            (document_recheck, "comparisons"),
             (common_recheck.robust_answer, "judge_robustness"),
             (common_recheck.StrategyCourse, "run"),
         ):
             work = getattr(
                 home, name
             )  # what the document claims does not enter, but that the best is the best
-            patch.setattr(home, name, lambda *a, work=work, **b: once_more(work.__name__, work, (), *a, **b))
+            patch.setattr(home, name, lambda *a, work=work, **b: known.get(work, (), *a, **b))
         yield judged
 
 
