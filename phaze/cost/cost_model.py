@@ -211,14 +211,14 @@ class PassCosts:
         where = np.asarray(rows, dtype=np.intp)
         tensor, vector, memory = (f[where] for f in self._indices)
         cycle_s, t = self.factors.cycle_s[where, None], self.tables
-        single = np.maximum(t.tensor_single_cycles[tensor], t.vector_single_cycles[vector])
-        parallel = np.maximum(t.tensor_parallel_cycles[tensor], t.vector_parallel_cycles[vector])
+        single = np.maximum(t.tensor.single[tensor], t.vector_single_cycles[vector])
+        parallel = np.maximum(t.tensor.parallel[tensor], t.vector_parallel_cycles[vector])
         found = Attribution(
             compute_s=np.minimum(single, parallel) * cycle_s,
-            buffer_s=t.buffer_cycles[tensor] * cycle_s,
+            buffer_s=t.tensor.buffer[tensor] * cycle_s,
             hbm_s=t.hbm_s[memory],
             link_s=t.link_s[memory],
-            fill_s=t.fill_cycles[tensor] * cycle_s + t.launch_s,
+            fill_s=t.fill_cycles(tensor) * cycle_s + t.launch_s,
         )
         self._attribute_kernels(where, found)
         return found
@@ -232,7 +232,7 @@ class PassCosts:
         tensor, vector, memory = (f[rows] for f in self._indices)
         cycle_s = self.factors.cycle_s[rows, None]
         off_chip = self.tables.off_chip_s[memory]
-        fill = self.tables.fill_cycles[tensor] * cycle_s + self.tables.launch_s
+        fill = self.tables.fill_cycles(tensor) * cycle_s + self.tables.launch_s
         lanes = (self.tables.vector_single_cycles, self.tables.vector_parallel_cycles)
         for mode, out in enumerate((single, parallel)):
             np.take(self.tables.on_chip_cycles[mode], tensor, axis=0, out=out, mode="clip")

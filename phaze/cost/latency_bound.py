@@ -260,13 +260,12 @@ class _Side:
     cores: Floats
     single_cycles: Floats
     parallel_cycles: Floats
-    fill_cycles: Floats
     launch_s: Floats
     off_chip_s: Floats
 
-    def shown(self, level_s: Floats, side: Rows, memory: Rows) -> _Shown:
-        """What n combinations of a cycle time, a side and a memory side take."""
-        cycle_s, fill = level_s[:, None], self.fill_cycles[side]
+    def shown(self, level_s: Floats, side: Rows, memory: Rows, fill: Floats) -> _Shown:
+        """What n combinations of a cycle time, a side and a memory side take, with cycles (n, O) to fill arrays."""
+        cycle_s = level_s[:, None]
         single, parallel = self.single_cycles[side], self.parallel_cycles[side]
         off_chip = self.off_chip_s[memory]
 
@@ -298,20 +297,20 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Float
 
     def on_tensor(keys: Rows) -> Floats:
         single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
-        side = _Side(factors.tensor.cores, single, parallel, t.fill_cycles, t.launch_s, off_chip)
+        side = _Side(factors.tensor.cores, single, parallel, t.launch_s, off_chip)
         level, tensor, memory = _split(keys, len(factors.tensor.cores), memories)
-        cycle_s = levels[level]
-        found = _sum_blocks(pass_, blocks, side.shown(cycle_s, tensor, memory), _TENSOR)
-        found += t.fill_cycles[:, lone].sum(axis=1)[tensor] * cycle_s + t.launch_s[lone].sum()
+        cycle_s, fill = levels[level], t.fill_cycles(tensor)
+        found = _sum_blocks(pass_, blocks, side.shown(cycle_s, tensor, memory, fill), _TENSOR)
+        found += fill[:, lone].sum(axis=1) * cycle_s + t.launch_s[lone].sum()
         floor = np.maximum(t.total_buffer_cycles[tensor] * cycle_s, t.total_hbm_s[memory])
         return np.stack([found, floor], axis=1)
 
     def on_vector(keys: Rows) -> Floats:
-        fill_least = np.broadcast_to(t.fill_cycles.min(axis=0), lanes[0].shape)
         single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
-        side = _Side(factors.vector.cores, single, parallel, fill_least, t.launch_s, off_chip)
+        side = _Side(factors.vector.cores, single, parallel, t.launch_s, off_chip)
         level, vector, memory = _split(keys, len(factors.vector.cores), memories)
-        found = _sum_blocks(pass_, vector_blocks, side.shown(levels[level], vector, memory), _VECTOR)
+        fill = np.broadcast_to(t.array_fill_cycles.min() * t.products, (len(keys), len(t.products)))
+        found = _sum_blocks(pass_, vector_blocks, side.shown(levels[level], vector, memory, fill), _VECTOR)
         return found[:, None]
 
     return LowerTables(

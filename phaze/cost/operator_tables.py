@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Rows
 from phaze.cost.collective_times import link_s
 from phaze.cost.core_cycles import (
     deals,
@@ -36,20 +36,61 @@ class GemmCosts:
 
 
 @dataclass(frozen=True)
+class TensorCycles:
+    """Operators (last axis O) on tensor sides (T, O): what few architectures are asked about, made when they are.
+
+    `costs`: products of every operator; `fed`: cycles of an array per cycle that it is fed; `passing` (O,): bytes that
+    pass the global buffer once; `bytes_per_cycle` (T,) of it.
+    """
+
+    costs: tuple[tuple[GemmCosts, ...], ...]
+    fed: float
+    passing: Floats
+    bytes_per_cycle: Floats
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self.bytes_per_cycle), len(self.costs)
+
+    @property
+    def single(self) -> Floats:
+        """Cycles on one core."""
+        return self.fed * _columns(self._shape, ([c.single_cycles for c in cs] for cs in self.costs))
+
+    @property
+    def parallel(self) -> Floats:
+        """Cycles on all cores."""
+        return self.fed * _columns(self._shape, ([c.parallel_cycles for c in cs] for cs in self.costs))
+
+    @property
+    def buffer_bytes(self) -> Floats:
+        """Bytes through the global buffer."""
+        return _columns(self._shape, ([c.buffer_bytes for c in cs] for cs in self.costs)) + self.passing
+
+    @property
+    def buffer(self) -> Floats:
+        """Cycles in which these pass."""
+        found: Floats = self.buffer_bytes / self.bytes_per_cycle[:, None]
+        return found
+
+
+@dataclass(frozen=True)
 class OperatorTables:
     """Operators (last axis O) on tensor sides (T, O), vector sides (V, O) and memory sides (M, O).
 
     Cycles at the chip's clock where they depend on it, seconds where they do not. `parallel` means all
-    cores of the kinds an operator uses; `link` marks collectives, which have no such mode. `launch_s` (O,): what
-    an operator takes beyond its work, wherever it runs.
+    cores of the kinds an operator uses; `link` marks collectives, which have no such mode. `on_chip_cycles`: tensor
+    cycles or global-buffer cycles, whichever are more, single and parallel (T, O). `launch_s` (O,): what an operator
+    takes beyond its work, wherever it runs; `array_fill_cycles` (T,): what each of its `products` (O,) takes to fill
+    the arrays.
     """
 
-    tensor_single_cycles: Floats
-    tensor_parallel_cycles: Floats
-    fill_cycles: Floats
+    tensor: TensorCycles
+    on_chip_cycles: tuple[Floats, Floats]
+    total_buffer_cycles: Floats
+    array_fill_cycles: Floats
+    products: Floats
     launch_s: Floats
-    buffer_bytes: Floats
-    buffer_cycles: Floats
     vector_single_cycles: Floats
     vector_parallel_cycles: Floats
     hbm_bytes: Floats
@@ -57,13 +98,10 @@ class OperatorTables:
     link_s: Floats
     link: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
-    @cached_property
-    def on_chip_cycles(self) -> tuple[Floats, Floats]:
-        """Tensor cycles or global-buffer cycles, whichever are more, single and parallel (T, O)."""
-        return (
-            np.maximum(self.tensor_single_cycles, self.buffer_cycles),
-            np.maximum(self.tensor_parallel_cycles, self.buffer_cycles),
-        )
+    def fill_cycles(self, sides: Rows) -> Floats:
+        """Cycles to fill the arrays of some tensor sides for every operator, (n, O)."""
+        found: Floats = self.array_fill_cycles[sides, None] * self.products
+        return found
 
     @cached_property
     def off_chip_s(self) -> Floats:
@@ -74,12 +112,6 @@ class OperatorTables:
     def total_hbm_s(self) -> Floats:
         """HBM seconds of all operators, (M,)."""
         total: Floats = self.hbm_s.sum(axis=1)
-        return total
-
-    @cached_property
-    def total_buffer_cycles(self) -> Floats:
-        """Global-buffer cycles of all operators, (T,)."""
-        total: Floats = self.buffer_cycles.sum(axis=1)
         return total
 
 
@@ -130,25 +162,25 @@ def operator_tables(
     works: tuple[Work, ...], factors: Factors, gemms: GemmTables, network: Network
 ) -> OperatorTables:
     """Cost all operators on all sides."""
-    tensor, vector, memory, losses = factors.tensor, factors.vector, factors.memory, factors.losses
-    fed = 1.0 / losses.array_efficiency
-    link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
-    costs = [[gemms[g] for g in work.gemms] for work in works]
-    tensor_shape, memory_shape = (len(tensor.rows), len(works)), (len(memory.hbm_bytes_per_s), len(works))
-    fill = fill_cycles(tensor.rows, tensor.columns)[:, None] * np.array([len(w.gemms) for w in works])
-    passing = np.array([passing_bytes(w) for w in works])
-    buffer = _columns(tensor_shape, ([c.buffer_bytes for c in cs] for cs in costs)) + passing
+    vector, memory, losses = factors.vector, factors.memory, factors.losses
+    costs = tuple(tuple(gemms[g] for g in work.gemms) for work in works)
+    tensor = TensorCycles(
+        costs,
+        1.0 / losses.array_efficiency,
+        np.array([passing_bytes(w) for w in works]),
+        factors.tensor.buffer_bytes_per_cycle,
+    )
+    link, buffer = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_), tensor.buffer
+    memory_shape, vector_shape = (len(memory.hbm_bytes_per_s), len(works)), (len(vector.cores), len(works))
     hbm = _columns(memory_shape, ([c.hbm_bytes for c in cs] for cs in costs))
     hbm += _columns(memory_shape, ([stream_bytes(w, memory.global_buffer_bytes)] for w in works))
-    vector_shape = (len(vector.cores), len(works))
     return OperatorTables(
-        tensor_single_cycles=fed * _columns(tensor_shape, ([c.single_cycles for c in cs] for cs in costs)),
-        tensor_parallel_cycles=fed
-        * _columns(tensor_shape, ([c.parallel_cycles for c in cs] for cs in costs)),
-        fill_cycles=fill,
+        tensor=tensor,
+        on_chip_cycles=(np.maximum(tensor.single, buffer), np.maximum(tensor.parallel, buffer)),
+        total_buffer_cycles=buffer.sum(axis=1),
+        array_fill_cycles=fill_cycles(factors.tensor.rows, factors.tensor.columns),
+        products=np.array([float(len(w.gemms)) for w in works]),
         launch_s=np.where(link, 0.0, losses.operator_s),
-        buffer_bytes=buffer,
-        buffer_cycles=buffer / tensor.buffer_bytes_per_cycle[:, None],
         vector_single_cycles=_columns(vector_shape, ([vector_cycles(w, vector.alus)] for w in works)),
         vector_parallel_cycles=_columns(
             vector_shape, ([vector_cycles(w, vector.alus, vector.cores)] for w in works)

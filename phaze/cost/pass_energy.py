@@ -56,7 +56,7 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
     everything = Events(
         **macs,
         alu_cycles=sum(w.vector_cycles for w in works),
-        buffer_bytes=costs.tables.buffer_bytes.sum(axis=1)[f.tensor_of[where]],
+        buffer_bytes=costs.tables.tensor.buffer_bytes.sum(axis=1)[f.tensor_of[where]],
         hbm_bytes=costs.tables.hbm_bytes.sum(axis=1)[f.memory_of[where]],
         link_bytes=_collective_bytes(costs.pass_),
     )
@@ -142,7 +142,7 @@ def kernel_j(costs: PassCosts, table: ArchitectureTable, seconds: Floats) -> Flo
     events = Events(
         **_visible_macs(works),
         alu_cycles=_beyond_issued(works, e.kernel_alu_cycles_per_s * seconds),
-        buffer_bytes=t.buffer_bytes[f.tensor_of[0]],
+        buffer_bytes=t.tensor.buffer_bytes[f.tensor_of[0]],
         hbm_bytes=t.hbm_bytes[f.memory_of[0]],
     )
     return dynamic_j(events, table)
