@@ -267,7 +267,7 @@ class WorkloadResult(Record):
     def drawn_w(self) -> float:
         """Power in W that an accelerator draws while it runs this plan, mean over all devices and the iteration.
 
-        P = energy of an iteration / (its time x devices). At most the TDP, which is the worst case.
+        P = energy of an iteration / (its time x devices). Budgets limit the TDP instead, the worst case.
         """
         return self.energy_per_iteration_j / (self.iteration_time_s * self.devices)
 

@@ -70,9 +70,9 @@ def product_clock_hz(table: ArchitectureTable, operands: str | None) -> Floats:
     not GPUs keep theirs. Source: docs/decisions/0047-power-and-clock.md.
     """
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
-    change = np.where(table["simt"], _load_of_format(table, operands), 1.0)
-    if (change == 1.0).all():
+    if operands not in (*_NARROW, "fp32") or not np.any(table["simt"]):
         return clock
+    change = np.where(table["simt"], _load_of_format(table, operands), 1.0)
     own = _PowerByClock.of(table)
     other = replace(own, switching=own.switching * change)
     found = _largest_below(other, own.power_w(clock), np.zeros(len(table)), peak_clock_hz(table))
@@ -80,7 +80,7 @@ def product_clock_hz(table: ArchitectureTable, operands: str | None) -> Floats:
 
 
 def _load_of_format(table: ArchitectureTable, operands: str | None) -> Floats:
-    """Switching energy per cycle in products of a format over that in the tensor cores' own, (A,)."""
+    """Switching energy per cycle in products of few bits or of fp32 over that in the tensor cores' own, (A,)."""
     parts, e, clock = power_parts_w(table), energy_constants(table), table["clock_hz"]
     own = sum((parts[name] for name in _SWITCHING), np.zeros(len(table)))
     products = parts["mac"] + parts["operands"]
@@ -89,13 +89,11 @@ def _load_of_format(table: ArchitectureTable, operands: str | None) -> Floats:
         narrow = macs(table) * clock * rate * (e.narrow_mac_j + e.narrow_operand_j_per_mac)
         faster = ~table["vector_products"] & (narrow_speed(table, str(operands)) > 1.0)
         return np.where(faster, (own - products + narrow) / own, 1.0)
-    if operands == "fp32":
-        alus = vector_alus(table) * clock * e.alu_cycle_j
-        vector_peak = 2.0 * vector_alus(table) * peak_clock_hz(table)
-        on_vector = product_flops_per_s(table, "fp32") < _ON_MATRIX * vector_peak
-        busy = (own - products - parts["vector"] + alus) / own
-        return np.where(on_vector & ~table["vector_products"], busy, 1.0)
-    return np.ones(len(table))
+    alus = vector_alus(table) * clock * e.alu_cycle_j
+    vector_peak = 2.0 * vector_alus(table) * peak_clock_hz(table)
+    on_vector = product_flops_per_s(table, "fp32") < _ON_MATRIX * vector_peak
+    busy = (own - products - parts["vector"] + alus) / own
+    return np.where(on_vector & ~table["vector_products"], busy, 1.0)
 
 
 @dataclass(frozen=True)
