@@ -20,6 +20,7 @@ from phaze.validation.sets.kernels import (
     layer_measurements,
     power_measurements,
     profiler_measurements,
+    request_power,
     systolic_measurements,
     vector_measurements,
 )
@@ -109,6 +110,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("kernel_power_aiconfigurator", Metric.LATENCY, engine_measurements.latencies),
     DataSet("kernel_power_aiconfigurator", Metric.POWER, power_measurements.watts),
     DataSet("kernel_power_aiconfigurator", Metric.POWER_SHORT, power_measurements.short_watts),
+    DataSet("power_splitwise", Metric.POWER, request_power.watts),
     DataSet("kernels_alltoall", Metric.LATENCY, exchange_measurements.exchanges),
     DataSet("kernels_mla", Metric.LATENCY, latent_measurements.latent_attention),
     DataSet("kernels_moe", Metric.LATENCY, expert_measurements.layers),

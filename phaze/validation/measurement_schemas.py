@@ -210,6 +210,13 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             "accelerator model topology", "n_chips? micro_batch? global_batch? seq_len?", "step_s?"
         ),
         "mem_korthikanti": _schema("model config metric", "layers hidden heads tp pp micro_batch", "value"),
+        "power_splitwise": _schema(
+            "model gpu",
+            "tp batch",
+            "prompt_ms token_ms",
+            **dict.fromkeys(("prompt_tokens", "output_tokens"), SIZE),
+            average_power_fraction=maybe(RATE),
+        ),
         "kernel_power_aiconfigurator": _schema(
             "device op framework dtype kv_cache_dtype",
             "m? k? n? batch? heads? kv_heads? head_dim?",
