@@ -40,6 +40,9 @@ _FAR = 1.5  # the farthest that a refit moves one
 _HOLD = 0.02  # weight of that distance: decides where no run says anything
 _ROUNDS = 30  # of least squares that approach least absolute errors
 
+_TIED = {"dispatch_backward_s": "dispatch_s"}
+"""Constants that were fitted as one with another."""
+
 Errors = Mapping[str, float]
 """Mean absolute percentage errors by what was left out: run, device, source, framework."""
 
@@ -89,6 +92,8 @@ class FittedRuns:
         found: dict[tuple[str, float], set[str]] = {}
         for framework in {run.framework.name: run.framework for run in self.runs}.values():
             for name in fitted_to(framework, self.title):
+                if name in _TIED:
+                    continue
                 found.setdefault((name, float(getattr(framework, name))), set()).add(framework.name)
         return tuple(Constant(name, value, frozenset(who)) for (name, value), who in sorted(found.items()))
 
@@ -99,6 +104,11 @@ class FittedRuns:
 
     def _error(self, run: PublishedRun, values: Mapping[Constant, float]) -> float:
         new = {c.name: v for c, v in values.items() if run.framework.name in c.frameworks}
+        new |= {
+            both: new[one]
+            for both, one in _TIED.items()
+            if one in new and both in fitted_to(run.framework, self.title)
+        }
         changed = _replaced(run, new)
         found = best_iteration(changed, estimator(changed, Fidelity.CALIBRATED, self._known))
         return log(run.figure(found) / run.measured)

@@ -176,4 +176,4 @@ def test_submissions():
     }
     older, newer, fewer = found.predicted[Fidelity.CALIBRATED]
     assert 0.85 < older / 11 < 1.15
-    assert newer < older < fewer
+    assert newer == older < fewer  # one set of constants for both generations (decisions/0050)
