@@ -1,5 +1,7 @@
 """Money and carbon: values by hand, published footprints and systems, parts that sum, and what grows with what."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from phaze.hardware.economics.cluster_rates import cluster_rates
 from phaze.hardware.economics.economic_figures import YEAR_S, Economics, figures, shipped
 from phaze.hardware.economics.embodied_carbon import carbon_per_area_kg_per_cm2, embodied_parts_kg
 from phaze.hardware.hardware_fields import default_values, field_table
+from phaze.inputs.economic_inputs import FIGURES
+from phaze.inputs.option_models import EconomicOptions
 
 NODES = field_table()["node"].choices
 H100_MM2, B200_MM2 = np.array([814.0]), np.array([1600.0])
@@ -216,3 +220,14 @@ def test_a_file_with_a_fault_is_told_in_a_sentence(tmp_path, text, sentence):
     file.write_text(text)
     with pytest.raises(InputError, match=sentence):
         Economics().after(file)
+
+
+@pytest.mark.parametrize(("option", "figure"), FIGURES.items())
+def test_help_tells_the_shipped_figure(option, figure):
+    shown = EconomicOptions.described()[option][1].help
+    value = shipped().scalars[figure].value
+    if value is None:
+        assert "default" not in shown
+    else:
+        told = float(re.search(r"default: ([\d,.]*\d)", shown)[1].replace(",", ""))
+        assert told == value
