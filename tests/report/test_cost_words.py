@@ -113,6 +113,11 @@ def test_a_training_run_is_told_by_part():
         assert words in " ".join(text.split())
 
 
+def test_much_carbon_is_told_in_tonnes():
+    text = printed(training_table(training(carbon_kg=63_400.0, carbon_parts_kg={"electricity": 63_400.0})))
+    assert "carbon 63.4 t CO2e electricity 63.4 t CO2e" in " ".join(text.split())
+
+
 def test_a_training_run_of_before_is_told_as_it_was():
     text = " ".join(printed(training_table(training())).split())
     assert "cost 200 USD making the chips 40.0 USD electricity 160 USD" in text

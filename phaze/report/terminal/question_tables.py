@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -142,15 +142,19 @@ def _money(run: TrainingRun) -> Iterator[tuple[str, str]]:
     """The cost by part; of documents of before, manufacturing cost and electricity."""
     before = {"making the chips": run.chips_usd, "electricity": run.electricity_usd}
     yield "cost", fmt.decimal(run.total_usd, "USD")
-    for name, usd in (grouped_usd(run.cost_parts_usd) or before).items():
-        yield f"  {name}", fmt.decimal(usd, "USD")
+    for name, usd in _indented(grouped_usd(run.cost_parts_usd) or before).items():
+        yield name, fmt.decimal(usd, "USD")
 
 
 def _carbon(run: TrainingRun) -> Iterator[tuple[str, str]]:
     if run.carbon_kg is not None:
-        yield "carbon", f"{fmt.number(run.carbon_kg / TONNE_KG)} t CO2e"
-        for name, kg in grouped_kg(run.carbon_parts_kg).items():
-            yield f"  {name}", f"{fmt.number(kg / TONNE_KG)} t CO2e"
+        scale, unit = (1.0, "kg") if run.carbon_kg < TONNE_KG else (TONNE_KG, "t")
+        for name, kg in {"carbon": run.carbon_kg, **_indented(grouped_kg(run.carbon_parts_kg))}.items():
+            yield name, f"{fmt.number(kg / scale)} {unit} CO2e"
+
+
+def _indented(parts: Mapping[str, float]) -> dict[str, float]:
+    return {f"  {name}": part for name, part in parts.items()}
 
 
 def _rests_on(run: TrainingRun) -> str:
