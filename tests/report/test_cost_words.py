@@ -106,7 +106,7 @@ def test_a_training_run_is_told_by_part():
         "making the chips",
         "network",
         "interest",
-        "t CO2e",
+        "kg CO2e",
         "25.0 kUSD with its system",
         "are not in it",
     ):
