@@ -8,8 +8,11 @@ from functools import cache
 
 from phaze.arrays import Floats
 from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.certified.search_points import WorkloadPoints
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation, Oracle
+from phaze.explore.frontier.search_axes import SearchAxes
+from phaze.explore.request.design_metrics import metric
 from phaze.explore.request.explore_request import Budgets, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.cluster_network import load_network
@@ -97,5 +100,7 @@ def solved_problem() -> SolvedProblem:
     candidates, task = Candidates(parse_space(SPACE, "few.yaml"), BUDGETS), small_task()
     oracle = Oracle(candidates, [task], first_throughput, Clock(ENDLESS_S))
     known = {found.number: found for found in oracle.evaluate(candidates.all().numbers)}
-    certified = CertifiedSearch(candidates, task, Clock(ENDLESS_S), SilentProgress()).run()
-    return SolvedProblem(candidates, task, known, max(certified.evaluated.values()))
+    clock = Clock(ENDLESS_S)
+    points = WorkloadPoints.of(candidates, task, clock, SearchAxes((metric("throughput"), metric("tdp"))))
+    found = CertifiedSearch(points, clock, SilentProgress()).run()
+    return SolvedProblem(candidates, task, known, found.most)

@@ -6,7 +6,12 @@ from itertools import product
 
 import numpy as np
 
-from phaze.explore.request.search_progress import Clock
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.certified.search_points import WorkloadPoints
+from phaze.explore.frontier.search_axes import SearchAxes
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.request.search_resources import ALONE
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.testing.small_problem import DECODER
 from phaze.workload.workload import Mode
@@ -52,6 +57,14 @@ class Remembering(dict):
     def put(self, items):
         for key, value in items.items():
             self.setdefault(key, value)
+
+
+def certified(candidates, task, *, clock=None, axes="throughput,tdp", least=0.0, resources=ALONE, **options):
+    """The outcome of the certified search of one workload on some axes."""
+    clock = clock or Clock(300.0)
+    chosen = SearchAxes(tuple(map(metric, axes.split(","))))
+    points = WorkloadPoints.of(candidates, task, clock, chosen, least=least, resources=resources)
+    return CertifiedSearch(points, clock, SilentProgress(), **options).run()
 
 
 class StopsSoon(Clock):

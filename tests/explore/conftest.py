@@ -32,11 +32,10 @@ def only_the_proof(request):
     with pytest.MonkeyPatch.context() as patch:
         if not getattr(request.module, "WHOLE_ANSWERS", False):
             patch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 0)
-            patch.setattr("phaze.explore.answers.portfolio_exploration.NEXT_BEST", 0)
             for name in (
                 "answers.exploration.chips_beside",
                 "answers.exploration.plan_beside",
-                "answers.axes_exploration.comparisons",
+                "answers.least_memory_exploration.comparisons",
                 "recheck.document_recheck.comparisons",
             ):
                 patch.setattr(f"phaze.explore.{name}", lambda *_: [])

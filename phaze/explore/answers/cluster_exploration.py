@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
+from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.exploration import Answer, Exploration
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.certified.workload_bounds import roofline_throughput
@@ -60,16 +60,6 @@ def with_devices(request: ExploreRequest, budget: ClusterBudget, devices: int) -
 
 def _tighter(one: float | None, other: float | None) -> float | None:
     return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-@dataclass(frozen=True)
-class PointCounts:
-    """Points of a space: how many, over budget, evaluated, and where the others fell."""
-
-    size: int
-    over_budget: int
-    evaluated: int
-    pruned_by: Mapping[str, int]
 
 
 @dataclass
@@ -137,12 +127,6 @@ class DeviceCount:
             self.status, "number of devices"
         )
         return PointCounts(size, size - within, 0, {fate: within})
-
-    def counted(self, outcome: Outcome) -> PointCounts:
-        """Counts of its points by fate in a search."""
-        size = self.candidates.size * outcome.configs
-        over = size - outcome.in_budget * outcome.configs
-        return PointCounts(size, over, len(outcome.evaluated), outcome.pruned_by)
 
 
 def affordable_counts(
@@ -320,13 +304,13 @@ class _ClusterSearch:
     def _search(self, choice: DeviceCount, exploration: Exploration) -> None:
         least = self._least(choice)
         outcome = exploration.fastest(least)
-        reached = {value: number for (number, _), value in outcome.evaluated.items() if value >= least}
+        reached = {one.value: number for (number, _), one in outcome.evaluated.items() if one.value >= least}
         hoped = float(outcome.undecided[1].max(initial=0.0))
         if reached:
             choice.value = max(reached)
             choice.best = choice.candidates.architecture(reached[choice.value]).name
             choice.status, choice.bound = DeviceCountStatus.SEARCHED, max(choice.value, hoped)
-            choice.searched = choice.counted(outcome)
+            choice.searched = PointCounts.of(outcome, choice.candidates)
             self.best = BestDeviceCount(choice, exploration, outcome)
         elif not outcome.finished:
             choice.bound = min(choice.bound, max(self.value, hoped))
@@ -337,28 +321,17 @@ class _ClusterSearch:
 
     def _document(self, document: ResultDocument) -> ResultDocument:
         """The winner's document with the certificate and the account of all numbers of devices."""
-        value, fallen = document.certificate.objective_value, Counter[str]()
-        counts = [choice.counts for choice in self.choices]
-        for part in counts:
-            fallen.update(part.pruned_by)
-        upper = max([value, *(choice.bound for choice in self.choices)])
-        if upper <= value * (1 + BOUND_ROUNDING):
-            upper = value  # the same design, worked out in two ways
-        devices = [choice.devices for choice in self.choices]
-        certificate = document.certificate.model_copy(
-            update={
-                "optimal": upper <= value,
-                "upper_bound": upper,
-                "gap": (upper - value) / value,
-                "scope": [*document.certificate.scope, devices_scope(devices)],
-                "space_size": sum(part.size for part in counts),
-                "over_budget": sum(part.over_budget for part in counts),
-                "pruned": sum(fallen.values()),
-                "evaluated": sum(part.evaluated for part in counts),
-                "pruned_by": dict(fallen),
-            }
+        told = document.certificate
+        proven = certificate(
+            told.objective,
+            told.objective_value,
+            [choice.bound for choice in self.choices],
+            PointCounts.sum([choice.counts for choice in self.choices]),
+            [*told.scope, devices_scope([choice.devices for choice in self.choices])],
+            complete=told.frontier_complete,
+            plans_each=told.plans_per_architecture,
         )
-        return document.model_copy(update={"certificate": certificate, "cluster": self._report(document)})
+        return document.model_copy(update={"certificate": proven, "cluster": self._report(document)})
 
     def _report(self, document: ResultDocument) -> ClusterReport:
         economics = self.request.task.economics

@@ -1,8 +1,8 @@
-"""One run of the main job: search a space, then describe what was found."""
+"""One run of the main job: search a space, then describe what was found; for one workload or for several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,21 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats
 from phaze.errors import LEFT_OUT, OutOfTimeError
+from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
-from phaze.explore.answers.evaluated_candidates import EvaluatedCandidates
+from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
+from phaze.explore.answers.searched_question import (
+    design_columns,
+    fastest_axes,
+    hoped_worth,
+    question_scope,
+    search_axes,
+    worth,
+    worth_of,
+)
 from phaze.explore.certified.certified_search import CertifiedSearch
-from phaze.explore.certified.search_state import Outcome
+from phaze.explore.certified.search_points import WorkloadPoints
+from phaze.explore.certified.search_state import Outcome, Point, Reached
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
-from phaze.explore.documents.result_manifest import describe_request, manifest, scope
+from phaze.explore.documents.result_manifest import describe_request, manifest
+from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_builder import DesignBuilder, out_of_memory
-from phaze.explore.evaluation.design_candidates import Block, Candidates
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.evaluation_oracle import Evaluation
 from phaze.explore.evaluation.evaluator import Evaluator
-from phaze.explore.frontier.pareto_archive import ParetoArchive
-from phaze.explore.request.explore_request import ExploreRequest
-from phaze.explore.request.objective_floor import Goal, below_floor, floor_throughput
-from phaze.explore.request.search_progress import Clock, Progress, ReportingClock
+from phaze.explore.frontier.search_axes import SearchAxes
+from phaze.explore.request.common_score import CombinedScore
+from phaze.explore.request.design_metrics import Needs
+from phaze.explore.request.explore_request import ExploreRequest, objective_of
+from phaze.explore.request.objective_floor import below_floor, floor_throughput
+from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, SAME
@@ -47,11 +61,21 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class SearchProof:
-    """Findings of the certified search, and the evaluator that knows its costs and placements."""
+class Shown:
+    """Evaluated points that are shown, what each reaches on the axes, and the places of the frontier among them."""
 
-    outcome: Outcome
-    evaluator: Evaluator
+    rows: Sequence[Evaluation]
+    reached: Sequence[Reached]
+    frontier: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proven: objectives that others may reach at most, counts of points, whether no other one can matter."""
+
+    hoped: Sequence[float]
+    counts: PointCounts
+    complete: bool
 
 
 class Exploration:
@@ -66,93 +90,122 @@ class Exploration:
         like: Evaluator | None = None,
     ) -> None:
         """`like`: knows the same hardware and layers; what they cost is shared."""
-        self._request = request
-        self._progress = progress
-        self._clock = clock
-        self._resources = resources
+        self.request = request
+        self.progress = progress
+        self.clock = clock
+        self.resources = resources
         self._like = like
         self._started = datetime.now(UTC)
-        self.goal = Goal(request.objective, floor_throughput(request, request.task))
+        self.axes = search_axes(request)
+        self.objective = objective_of(request)
         self.candidates = Candidates(request.space, request.budgets)
-        self.reporting = SolveLimits(ReportingClock(clock, REPORT_S).left, FEW_STATES)
+        self._whole_clock = clock.whole if isinstance(clock, ClockShare) and clock.whole else clock
+        self.reporting = SolveLimits(ReportingClock(self._whole_clock, REPORT_S).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         with self.chips() as chips:
-            proof = self.search()
-            return self.describe(proof.outcome, proof, chips)
+            outcome = self.search()
+            return self.describe(self.shown(outcome), self.proof(outcome), chips)
 
     def chips(self) -> AbstractContextManager[Beside]:
         """Known chips under the same budgets, worked out beside what happens meanwhile, as long as there is time."""
-        request = self._request
+        request = self.request
         builder = DesignBuilder(request.task, request.budgets.tdp_margin, self.reporting.left_s)
         return run_in_fork(lambda: chips_beside(request, builder), self.reporting.left_s)
 
-    def search(self) -> SearchProof:
-        """The certified search.
+    # -- the search ----------------------------------------------------------------------------------------
+
+    def search(self) -> Outcome:
+        """The certified search for the frontier.
 
         Raises InfeasibleError where nothing fits or keeps the floors, OutOfTimeError where nothing was evaluated
         that does.
         """
-        return self._proof(self._certified(gap=self._request.gap, min_throughput=self.goal.floor).run())
-
-    def fastest_proof(self) -> SearchProof:
-        """The search for the highest throughput alone. Raises as `search`."""
-        return self._proof(self.fastest(self.goal.floor, self._request.gap))
-
-    def _proof(self, outcome: Outcome) -> SearchProof:
-        if outcome.frontier.keys:
-            return SearchProof(outcome, self.evaluator)
-        if outcome.finished and self.goal.floor > 0:
-            self._check_fastest()
-        if outcome.finished:
-            raise out_of_memory(self.evaluator, f"space {self._request.space.name}")
-        raise _out_of_time()
-
-    @cached_property
-    def evaluator(self) -> Evaluator:
-        """Knows the combinations of hardware of the whole space."""
-        if self._like is not None:
-            return self._like.of(self._request.task)
-        return Evaluator(self._request.task, self.candidates.survey(), memo=self._resources.memo)
-
-    def _certified(self, **options: Any) -> CertifiedSearch:  # noqa: ANN401 - those of CertifiedSearch
-        task, resources, known = self._request.task, self._resources, self.evaluator
-        return CertifiedSearch(
-            self.candidates,
-            task,
-            self._clock,
-            self._progress,
-            resources=resources,
-            evaluator=known,
-            **options,
-        )
+        return self._checked(self._certified(self.axes, self.floor, self.request.gap))
 
     def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
         """The search for the highest throughput alone, from `least` samples/s on, as far as a gap; floors aside."""
-        alone = partial(ParetoArchive, 0)
-        return self._certified(others=_nothing, archive=alone, min_throughput=least, gap=gap).run()
+        return self._certified(fastest_axes(), least, gap)
+
+    def fastest_proof(self) -> Outcome:
+        """The same above the floors. Raises as `search`."""
+        return self._checked(self.fastest(self.floor, self.request.gap))
 
     def around(self, fastest: Outcome) -> Answer:
         """Answer with the fastest design that is known, and with the frontier as far as there is time."""
         with self.chips() as chips:
             whole = self._whole(fastest)
-            if whole is not None:
-                return self.describe(whole.outcome, whole, chips)
-            hoped = fastest.undecided[1]
-            alone = replace(fastest, undecided=(np.zeros((len(hoped), 1)), hoped))
-            return self.describe(replace(alone), SearchProof(alone, self.evaluator), chips)
+            outcome = whole or self._with_power(fastest)
+            proof = replace(self.proof(outcome), complete=whole is not None and whole.finished)
+            return self.describe(self.shown(outcome), proof, chips)
 
-    def _whole(self, fastest: Outcome) -> SearchProof | None:
+    def _whole(self, fastest: Outcome) -> Outcome | None:
         """The frontier where the highest throughput is known; None where time does not let it come that far."""
         try:
-            proof = self.search()
+            outcome = self.search()
         except OutOfTimeError:
             return None
-        best, (others, hoped) = max(fastest.evaluated.values()), proof.outcome.undecided
-        most = max(best, float(fastest.undecided[1].max(initial=0.0)))
-        known = replace(proof.outcome, undecided=(others, np.minimum(hoped, most)))
-        return replace(proof, outcome=known) if max(known.evaluated.values()) * (1 + SAME) >= best else None
+        others, hoped = outcome.undecided
+        known = replace(outcome, undecided=(others, np.minimum(hoped, fastest.most)))
+        best = max(one.value for one in known.evaluated.values())
+        return known if best * (1 + SAME) >= max(one.value for one in fastest.evaluated.values()) else None
+
+    def _with_power(self, fastest: Outcome) -> Outcome:
+        """A search for the highest throughput as one that knows of power, but nothing of slower designs."""
+        numbers = np.array([number for number, _ in fastest.evaluated], dtype=np.int64)
+        tdp = self.candidates.within(numbers).tdp_w.tolist()
+        evaluated = {
+            point: replace(one, others=(power,))
+            for (point, one), power in zip(fastest.evaluated.items(), tdp, strict=True)
+        }
+        frontier = self.axes.archive()
+        for point, key in zip(fastest.members, fastest.frontier.keys, strict=True):
+            frontier.add(evaluated[point].others, evaluated[point].lead, key)
+        hoped = fastest.undecided[1]
+        return replace(
+            fastest, evaluated=evaluated, frontier=frontier, undecided=(np.zeros((len(hoped), 1)), hoped)
+        )
+
+    @cached_property
+    def floor(self) -> float:
+        """The least throughput asked for, samples/s."""
+        return floor_throughput(self.request, self.request.task)
+
+    @cached_property
+    def evaluators(self) -> list[Evaluator]:
+        """One for each workload, which know the combinations of hardware of the whole space."""
+        if self._like is not None:
+            return [self._like.of(self.request.task)]
+        survey = self.candidates.survey()
+        return [Evaluator(task, survey, memo=self.resources.memo) for task in self.request.tasks]
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """That of the first workload."""
+        return self.evaluators[0]
+
+    def _certified(self, axes: SearchAxes, least: float, gap: float) -> Outcome:
+        points = WorkloadPoints.of(
+            self.candidates,
+            self.request.task,
+            self.clock,
+            axes,
+            least=least,
+            resources=self.resources,
+            evaluator=self.evaluator,
+        )
+        return CertifiedSearch(points, self.clock, self.progress, gap=gap).run()
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        """An outcome with a frontier; else it raises why there is none."""
+        if outcome.frontier.keys:
+            return outcome
+        if outcome.finished and self.floor > 0:
+            self._check_fastest()
+        if outcome.finished:
+            raise out_of_memory(self.evaluator, f"space {self.request.space.name}")
+        raise out_of_time()
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.
@@ -161,97 +214,136 @@ class Exploration:
         """
         fastest = self.fastest()
         if not fastest.finished:
-            raise _out_of_time()
+            raise out_of_time()
         if fastest.evaluated:
-            raise below_floor(self._request, self._request.task, max(fastest.evaluated.values()))
+            raise below_floor(self.request, self.request.task, fastest.most)
 
-    def describe(self, shown: Outcome, proof: SearchProof, chips: Beside) -> Answer:
-        """The best of `shown`, its frontier and all its designs, held against what is proven and known chips."""
-        request = self._request
-        self._progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
-        found = EvaluatedCandidates(self.candidates, proof.evaluator, shown, self.reporting)
-        ranked = self._ranked(found)
-        found.place(ranked[: NEXT_BEST + 1])
+    # -- what is shown -------------------------------------------------------------------------------------
+
+    def shown(self, outcome: Outcome) -> Shown:
+        """The best point of every candidate that was evaluated, or the frontier where axes depend on more."""
+        members = outcome.members
+        best = outcome.best_per_candidate()
+        shown = [(number, best[number]) for number in sorted(best)]
+        if not self.axes.fixed:
+            shown = members
+        elif members:
+            members = [(number, best[number]) for number, _ in members]
+        places = {point: place for place, point in enumerate(shown)}
+        rows = self._fastest_rows(self.evaluations(shown, outcome))
+        return Shown(
+            rows, [outcome.evaluated[point] for point in shown], [places[point] for point in members]
+        )
+
+    def evaluations(self, points: Sequence[Point], outcome: Outcome) -> list[Evaluation]:
+        """Points that an outcome evaluated."""
+        block = self.candidates.within(np.array([number for number, _ in points], dtype=np.int64))
+        sizes = zip(block.tdp_w.tolist(), block.area_mm2.tolist(), strict=True)
+        configs, reached = self.evaluator.configs, [outcome.evaluated[point] for point in points]
+        return [
+            Evaluation(number, one.value, (one.value,), (configs[k],), *size)
+            for (number, k), one, size in zip(points, reached, sizes, strict=True)
+        ]
+
+    def _fastest_rows(self, rows: list[Evaluation]) -> list[Evaluation]:
+        """The fastest plan of each architecture, where no axis prefers one plan to another."""
+        if any(axis.needs is not Needs.ARCHITECTURE for axis in self.axes.metrics):
+            return rows
+        table = self.candidates.table(np.array([row.number for row in rows]))
+        found = best_points(self.evaluator.on(table), np.arange(len(rows)), self.reporting)
+        speeds = (self.request.task.cluster.global_batch / found.upper_s).tolist()
+        return [
+            replace(row, value=speed, throughputs=(speed,), configs=(config,)) if config else row
+            for row, speed, config in zip(rows, speeds, found.configs, strict=True)
+        ]
+
+    # -- the answer ----------------------------------------------------------------------------------------
+
+    def proof(self, outcome: Outcome, *, shown: bool = True) -> Proof:
+        """What an outcome proves; what it evaluated counts as hoped for where something else is `shown`."""
+        hoped = hoped_worth(self.objective, self.axes, *outcome.undecided).tolist()
+        hoped += [] if shown else [self.proven(outcome)]
+        return Proof(hoped, PointCounts.of(outcome, self.candidates), complete=outcome.finished and shown)
+
+    def proven(self, outcome: Outcome) -> float:
+        """The best objective that an outcome reached."""
+        return max(worth_of(self.objective, self.axes, one) for one in outcome.evaluated.values())
+
+    def ranked(self, shown: Shown) -> list[int]:
+        """Rows that keep the floors, best first; ties by lower TDP, smaller area, then number."""
+        value = [worth_of(self.objective, self.axes, one) for one in shown.reached]
+
+        def order(place: int) -> tuple[float, ...]:
+            row = shown.rows[place]
+            return -value[place], row.tdp_w, row.area_mm2, row.number, -row.value
+
+        return sorted((place for place in range(len(value)) if value[place] > 0), key=order)
+
+    def describe(self, shown: Shown, proof: Proof, chips: Beside) -> Answer:
+        """The best of `shown`, its frontier and all its rows, held against what is proven and known chips."""
+        self.progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
+        found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, self.reporting)
+        ranked = self.ranked(shown)[: 1 + (0 if self.request.over_axes else NEXT_BEST)]
+        found.place([*self._placed(shown), *ranked])
         best = found.design(ranked[0])
-        beside = partial(plan_beside, request, best, self.reporting.left_s)
-        with run_in_fork(beside, self.reporting.left_s) as expert:
-            document = ResultDocument(
-                request=describe_request(request),
-                best=best,
-                certificate=self._certificate(shown, proof.outcome, best, proof.evaluator.plans_each),
-                frontier=found.frontier(),
-                next_best=self._next_best(found, ranked[1 : NEXT_BEST + 1]),
-                comparison=[*(chips() or ()), *(expert() or ())],
-                manifest=manifest(self._started, self._clock.elapsed_s, request.seed),
-            )
-        return Answer(document, found.columns())
+        parts = self._parts(found, shown, best, chips)
+        document = ResultDocument(
+            request=describe_request(self.request),
+            best=best,
+            certificate=self._certificate(best, proof),
+            next_best=self._next_best(found, ranked[1:]),
+            manifest=manifest(self._started, self._whole_clock.elapsed_s, self.request.seed),
+            **parts,
+        )
+        return Answer(document, found.columns(() if self.axes.fixed else document.frontier))
 
-    def _next_best(self, found: EvaluatedCandidates, rows: list[int]) -> list[Design]:
+    def _certificate(self, best: Design, proof: Proof) -> Certificate:
+        several = len(self.request.tasks) > 1
+        return certificate(
+            self.objective.name,
+            float(worth(self.objective, design_columns(best, self.request.task, self.rule))),
+            proof.hoped,
+            proof.counts,
+            self.scope,
+            complete=proof.complete,
+            plans_each=None if several else self.evaluator.plans_each,
+        )
+
+    @property
+    def rule(self) -> CombinedScore | None:
+        """The rule of several workloads."""
+        return None
+
+    @property
+    def scope(self) -> list[str]:
+        """The model choices that proofs speak of."""
+        return question_scope(self.request)
+
+    def _placed(self, shown: Shown) -> Sequence[int]:
+        """Rows whose plans are told beside those of the best."""
+        return shown.frontier
+
+    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, chips: Beside) -> dict[str, Any]:
+        """Parts of the document that differ between one workload and several."""
+        left_s = self.reporting.left_s
+        with run_in_fork(partial(plan_beside, self.request, best, left_s), left_s) as expert:
+            frontier = found.frontier(shown.frontier)
+            return {"frontier": frontier, "comparison": [*(chips() or ()), *(expert() or ())]}
+
+    def _next_best(self, found: EvaluatedDesigns, rows: list[int]) -> list[Design]:
         """Designs as far as there is time; how many fall out is reported in a sentence."""
         told: list[Design] = []
         for row in rows:
             if self.reporting.left_s() <= 0:
                 left = f"{len(rows) - len(told)} of the next best designs {LEFT_OUT}"
-                self._progress.update("describing", len(told), len(rows), left)
+                self.progress.update("describing", len(told), len(rows), left)
                 break
             told.append(found.design(row))
         return told
 
-    # -- the objective -------------------------------------------------------------------------------------
 
-    def _ranked(self, found: EvaluatedCandidates) -> list[int]:
-        """Evaluated candidates that keep the floors, best first; ties by lower TDP, smaller area, then number."""
-        value = [
-            self.goal.value(t, w) for t, w in zip(found.throughput, found.block.tdp_w.tolist(), strict=True)
-        ]
-        tdp, area = found.block.tdp_w, found.block.area_mm2
-        kept = (row for row in range(len(value)) if value[row] > 0)
-        return sorted(kept, key=lambda row: (-value[row], tdp[row], area[row], row))
-
-    def proven(self, outcome: Outcome) -> float:
-        """The best objective that was reached."""
-        found = self.candidates.within(np.array(sorted({n for n, _ in outcome.evaluated}), dtype=np.int64))
-        tdp = dict(zip(found.numbers.tolist(), found.tdp_w.tolist(), strict=True))
-        return max(self.goal.value(t, tdp[number]) for (number, _), t in outcome.evaluated.items())
-
-    def _certificate(
-        self, shown: Outcome, outcome: Outcome, best: Design, plans_each: int | None
-    ) -> Certificate:
-        """Certificate: what `outcome` proves of the best of what is shown."""
-        result = best.workloads[self._request.task.workload.name]
-        # It keeps the floor as the search worked it out, which may differ from what is told in the last place.
-        value = replace(self.goal, floor=0.0).value(result.throughput_samples_per_s, best.tdp_w)
-        others, optimistic = outcome.undecided
-        undecided = zip(optimistic.tolist(), others.tolist(), strict=True)
-        reached = value if shown is outcome else self.proven(outcome)
-        if reached <= value * (1 + SAME):
-            reached = value  # the same design, worked out in two ways
-        upper = max([value, reached, *(self.goal.value(t, tdp) for t, (tdp,) in undecided)])
-        size, configs = self.candidates.size, outcome.configs
-        evaluated = len(outcome.evaluated)
-        return Certificate(
-            optimal=upper <= value,
-            objective=self._request.objective.value,
-            objective_value=value,
-            upper_bound=upper,
-            gap=(upper - value) / value,
-            scope=scope(self._request.task),
-            space_size=size * configs,
-            over_budget=(size - outcome.in_budget) * configs,
-            pruned=outcome.in_budget * configs - evaluated,
-            evaluated=evaluated,
-            pruned_by=outcome.pruned_by,
-            frontier_complete=outcome.finished and shown is outcome,
-            plans_per_architecture=plans_each,
-        )
-
-
-def _nothing(block: Block) -> Floats:
-    """No columns beside the throughput, (A, 0)."""
-    return np.zeros((len(block), 0))
-
-
-def _out_of_time() -> OutOfTimeError:
+def out_of_time() -> OutOfTimeError:
+    """Nothing is known yet."""
     return OutOfTimeError(
         "the time limit passed before any architecture was evaluated that is fast enough; raise --time-limit"
     )

@@ -8,21 +8,18 @@ in on the least that does: a search that finds nothing proves that it takes more
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from phaze.errors import OutOfTimeError
-from phaze.explore.answers.axes_exploration import AxesExploration, known_columns
-from phaze.explore.answers.exploration import Answer, Exploration
-from phaze.explore.certified.search_state import Outcome
-from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
-from phaze.explore.evaluation.design_candidates import Block
-from phaze.explore.evaluation.energy_and_memory import time_energy_memory
-from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
-from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.explore.frontier.pareto_points import ParetoFrontier, ParetoPoint
+from phaze.explore.answers.certificate_counts import PointCounts
+from phaze.explore.answers.chip_comparison import comparisons
+from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
+from phaze.explore.answers.exploration import Answer, Beside, Exploration, Proof, Shown, out_of_time
+from phaze.explore.certified.search_state import Outcome, Point
+from phaze.explore.documents.result_document import Design, ResultDocument
+from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.request.explore_request import ExploreRequest, Objective
-from phaze.explore.request.objective_floor import floor_throughput
 from phaze.tolerances import BOUND_ROUNDING, SAME
 
 WIDE = 1.1  # times the memory that is too little: up to there, amounts that some plan needs are tried
@@ -47,59 +44,53 @@ class _Lean:
 
     outcome: Outcome
     exploration: Exploration
-    number: int
-    config: TrainingConfig
-    throughput: float
-    plan: FoundPlan
+    point: Point
     memory_bytes: float
 
 
-class LeanExploration(AxesExploration):
+class LeanExploration(Exploration):
     """One run for one workload whose objective is memory, without other axes."""
 
     _too_little = 0.0  # bytes that no plan gets by with
     _best: _Lean | None = None
-    _like: Evaluator | None = None
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
-        self._search()
-        best = self._best
-        if best is None:
-            raise OutOfTimeError("the time limit passed before any design was evaluated; raise --time-limit")
-        self._request = replace(
-            self._request, task=replace(self._request.task, memory_bytes=best.memory_bytes * (1 + SAME))
+        self._close_in_on_the_least()
+        if (best := self._best) is None:
+            raise out_of_time()
+        self.evaluators = best.exploration.evaluators
+        found = best.outcome.evaluated[best.point]
+        shown = Shown(
+            best.exploration.evaluations([best.point], best.outcome),
+            [replace(found, lead=1.0 / best.memory_bytes)],
+            [0],
         )
-        self._progress.update("describing", 0, 1, "the winner")
-        block = self._candidates.within(np.array([best.number]))
-        return self._describe(
-            block, best.exploration.evaluator.on(block.table), self._frontier_of(block, best)
-        )
+        return self.describe(shown, self._proof_of(best), lambda: None)
 
     # -- the search ----------------------------------------------------------------------------------------
 
-    def _search(self) -> None:
+    def _close_in_on_the_least(self) -> None:
         """Find the least memory in which a plan keeps the floors, as far as there is time."""
-        self._like = self._among(None).evaluator
-        least = self._least_bytes(self._like)
+        least = self._least_bytes()
         self._too_little = least * (1 - BOUND_ROUNDING)
-        if not self._try(least) and not self._clock.over:
-            if not self._try(None, gap=ANY) and not self._clock.over:
+        if not self._try(least) and not self.clock.over:
+            if not self._try(None, gap=ANY) and not self.clock.over:
                 self._among(None).search()  # tells why there is none
             self._close_in()
 
-    def _least_bytes(self, evaluator: Evaluator) -> float:
+    def _least_bytes(self) -> float:
         """Least memory that any plan needs."""
-        configs, least = evaluator.configs, np.inf
+        configs, least = self.evaluator.configs, np.inf
         for done, config in enumerate(configs):
-            self._progress.update("bounding", done, len(configs), "memory of plans")
-            least = min(least, evaluator.least_bytes(config))
+            self.progress.update("bounding", done, len(configs), "memory of plans")
+            least = min(least, self.evaluator.least_bytes(config))
         return least
 
     def _close_in(self) -> None:
         """Try amounts between what is too little and what does, until none is left that a plan needs."""
         proven = False
-        while self._best is not None and not self._clock.over and not proven:
+        while self._best is not None and not self.clock.over and not proven:
             amount = self._between(self._too_little, self._best.memory_bytes)
             if proven := amount is None:
                 self._too_little = self._best.memory_bytes
@@ -112,7 +103,7 @@ class LeanExploration(AxesExploration):
         """An amount of memory between two that plans need, None where there is none."""
         if enough > WIDE * little:
             return float(np.sqrt(little * enough))
-        amounts = self._among(None).evaluator.amounts_between(little * (1 + SAME), enough * (1 - SAME))
+        amounts = self.evaluator.amounts_between(little * (1 + SAME), enough * (1 - SAME))
         return float(amounts[len(amounts) // 2]) if len(amounts) else None
 
     def _try(self, most: float | None, gap: float = 0.0) -> bool:
@@ -121,11 +112,10 @@ class LeanExploration(AxesExploration):
         Not where time was over.
         """
         exploration = self._among(most)
-        floor = floor_throughput(self._request, self._request.task)
-        outcome = exploration.fastest(floor, gap)
-        reached = {value: point for point, value in outcome.evaluated.items() if value >= floor}
+        outcome = exploration.fastest(self.floor, gap)
+        reached = {one.value: point for point, one in outcome.evaluated.items() if one.lead > 0}
         if reached:
-            self._best = self._lean(outcome, exploration, max(reached), *reached[max(reached)])
+            self._best = self._lean(outcome, exploration, reached[max(reached)])
         elif outcome.finished and most is not None:
             self._too_little = max(self._too_little, most)
         return bool(reached)
@@ -133,74 +123,37 @@ class LeanExploration(AxesExploration):
     def _among(self, most: float | None) -> Exploration:
         """The search for throughput among plans that need no more memory than that."""
         limit = None if most is None else most * (1 + SAME / 2)
-        request = replace(
-            self._request,
-            objective=Objective.THROUGHPUT,
-            task=replace(self._request.task, memory_bytes=limit),
-        )
-        return Exploration(request, self._progress, self._clock, self._resources, self._like)
+        task = replace(self.request.task, memory_bytes=limit)
+        request = replace(self.request, objective=Objective.THROUGHPUT, task=task)
+        return Exploration(request, self.progress, self.clock, self.resources, self.evaluator)
 
-    def _lean(
-        self,
-        outcome: Outcome,
-        exploration: Exploration,
-        throughput: float,
-        number: int,
-        config: TrainingConfig,
-    ) -> _Lean:
-        """A point that was found, with its plan."""
-        evaluator = exploration.evaluator.on(self._candidates.table(np.array([number])))
-        known_s = np.array([self._request.task.cluster.global_batch / throughput])
-        (plan,) = evaluator.plans(config, np.array([0]), known_s, self._effort)
-        if plan is None:
-            msg = f"the plan of an evaluated point of candidate {number} is gone"
-            raise RuntimeError(msg)
-        ((_, _, memory_bytes),) = time_energy_memory(evaluator, config, {0: plan})
-        return _Lean(outcome, exploration, number, config, throughput, plan, memory_bytes)
+    def _lean(self, outcome: Outcome, exploration: Exploration, point: Point) -> _Lean:
+        """A point that was found, with the memory of its plan."""
+        (row,) = exploration.evaluations([point], outcome)
+        found = EvaluatedDesigns(self.candidates, exploration.evaluators, [row], self.reporting)
+        return _Lean(outcome, exploration, point, found.frontier([0])[0].memory_bytes)
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    @property
-    def _proven(self) -> bool:
-        return self._best is not None and self._too_little >= self._best.memory_bytes * (1 - SAME)
+    def _proof_of(self, best: _Lean) -> Proof:
+        """No plan of less memory keeps the floors; points that are faster in as much fall where they fell.
 
-    def _frontier_of(self, block: Block, best: _Lean) -> ParetoFrontier:
-        """The one point, and what no other is better than."""
-        columns = known_columns(block, self._request.task.economics)
-        known = {name: float(column[0]) for name, column in columns.items()}
-        told = known | {
-            "throughput_samples_per_s": best.throughput,
-            "memory_bytes": best.memory_bytes,
-        }
-        point = ParetoPoint(0, best.config, told, best.plan)
-        open_ = np.zeros((0, 1)) if self._proven else np.array([[self._too_little]])
-        return ParetoFrontier((point,), open_, best.outcome.pruned_by)
+        Stopped early, all that was not evaluated is undecided.
+        """
+        proven = self._too_little >= best.memory_bytes * (1 - SAME)
+        counts = PointCounts.of(best.outcome, self.candidates)
+        if proven:
+            return Proof([], counts, complete=True)
+        left = {"open": counts.size - counts.over_budget - counts.evaluated}
+        return Proof([1.0 / self._too_little], replace(counts, pruned_by=left), complete=False)
 
-    def _beside(self, request: ExploreRequest, best: Design) -> list[Comparison]:
+    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, chips: Beside) -> dict[str, Any]:
         """Known chips and the expert plan in as much memory: of plans only those are looked at that may fit."""
-        evaluator, most = self._among(None).evaluator, request.task.memory_bytes or np.inf
-        fitting = [s for s in evaluator.configs if evaluator.least_bytes(s) <= most]
+        most = best.workloads[self.request.task.workload.name].memory_bytes * (1 + SAME)
+        fitting = [s for s in self.evaluator.configs if self.evaluator.least_bytes(s) <= most]
         held = {name: tuple(dict.fromkeys(s.choices[name][0] for s in fitting)) for name in WIDTHS}
-        task = replace(request.task, held={**request.task.held, **held})
-        return super()._beside(replace(request, task=task), best)
-
-    def _certificate(
-        self, block: Block, evaluator: Evaluator, found: ParetoFrontier, winner: ParetoPoint
-    ) -> Certificate:
-        """Points of which some are faster in the same memory fall where the search for throughput lets them fall."""
-        certificate = super()._certificate(block, evaluator, found, winner)
-        if self._best is None:
-            return certificate
-        outcome = self._best.outcome
-        size, within = self._candidates.size * outcome.configs, outcome.in_budget * outcome.configs
-        evaluated = len(outcome.evaluated)
-        left = {"open": within - evaluated}
-        return certificate.model_copy(
-            update={
-                "space_size": size,
-                "over_budget": size - within,
-                "pruned": within - evaluated,
-                "evaluated": evaluated,
-                "pruned_by": outcome.pruned_by if self._proven else left,
-            }
-        )
+        task = replace(self.request.task, held={**self.request.task.held, **held}, memory_bytes=most)
+        request = replace(self.request, task=task)
+        builder = DesignBuilder(task, request.budgets.tdp_margin)
+        beside = comparisons(request, best, builder, self.reporting.left_s)
+        return {"frontier": found.frontier(shown.frontier), "comparison": beside}

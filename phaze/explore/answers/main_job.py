@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError, OutOfTimeError
+from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.exploration import Answer, Exploration
 from phaze.explore.answers.training_run import training_run
 from phaze.explore.documents.result_document import (
-    Certificate,
     Design,
     FrontierPoint,
     ResultDocument,
@@ -217,17 +217,13 @@ def _searched(request: ExploreRequest, report: Progress, timer: Clock, resources
 
         return explore_by_strategy(request, request.strategy, report, timer, resources)
     if request.others:
-        from phaze.explore.answers.portfolio_exploration import explore_portfolio
+        from phaze.explore.answers.portfolio_exploration import CommonExploration
 
-        return explore_portfolio(request, report, timer, resources)
+        return CommonExploration(request, report, timer, resources).answer()
     if request.lean:
         from phaze.explore.answers.least_memory_exploration import LeanExploration
 
         return LeanExploration(request, report, timer, resources).answer()
-    if request.over_axes:
-        from phaze.explore.answers.axes_exploration import AxesExploration
-
-        return AxesExploration(request, report, timer, resources).answer()
     return Exploration(request, report, timer, resources).answer()
 
 
@@ -245,26 +241,20 @@ def evaluate_document(task: Task, architecture: Architecture, *, tdp_margin: flo
     builder = DesignBuilder(task, tdp_margin)
     design, points = builder.best_of(architecture)
     result = design.workloads[task.workload.name]
-    value = result.throughput_samples_per_s
-    upper = task.cluster.global_batch / points.lower_s
-    certificate = Certificate(
-        optimal=upper <= value,
-        objective=Objective.THROUGHPUT.value,
-        objective_value=value,
-        upper_bound=max(upper, value),
-        gap=max(upper / value - 1.0, 0.0),
-        scope=scope(task),
-        space_size=points.total,
-        over_budget=0,
-        pruned=points.total - points.evaluated,
-        evaluated=points.evaluated,
-        pruned_by={"path": points.total - points.evaluated},
-        frontier_complete=upper <= value,
+    fallen = {"path": points.total - points.evaluated}
+    proven = certificate(
+        Objective.THROUGHPUT.value,
+        result.throughput_samples_per_s,
+        [task.cluster.global_batch / points.lower_s],
+        PointCounts(points.total, 0, points.evaluated, fallen),
+        scope(task),
+        complete=True,
     )
+    proven = proven.model_copy(update={"frontier_complete": proven.optimal})
     return ResultDocument(
         request=describe_task(task) | {"architecture": architecture.name},
         best=design,
-        certificate=certificate,
+        certificate=proven,
         frontier=[only_point(design, task)],
         next_best=[],
         comparison=[],

@@ -9,14 +9,12 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.errors import OutOfTimeError
-from phaze.explore.answers.exploration import Answer, Exploration, SearchProof
-from phaze.explore.answers.portfolio_exploration import describe_portfolio, search_portfolio
-from phaze.explore.certified.common_screening import CommonDesign
-from phaze.explore.certified.search_state import Outcome
+from phaze.explore.answers.exploration import Answer, Exploration, Shown
+from phaze.explore.answers.portfolio_exploration import CommonExploration
+from phaze.explore.certified.search_state import Reached
 from phaze.explore.documents.strategy_report import StrategyReport, WhamReport, certified_distance
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation, Merit, Oracle
-from phaze.explore.frontier.pareto_archive import Staircase
 from phaze.explore.request.explore_request import Designs, ExploreRequest, StrategyChoice
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress
@@ -39,8 +37,7 @@ def explore_by_strategy(
     The certified search may take half of the time, the other one the rest. Raises InputError where the strategy
     does not know the objective, OutOfTimeError where it finds nothing.
     """
-    run = _Run(request, choice, progress, clock, resources)
-    return run.common() if request.others else run.alone()
+    return _Run(request, choice, progress, clock, resources).answer()
 
 
 Score = Callable[[Floats], Floats]
@@ -100,52 +97,20 @@ class _Run:
     clock: Clock
     resources: SearchResources
 
-    def alone(self) -> Answer:
-        """For one workload."""
-        exploration = Exploration(self.request, self.progress, self._half, self.resources)
+    def answer(self) -> Answer:
+        """What was found, with what the certified search proves."""
+        half = ClockShare(self.clock.left() / 2, whole=self.clock)
+        kind = CommonExploration if self.request.others else Exploration
+        exploration = kind(self.request, self.progress, half, self.resources)
         with exploration.chips() as chips:
-            proof = exploration.search()
-            course = StrategyCourse(
-                self.request, self.choice, exploration.candidates, exploration.goal, throughput_score
-            )
+            outcome, rule = exploration.search(), exploration.rule
+            goal = Goal(self.request.objective, 0.0 if rule else exploration.floor)
+            score = rule.score if rule else throughput_score
+            course = StrategyCourse(self.request, self.choice, exploration.candidates, goal, score)
             oracle, report, told = course.run(self._rest, self.progress, self.resources)
-            shown = _shown(self._found(oracle), proof)
-            answer = exploration.describe(shown, proof, chips)
-        return self._with(answer, report, told, exploration.proven(proof.outcome))
-
-    def common(self) -> Answer:
-        """For several workloads: the merit is the score of the portfolio."""
-        found = search_portfolio(self.request, self.progress, self._half, self.resources)
-        goal = Goal(self.request.objective)
-        course = StrategyCourse(self.request, self.choice, found.candidates, goal, found.rule.score)
-        oracle, report, told = course.run(self._rest, self.progress, self.resources)
-        scores = found.rule.score(np.array([e.throughputs for e in self._found(oracle)]).T)
-        shown = [
-            CommonDesign(
-                number=e.number,
-                score=float(score),
-                throughputs=e.throughputs,
-                configs=tuple(s for s in e.configs if s is not None),
-                tdp_w=e.tdp_w,
-                area_mm2=e.area_mm2,
-            )
-            for e, score in zip(self._found(oracle), scores, strict=True)
-        ]
-        # The proven optimum bounds what is shown, as what the certified search left open does.
-        winner = max(found.outcome.evaluated.values(), key=lambda c: goal.value(c.score, c.tdp_w))
-        outcome = replace(
-            found.outcome,
-            evaluated={c.number: c for c in shown},
-            open_score=np.append(found.outcome.open_score, winner.score),
-            open_tdp_w=np.append(found.outcome.open_tdp_w, winner.tdp_w),
-            staircase=Staircase(),
-        )
-        answer = describe_portfolio(replace(found, outcome=outcome), self.clock)
-        return self._with(answer, report, told, goal.value(winner.score, winner.tdp_w))
-
-    @property
-    def _half(self) -> Clock:
-        return ClockShare(self.clock.left() / 2, whole=self.clock)
+            shown = _shown(self._found(oracle), exploration, score)
+            answer = exploration.describe(shown, exploration.proof(outcome, shown=False), chips)
+        return self._with(answer, report, told, exploration.proven(outcome))
 
     @property
     def _rest(self) -> Clock:
@@ -179,10 +144,16 @@ def _merit(goal: Goal, score: Score) -> Merit:
     return value
 
 
-def _shown(found: Sequence[Evaluation], proof: SearchProof) -> Outcome:
-    """The evaluations of a search as an outcome of its own."""
-    frontier = Staircase()
-    for e in found:
-        frontier.add([e.tdp_w], e.throughputs[0], (e.area_mm2, e.number))
-    evaluated = {(e.number, e.configs[0]): e.throughputs[0] for e in found if e.configs[0] is not None}
-    return replace(proof.outcome, evaluated=evaluated, frontier=frontier)
+def _shown(found: Sequence[Evaluation], exploration: Exploration, score: Score) -> Shown:
+    """The evaluations of a search, and their frontier."""
+    scores = score(np.array([e.throughputs for e in found]).T).tolist()
+    rows = [replace(e, value=value) for e, value in sorted(zip(found, scores, strict=True), key=_number)]
+    reached = [Reached(e.value, e.value, (e.tdp_w,), e.area_mm2) for e in rows]
+    frontier = exploration.axes.archive()
+    for place, one in enumerate(reached):
+        frontier.add(one.others, one.lead, (one.area_mm2, place))
+    return Shown(rows, reached, [place for _, place in frontier.keys])
+
+
+def _number(scored: tuple[Evaluation, float]) -> int:
+    return scored[0].number

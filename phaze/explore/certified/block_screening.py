@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Rows
+from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance
+from phaze.explore.certified.workload_bounds import roofline_throughput
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator
-from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.frontier.point_values import PointValues, known_columns
+from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.tolerances import BOUND_ROUNDING
@@ -36,34 +39,60 @@ class Screened:
 class Screen:
     """Bounds all points of blocks of candidates against what is known; nothing is evaluated."""
 
-    def __init__(self, evaluator: Evaluator, relevance: Relevance, clock: Clock) -> None:
-        """`evaluator` shares its costs with the blocks where it knows their combinations."""
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        axes: SearchAxes,
+        relevance: Relevance,
+        clock: Clock,
+        longest_s: float = np.inf,
+    ) -> None:
+        """`evaluator` shares its costs with the blocks where it knows their combinations.
+
+        Points that take more than `longest_s` seconds do not count.
+        """
         self._evaluator = evaluator
+        self._axes = axes
         self._relevance = relevance
         self._clock = clock
+        self._longest_s = longest_s
         self._batch = float(evaluator.task.cluster.global_batch)
+
+    def view(self, block: Block) -> PointValues:
+        """Values of the points of some candidates."""
+        known = known_columns(block, self._evaluator.task.economics)
+        return PointValues(self._evaluator.on(block.table), known, self._axes, self._longest_s)
 
     def roof(self, table: ArchitectureTable) -> Floats:
         """Throughput of the model's FLOPs at peak on all devices, (A,)."""
-        task = self._evaluator.task
-        peak = fastest_flops_per_s(table, task, task.recipe) * task.cluster.devices
-        return np.asarray(self._batch * peak / self._evaluator.model_flops * (1 + BOUND_ROUNDING))
+        return roofline_throughput(self._evaluator, table)
 
-    def run(self, block: Block, others: Floats, taken: PointPool) -> Screened:
-        """All three stages over a block with the minimised columns (A, k) of its candidates.
+    def run(self, block: Block, taken: PointPool) -> Screened:
+        """All three stages over a block.
 
         Points that are `taken` already are passed over. Once time is over only the roofline is looked at, and what it
         leaves stays open.
         """
-        sieve = _Sieve(self._relevance, block, others, taken)
-        roof, configs = self.roof(block.table), len(self._evaluator.configs)
-        alive = sieve.under_the_roof(roof, configs)
+        sieve, view = _Sieve(self._relevance, block, taken, self._axes), self.view(block)
+        roof, configs = self._roofs(view, block), len(self._evaluator.configs)
+        alive = sieve.under_the_roof(*roof, configs)
         if self._clock.over:
-            sieve.leave_open(alive, roof[alive], configs)
+            sieve.leave_open(alive, roof[0][alive], roof[1][alive], configs)
             return Screened(PointPool.empty(), sieve.fallen, sieve.spared)
-        left = self._survivors(block.table.take(alive), alive, roof[alive], sieve)
-        found = [_points(block, others, alive[rows], k, bound) for k, rows, bound in left if len(rows)]
+        left = self._survivors(view.take(alive), alive, (roof[0][alive], roof[1][alive]), sieve)
+        found = [
+            pool_of(block, alive[rows], np.full(len(rows), k), *values)
+            for k, rows, *values in left
+            if len(rows)
+        ]
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
+
+    def _roofs(self, view: PointValues, block: Block) -> tuple[Floats, Floats]:
+        """Values that no point of each candidate is better than, from model FLOPs at peak."""
+        rows, seconds = np.arange(len(block)), self._batch / self.roof(block.table)
+        each = {config.recipe: config for config in self._evaluator.configs}.values()
+        values = [view.optimistic(config, rows, seconds, work=False) for config in each]
+        return np.min([others for others, _ in values], axis=0), np.max([lead for _, lead in values], axis=0)
 
     def promising(self, table: ArchitectureTable) -> Floats:
         """Bounds of points of some architectures where much may be had, throughput (configs, A); 0 elsewhere.
@@ -106,33 +135,44 @@ class Screen:
         return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 
     def _survivors(
-        self, table: ArchitectureTable, alive: Rows, roof: Floats, sieve: _Sieve
-    ) -> Iterator[tuple[int, Rows, Floats]]:
-        """Number of a config, rows of the table that all stages leave of it, and their bounds.
+        self, view: PointValues, alive: Rows, roof: tuple[Floats, Floats], sieve: _Sieve
+    ) -> Iterator[tuple[int, Rows, Floats, Floats]]:
+        """Number of a config, rows of the view that all stages leave of it, and their optimistic values.
 
-        `roof` (A,): throughput that no config exceeds; points for which no time is left stay open below it.
+        `roof`: values that no config is better than; points for which no time is left stay open below them.
         """
-        evaluator = self._evaluator.on(table)
+        evaluator = view.evaluator
         for k, config in enumerate(evaluator.configs):
             free = sieve.free(alive, k)
             if self._clock.over:
-                sieve.leave(alive[free], roof[free])
+                sieve.leave(alive[free], roof[0][free], roof[1][free])
                 continue
             able = sieve.able(free, evaluator.takes(config))
-            under = self._under(self._optimistic(evaluator.roofline_s(config)), sieve, alive, able)
+            under = self._under(view, config, sieve, alive, able)
             if not len(under):
                 continue  # its layers need not be costed
-            work = self._optimistic(evaluator.work_bound(config, under))
-            kept = sieve.keep("work", work, alive[under])
-            rows, work = under[kept], work[kept]
-            give_up_s = self._batch / np.maximum(sieve.least(alive[rows]), 1e-300)
-            path = np.minimum(self._optimistic(evaluator.path_bound(config, rows, give_up_s)), work)
-            kept = sieve.keep("critical_path", path, alive[rows])
-            yield k, rows[kept], path[kept]
+            least_s = evaluator.work_bound(config, under)
+            values = view.optimistic(config, under, least_s)
+            kept = sieve.keep("work", *values, alive[under])
+            rows, least_s = under[kept], least_s[kept]
+            give_up_s = self._give_up_s(view, config, rows, values[0][kept])
+            least_s = np.maximum(evaluator.path_bound(config, rows, give_up_s), least_s)
+            values = view.optimistic(config, rows, least_s)
+            kept = sieve.keep("critical_path", *values, alive[rows])
+            yield k, rows[kept], values[0][kept], values[1][kept]
 
-    def _under(self, roof: Floats, sieve: _Sieve, alive: Rows, rows: Rows) -> Rows:
+    def _under(
+        self, view: PointValues, config: TrainingConfig, sieve: _Sieve, alive: Rows, rows: Rows
+    ) -> Rows:
         """Those of some rows that the roofline of a config leaves."""
-        return rows[sieve.keep("roofline", roof[rows], alive[rows])]
+        values = view.optimistic(config, rows, view.evaluator.roofline_s(config)[rows], work=False)
+        return rows[sieve.keep("roofline", *values, alive[rows])]
+
+    def _give_up_s(self, view: PointValues, config: TrainingConfig, rows: Rows, others: Floats) -> Floats:
+        """Iteration times above which points cannot matter, (A,), where a bound makes use of them."""
+        if self._evaluator.task.memory_bytes is None:
+            return np.zeros(len(rows))
+        return view.give_up_s(config, rows, self._relevance.least(others))
 
     def _optimistic(self, seconds: Floats) -> Floats:
         return self._batch / seconds * (1 + BOUND_ROUNDING)
@@ -141,39 +181,36 @@ class Screen:
 class _Sieve:
     """One block: what its candidates must promise, and where their points fall."""
 
-    def __init__(self, relevance: Relevance, block: Block, others: Floats, taken: PointPool) -> None:
-        self._least, self._slack, self._others = relevance.least(others), relevance.slack, others
-        self._floor = relevance.floor
+    def __init__(self, relevance: Relevance, block: Block, taken: PointPool, axes: SearchAxes) -> None:
+        self._relevance, self._count = relevance, len(block)
+        self._least: Floats | None = None
+        self._fixed = axes.fixed
         at = np.minimum(np.searchsorted(block.numbers, taken.number), max(len(block) - 1, 0))
         here = block.numbers[at] == taken.number if len(block) else np.zeros(len(taken), dtype=bool)
         self._taken_row, self._taken_setting = at[here], taken.config[here]
         self.fallen: Counter[str] = Counter()
         self.spared: list[tuple[Floats, Floats]] = []
 
-    def under_the_roof(self, roof: Floats, configs: int) -> Rows:
+    def under_the_roof(self, others: Floats, roof: Floats, configs: int) -> Rows:
         """Rows of the candidates whose roofline can matter; all points of the others fall."""
-        kept = roof >= self._least
-        self._spare(roof, np.arange(len(roof)))
-        low = roof < self._floor
-        self.fallen["floor"] += self._points(low, configs)
-        self.fallen["roofline"] += self._points(~kept & ~low, configs)
+        if self._fixed:
+            self._least = self._relevance.least(others)
+        kept = self._kept(others, roof, np.arange(len(roof)))
+        self.fallen["floor"] += self._points(roof < 0, configs)
+        self.fallen["roofline"] += self._points(~kept & (roof >= 0), configs)
         return np.flatnonzero(kept)
 
-    def least(self, rows: Rows) -> Floats:
-        """Throughput that the candidates at some rows must promise."""
-        return self._least[rows]
-
-    def leave_open(self, rows: Rows, bound: Floats, configs: int) -> None:
+    def leave_open(self, rows: Rows, others: Floats, lead: Floats, configs: int) -> None:
         """Count all points of some candidates as undecided."""
-        there = np.zeros(len(self._least), dtype=bool)
+        there = np.zeros(self._count, dtype=bool)
         there[rows] = True
         self.fallen["open"] += self._points(there, configs)
-        self.spared.append((self._others[rows], bound))
+        self.spared.append((others, lead))
 
-    def leave(self, rows: Rows, bound: Floats) -> None:
+    def leave(self, rows: Rows, others: Floats, lead: Floats) -> None:
         """Count one point of each of some candidates as undecided."""
         self.fallen["open"] += len(rows)
-        self.spared.append((self._others[rows], bound))
+        self.spared.append((others, lead))
 
     def free(self, rows: Rows, k: int) -> Rows:
         """Positions in `rows` whose points in config k are not taken."""
@@ -185,34 +222,34 @@ class _Sieve:
         self.fallen["format"] += int((~takes[rows]).sum())
         return rows[takes[rows]]
 
-    def keep(self, stage: str, bound: Floats, rows: Rows) -> Rows:
-        """Positions in `bound` that can matter, of the candidates at `rows`; the rest is counted."""
-        unfit = bound <= 0
-        kept = (bound >= self._least[rows]) & ~unfit
-        self._spare(bound, rows)
-        low = (bound < self._floor) & ~unfit
-        self.fallen["memory"] += int(unfit.sum())
-        self.fallen["floor"] += int(low.sum())
-        self.fallen[stage] += int((~kept & ~unfit & ~low).sum())
+    def keep(self, stage: str, others: Floats, lead: Floats, rows: Rows) -> Rows:
+        """Positions in optimistic values, of the candidates at `rows`, that can matter; the rest is counted."""
+        kept = self._kept(others, lead, rows)
+        self.fallen["memory"] += int((lead == 0).sum())
+        self.fallen["floor"] += int((lead < 0).sum())
+        self.fallen[stage] += int((~kept & (lead > 0)).sum())
         return np.flatnonzero(kept)
+
+    def _kept(self, others: Floats, lead: Floats, rows: Rows) -> Flags:
+        """Which optimistic values can matter, (A,); what falls for the slack alone is remembered."""
+        least = self._relevance.least(others) if self._least is None else self._least[rows]
+        kept = (lead >= least) & (lead > 0)
+        if self._relevance.slack > 1.0:
+            near = (lead < least) & (lead * self._relevance.slack >= least) & (lead > 0)
+            self.spared.append((others[near], lead[near]))
+        return kept
 
     def _points(self, which: NDArray[np.bool_], configs: int) -> int:
         """Points of some candidates, without those that are taken."""
         return int(which.sum()) * configs - int(which[self._taken_row].sum())
 
-    def _spare(self, bound: Floats, rows: Rows) -> None:
-        """Remember what falls for the slack alone."""
-        if self._slack > 1.0:
-            least = self._least[rows]
-            near = (bound < least) & (bound * self._slack >= least) & (bound >= self._floor) & (bound > 0)
-            self.spared.append((self._others[rows[near]], bound[near]))
 
-
-def _points(block: Block, others: Floats, rows: Rows, k: int, bound: Floats) -> PointPool:
+def pool_of(block: Block, rows: Rows, configs: Rows, others: Floats, bound: Floats) -> PointPool:
+    """Points of candidates at some rows of a block, in some configs, with their optimistic values."""
     return PointPool(
         block.numbers[rows],
-        np.full(len(rows), k, dtype=np.int16),
-        others[rows],
+        configs.astype(np.int16),
+        others,
         block.area_mm2[rows],
         bound,
         np.full(len(rows), BoundStage.PATH, dtype=np.int8),

@@ -5,54 +5,56 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Rows
-from phaze.explore.certified.search_pieces import LEAST, BatchPiece, SearchContext
-from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance, Undecided, urgency
-from phaze.explore.evaluation.evaluator import PointBounds
+from phaze.arrays import Flags, Rows
+from phaze.explore.certified.search_pieces import Looked
+from phaze.explore.certified.search_points import SearchPoints
+from phaze.explore.certified.search_state import (
+    BoundStage,
+    Point,
+    PointPool,
+    Reached,
+    Relevance,
+    Undecided,
+    urgency,
+)
+from phaze.explore.frontier.search_axes import maximised
 from phaze.explore.request.search_progress import Clock, Progress
-from phaze.explore.request.search_resources import SearchResources
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import BOUND_ROUNDING, FEW_STATES
-
-BATCH, EXACT_BATCH = 1024, 256  # points tightened, and scheduled exactly, together
+from phaze.tolerances import FEW_STATES, POINT_STATES
 
 
 class Refinement:
     """Works on a pool of points until none is left, or time is over.
 
-    `evaluated` and `reached` hold throughput per (candidate number, config number): exact values, and what
-    plans reach whose points may have better ones; `columns` what is minimised, and the area, per candidate number.
-    `fallen` counts the points that bounds ruled out. `holds_all`: set where no point of the space is left elsewhere.
+    `evaluated` and `reached` hold what plans reach, by candidate number and config number: that of points that have
+    none better, and of others. `fallen` counts the points that bounds ruled out. `holds_all`: set where no point of
+    the space is left elsewhere.
     """
 
     def __init__(
         self,
-        context: SearchContext,
+        points: SearchPoints,
         relevance: Relevance,
         undecided: Undecided,
         clock: Clock,
         progress: Progress,
-        resources: SearchResources,
     ) -> None:
         """Optimistic values of points let go for the slack go to `undecided`."""
-        self._context = context
+        self._points = points
         self._relevance = relevance
         self._undecided = undecided
         self._clock = clock
         self._progress = progress
-        self._executor = resources.executor
-        self._batch = float(context.task.cluster.global_batch)
         self._best = 0.0
         self.holds_all = False
         self.pool = PointPool.empty()
         self.fallen: Counter[str] = Counter()
-        self.evaluated: dict[tuple[int, int], float] = {}
-        self.reached: dict[tuple[int, int], float] = {}
-        self.columns: dict[int, tuple[list[float], float]] = {}
+        self.evaluated: dict[Point, Reached] = {}
+        self.reached: dict[Point, Reached] = {}
 
     def take_in(self, pools: Iterable[PointPool]) -> None:
         """Add points to the pool."""
@@ -62,7 +64,7 @@ class Refinement:
     def tighten(self, most: int = 0) -> None:
         """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them."""
         while len(self.pool) > most and not self._clock.over:
-            if not len(at := self._most_promising(BoundStage.PATH, BATCH)):
+            if not len(at := self._most_promising(BoundStage.PATH, self._points.batch)):
                 return
             self._advance(at, None, BoundStage.PLACEMENT)
             self._report("refining")
@@ -72,21 +74,24 @@ class Refinement:
         for stage, states in ((BoundStage.PLACEMENT, FEW_STATES), (BoundStage.SEARCHED, math.inf)):
             effort = SolveLimits(self._clock.left, states)
             while len(self.pool) > most and not self._clock.over:
-                if not len(at := self._most_promising(stage, EXACT_BATCH)):
+                if not len(at := self._most_promising(stage, self._points.exact_batch)):
                     break
                 self._advance(at, effort, BoundStage.SEARCHED)
                 self._report("evaluating")
 
     @property
     def told(self) -> str:
-        """The best throughput that is reached, and, where no point waits elsewhere, what none can exceed."""
+        """The best that is reached, and, where no point waits elsewhere, what none can exceed."""
         if not self._best:
             return f"{len(self.pool):,} points in question"
-        best = f"{_digits(self._best)} samples/s"
+        leader = self._points.axes.leader
+        best = f"{_digits(maximised(leader, self._best))} {leader.unit}".strip()
         if not self.holds_all:
             return f"best {best}"
         bound = max(self._best, float(self.pool.bound.max(initial=0.0)))
-        return f"{best}, bound {_digits(bound)}, gap {100 * (bound / self._best - 1):.2g} %"
+        return (
+            f"{best}, bound {_digits(maximised(leader, bound))}, gap {100 * (bound / self._best - 1):.2g} %"
+        )
 
     # -- what comes next ----------------------------------------------------------------------------------
 
@@ -115,7 +120,7 @@ class Refinement:
             return
         fell, near = ~keep, self._relevance.near(pool.others, pool.bound)
         self._undecided.add(pool.others[near], pool.bound[near])
-        low = fell & (pool.bound < self._relevance.floor)
+        low = fell & (pool.bound < 0)
         early = int((pool.stage[fell & ~low] == BoundStage.PATH).sum())
         self.fallen["floor"] += int(low.sum())
         self.fallen["critical_path"] += early
@@ -126,54 +131,48 @@ class Refinement:
 
     def _advance(self, at: Rows, effort: SolveLimits | None, stage: BoundStage) -> None:
         """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
-        met = self._settle(at, self._found(at, effort), stage)
+        met = self._settle(at, self._points.look(self.pool.take(at), self._relevance, effort), stage)
         if met.any():
             left = np.ones(len(self.pool), dtype=np.bool_)
             left[at[met]] = False
             self.pool = self.pool.take(left)
         self._drop()
 
-    def _settle(self, at: Rows, found: PointBounds, stage: BoundStage) -> NDArray[np.bool_]:
+    def _settle(self, at: Rows, found: Looked, stage: BoundStage) -> Flags:
         """Whether the bounds of a batch meet, so that its points are evaluated; plans in reach become known."""
         pool = self.pool
-        pool.bound[at] = np.minimum(pool.bound[at], self._batch / found.lower_s * (1 + BOUND_ROUNDING))
+        pool.bound[at] = np.minimum(pool.bound[at], found.lead)
+        pool.others[at] = np.maximum(pool.others[at], found.others)
         # A point that was searched twice and is still open has run out of time: it stays open.
         pool.stage[at] = np.where(pool.stage[at] >= stage, BoundStage.EXHAUSTED, stage)
-        met = np.asarray(np.isfinite(found.upper_s) & (found.lower_s == found.upper_s))
-        self._learn(pool.take(at), found.upper_s, met)
-        return met
+        found = self._with_plans(pool.take(at), found)
+        self._learn(pool.take(at), found)
+        return found.met
 
-    def _learn(self, points: PointPool, upper_s: Floats, met: NDArray[np.bool_]) -> None:
-        """Remember throughput that is reached."""
-        for i in np.flatnonzero(np.isfinite(upper_s)):
-            number, throughput = int(points.number[i]), self._batch / float(upper_s[i])
-            into = self.evaluated if met[i] else self.reached
-            into[number, int(points.config[i])] = throughput
-            others, area = points.others[i].tolist(), float(points.area_mm2[i])
-            self.columns[number] = others, area
-            if throughput >= self._relevance.floor:
-                self._best = max(self._best, throughput)
-                self._relevance.known.add(others, throughput, (area, number))
+    def _with_plans(self, points: PointPool, found: Looked) -> Looked:
+        """The same with what only plans tell of points whose bounds meet; those that cannot matter fall."""
+        if not self._points.axes.needs_plan:
+            return found
+        met = found.met & self._relevance.matters(points.others, points.bound)
+        reached = np.zeros_like(found.reached[0]), np.zeros_like(found.reached[1])
+        if met.any():
+            at = np.flatnonzero(met)
+            effort = SolveLimits(self._clock.left, POINT_STATES)
+            reached[0][at], reached[1][at] = self._points.measured(points.take(at), found.value[at], effort)
+        return replace(found, met=met & (reached[1] != 0), reached=reached)
 
-    def _found(self, at: Rows, effort: SolveLimits | None) -> PointBounds:
-        """Bounds of a batch of one config, by as many workers as it is worth."""
-        points = self.pool.take(at)
-        batch = BatchPiece(points.number, int(points.config[0]), self._give_up_s(points), effort)
-        if min(self._executor.workers, len(at) // LEAST) < 2:
-            return batch.on(self._context)
-        parts = list(batch.divided(self._executor.workers))
-        bounds = PointBounds(np.empty(len(at)), np.empty(len(at)))
-        found = self._executor.map(self._context, [piece for _, piece in parts])
-        for (rows, _), part in zip(parts, found, strict=True):
-            bounds.lower_s[rows], bounds.upper_s[rows] = part.lower_s, part.upper_s
-        return bounds
-
-    def _give_up_s(self, points: PointPool) -> Floats:
-        """Iteration time above which a point is dominated by what is known."""
-        known = np.maximum(self._relevance.known.threshold(points.others), self._relevance.floor)
-        return np.where(
-            known > 0, self._batch / np.where(known > 0, known, 1.0) * (1 + BOUND_ROUNDING), np.inf
-        )
+    def _learn(self, points: PointPool, found: Looked) -> None:
+        """Remember what is reached."""
+        others, lead = found.reached
+        for i in np.flatnonzero(lead != 0).tolist():
+            point = int(points.number[i]), int(points.config[i])
+            one = Reached(
+                float(found.value[i]), float(lead[i]), tuple(others[i].tolist()), float(points.area_mm2[i])
+            )
+            (self.evaluated if found.met[i] else self.reached)[point] = one
+            if one.lead > 0:
+                self._best = max(self._best, one.lead)
+                self._relevance.known.add(one.others, one.lead, self._points.key(point, one))
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)

@@ -5,7 +5,7 @@ first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -13,52 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.certified.block_screening import Screen, Screened
+from phaze.explore.certified.block_screening import Screened
 from phaze.explore.certified.bound_refinement import Refinement
-from phaze.explore.certified.search_pieces import BlockPiece, SearchContext
-from phaze.explore.certified.search_state import (
-    BoundStage,
-    Outcome,
-    PointPool,
-    Relevance,
-    Undecided,
-    best_per_candidate,
-)
-from phaze.explore.evaluation.design_candidates import Block, Candidates
-from phaze.explore.evaluation.evaluator import Evaluator
-from phaze.explore.frontier.pareto_archive import Archive, Staircase
-from phaze.explore.request.explore_request import Task
+from phaze.explore.certified.search_points import SearchPoints
+from phaze.explore.certified.search_state import Outcome, PointPool, Relevance, Undecided
+from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.request.search_progress import Clock, Progress
-from phaze.explore.request.search_resources import ALONE, SearchResources
 
 CLASSES, SAMPLE, SEEDS = 32, 48, 3  # classes of the first column, candidates tried and points taken in each
 
 
-def seed_candidates(others: Floats, roof: Floats) -> list[Rows]:
-    """Candidates to try: of every class of the first column (of power, as a rule) those with the highest roofline.
+def seed_candidates(first: Floats, roof: Floats) -> list[Rows]:
+    """Candidates to try: of every class of a first column (of power, as a rule) those with the highest roofline.
 
     The class of the least values is divided further, by twos: nothing is known below the least value that is
-    evaluated. others (A, k), roof (A,); positions, an array per class.
+    evaluated. first (A,), roof (A,); positions, an array per class.
     """
-    order = np.argsort(others[:, 0] if others.shape[1] else -roof, kind="stable")
+    order = np.argsort(first, kind="stable")
     least, *classes = np.array_split(order, min(CLASSES, len(order)))
     ends = [1 << i for i in range(len(least).bit_length()) if 1 << i < len(least)]
     classes = [*np.split(least, ends), *classes]
     return [c[np.argsort(-roof[c], kind="stable")[:SAMPLE]] for c in classes]
 
 
-def seed_points(block: Block, others: Floats, bound: Floats, classes: list[Rows]) -> PointPool:
-    """The points of the highest bound (configs, A) of every class of rows of a block."""
-    picked = list(_best(bound, classes))
+def best_of_classes(value: Floats, classes: list[Rows]) -> tuple[Rows, Rows]:
+    """Rows and configs of the points of the highest value (configs, A) of every class of rows."""
+    picked = list(_best(value, classes))
     rows, configs = (np.array([p[i] for p in picked], dtype=np.intp) for i in (0, 1))
-    return PointPool(
-        block.numbers[rows],
-        configs.astype(np.int16),
-        others[rows],
-        block.area_mm2[rows],
-        bound[configs, rows],
-        np.full(len(rows), BoundStage.PATH, dtype=np.int8),
-    )
+    return rows, configs
 
 
 def _best(bound: Floats, classes: list[Rows]) -> Iterator[tuple[int, int]]:
@@ -78,58 +60,41 @@ WAVE = 16  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
 
 
-def tdp_column(block: Block) -> Floats:
-    """The default of what is minimised beside the throughput: TDP in W, (A, 1)."""
-    return block.tdp_w[:, None]
-
-
 def merged_numbers(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
     """Numbers of several blocks in ascending order, `TOGETHER` blocks at a time."""
     return [np.sort(np.concatenate(wave[i : i + TOGETHER])) for i in range(0, len(wave), TOGETHER)]
 
 
 class CertifiedSearch:
-    """Finds the complete frontier of throughput against other columns, and proves it.
+    """Finds the complete frontier of what leads against the other axes, and proves it.
 
-    `others`: the columns (A, k) that are minimised; `archive` makes an archive of such points. Throughput below
-    `min_throughput`, where the frontier ends, and gains smaller than `gap` are of no interest. `evaluator`: of the
-    task, on hardware of the whole space. What it knows, `threads` and `resources` do not change the answer.
+    Gains smaller than `gap` are of no interest. `first`: numbers of candidates within the budgets that are looked at
+    before others. `threads` change no answer.
     """
 
     def __init__(
         self,
-        candidates: Candidates,
-        task: Task,
+        points: SearchPoints,
         clock: Clock,
         progress: Progress,
         *,
         gap: float = 0.0,
-        min_throughput: float = 0.0,
-        others: Callable[[Block], Floats] = tdp_column,
-        archive: Callable[[], Archive] = Staircase,
-        resources: SearchResources = ALONE,
-        evaluator: Evaluator | None = None,
+        first: Sequence[int] = (),
         threads: int = 2,
         block: int = BLOCK,
         cap: int = CAP,
     ) -> None:
         """Nothing is evaluated yet."""
-        self._candidates = candidates
+        self._points = points
+        self._candidates = points.candidates
         self._clock = clock
         self._progress = progress
-        self._others = others
-        self._resources = resources
-        self._archive = archive
+        self._first = np.array(first, dtype=np.int64)
         self._threads = threads
         self._cap = cap
-        self._blocks = -(-candidates.size // -(-block // SMALLER))
-        self._relevance = Relevance(archive(), 1.0 + gap, min_throughput)
-        self._undecided = Undecided(archive())
-        self._context = SearchContext(candidates, task, others, resources.memo)
-        if evaluator is not None:
-            self._context.evaluator = evaluator
-        self.evaluator = self._context.evaluator
-        self._screen = Screen(self.evaluator, self._relevance, self._clock)
+        self._blocks = -(-self._candidates.size // -(-block // SMALLER))
+        self._relevance = Relevance(points.axes.archive(), 1.0 + gap)
+        self._undecided = Undecided(points.axes.archive())
         self._taken = PointPool.empty()
         self._fallen: Counter[str] = Counter()
         self._done = 0
@@ -142,12 +107,7 @@ class CertifiedSearch:
         """
         with ThreadPoolExecutor(self._threads) as threads:
             self._refinement = Refinement(
-                self._context,
-                self._relevance,
-                self._undecided,
-                self._clock,
-                self._progress,
-                self._resources,
+                self._points, self._relevance, self._undecided, self._clock, self._progress
             )
             for wave in self._waves():
                 self._take(wave, threads)
@@ -175,7 +135,7 @@ class CertifiedSearch:
         """Bound all points of a wave of blocks; what is left joins the pool, which is then kept small."""
         done = self._done
         self._progress.update("bounding", done, self._blocks, self._refinement.told)
-        if self._in_budget and self._resources.executor.workers > 1:
+        if self._in_budget and self._points.workers > 1:
             screened = self._screened_by_workers(wave)
         else:
             screened = self._screened(wave, threads)
@@ -185,7 +145,7 @@ class CertifiedSearch:
             self._make_room()
 
     def _screened_by_workers(self, wave: list[NDArray[np.int64]]) -> list[Screened]:
-        found = list(self._resources.executor.map(self._context, [self._piece(numbers) for numbers in wave]))
+        found = self._points.screened_aside(wave, self._relevance, self._taken)
         self._in_budget += sum(count for count, _ in found)
         return [screened for _, screened in found]
 
@@ -199,28 +159,36 @@ class CertifiedSearch:
         if blocks and not self._in_budget:
             self._seed(blocks)
         self._in_budget += sum(map(len, blocks))
-        return list(threads.map(lambda b: self._piece(b.numbers).of(b, self._context), blocks))
-
-    def _piece(self, numbers: NDArray[np.int64]) -> BlockPiece:
-        return BlockPiece(numbers, self._relevance, self._taken, self._clock)
+        return list(threads.map(lambda b: self._points.screen(b, self._relevance, self._taken), blocks))
 
     def _seed(self, blocks: list[Block]) -> None:
         """Tighten a few promising points, so that bounds have something to meet."""
-        others = np.concatenate([self._others(b) for b in blocks])
-        roof = np.concatenate([self._screen.roof(b.table) for b in blocks])
+        roof = np.concatenate([self._points.roof(b) for b in blocks])
+        power = np.concatenate([b.tdp_w for b in blocks])
         numbers = np.concatenate([b.numbers for b in blocks])
-        classes = [some[: len(some) // SMALLER + 1] for some in seed_candidates(others, roof)]
+        first = power if self._points.axes.others else -roof
+        classes = [some[: len(some) // SMALLER + 1] for some in seed_candidates(first, roof)]
         tried = self._candidates.within(numbers[np.concatenate(classes)])
         classes = np.split(np.arange(len(tried)), np.cumsum([len(c) for c in classes])[:-1])
-        bound = self._screen.promising(tried.table)
-        self._taken = seed_points(tried, self._others(tried), bound, classes)
+        self._taken = self._best_of(tried, classes)
+        if len(others := np.setdiff1d(self._first, self._taken.number)):
+            wanted = self._candidates.within(others)
+            self._taken = PointPool.join(
+                [self._taken, self._best_of(wanted, list(np.arange(len(wanted))[:, None]))]
+            )
         self._refinement.take_in([self._taken])
         self._refinement.tighten()
 
+    def _best_of(self, block: Block, classes: list[Rows]) -> PointPool:
+        """Points of every class of candidates that promise most."""
+        value = self._points.promising(block)
+        rows, configs = best_of_classes(value, classes)
+        return self._points.hopes(block, rows, configs, value[configs, rows])
+
     def _counted(self, screened: Screened) -> PointPool:
         self._fallen += screened.fallen
-        for others, throughput in screened.spared:
-            self._undecided.add(others, throughput)
+        for others, lead in screened.spared:
+            self._undecided.add(others, lead)
         return screened.pool
 
     def _in_order(self, pools: list[PointPool]) -> PointPool:
@@ -249,17 +217,15 @@ class CertifiedSearch:
             for point in refinement.reached.keys() - evaluated.keys():
                 fallen["open" if point in waiting else "placement"] -= 1
             evaluated = {**refinement.reached, **evaluated}
-        frontier = self._archive()
-        for number, (throughput, _) in best_per_candidate(evaluated).items():
-            others, area = refinement.columns[number]
-            if throughput >= self._relevance.floor:
-                frontier.add(others, throughput, (area, number))
-        configs = self.evaluator.configs
+        frontier = self._points.axes.archive()
+        for point, one in evaluated.items():
+            if one.lead > 0:
+                frontier.add(one.others, one.lead, self._points.key(point, one))
         return Outcome(
-            configs=len(configs),
+            configs=self._points.configs,
             in_budget=self._in_budget,
             pruned_by={name: count for name, count in sorted(fallen.items()) if count},
-            evaluated={(number, configs[k]): value for (number, k), value in evaluated.items()},
+            evaluated=evaluated,
             frontier=frontier,
             undecided=self._undecided.beyond(frontier),
         )

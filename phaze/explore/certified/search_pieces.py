@@ -6,7 +6,7 @@ evaluated. Points are independent of each other, so that it does not matter how 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,11 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 from phaze.explore.certified.block_screening import Screen, Screened
 from phaze.explore.certified.search_state import PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block, Candidates
-from phaze.explore.evaluation.evaluator import Evaluator, PointBounds
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.frontier.point_values import PointValues, known_columns
+from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.memo import Memo
@@ -38,13 +40,14 @@ class SearchPiece(Protocol):
 class SearchContext:
     """The candidates of a search, their task, and an evaluator that keeps what pieces share.
 
-    `others`: the columns (A, k) that are minimised. `memo`: what earlier searches have found out. In another
+    Points that take more than `longest_s` seconds do not count. `memo`: what earlier searches have found out. In another
     process the evaluator is one of its own.
     """
 
     candidates: Candidates
     task: Task
-    others: Callable[[Block], Floats]
+    axes: SearchAxes
+    longest_s: float = np.inf
     memo: Memo | None = None
 
     def do(self, piece: SearchPiece) -> Any:  # noqa: ANN401 - each kind of piece finds something else
@@ -55,6 +58,15 @@ class SearchContext:
     def evaluator(self) -> Evaluator:
         """Knows the combinations of hardware of the whole space."""
         return Evaluator(self.task, self.candidates.survey(), memo=self.memo)
+
+    def view(self, block: Block) -> PointValues:
+        """Values of the points of some candidates."""
+        known = known_columns(block, self.task.economics)
+        return PointValues(self.evaluator.on(block.table), known, self.axes, self.longest_s)
+
+    def screen(self, relevance: Relevance, clock: Clock) -> Screen:
+        """Bounds on whole blocks."""
+        return Screen(self.evaluator, self.axes, relevance, clock, self.longest_s)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""
@@ -73,36 +85,61 @@ class BlockPiece:
     def on(self, context: SearchContext) -> tuple[int, Screened]:
         """How many of them keep the budgets, and what is left of their points."""
         block = context.candidates.within(self.numbers)
-        return len(block), self.of(block, context)
+        return len(block), context.screen(self.relevance, self.clock).run(block, self.taken)
 
-    def of(self, block: Block, context: SearchContext) -> Screened:
-        """Screened points of those that keep the budgets."""
-        screen = Screen(context.evaluator, self.relevance, self.clock)
-        return screen.run(block, context.others(block), self.taken)
+
+@dataclass(frozen=True)
+class Looked:
+    """What a closer look at points says: `others` (A, k) and `lead` (A,) at best, and what a plan of each reaches.
+
+    `value` (A,): throughput or score that is reached, 0 where nothing is known; `met`: nothing is better than that.
+    """
+
+    others: Floats
+    lead: Floats
+    value: Floats
+    reached: tuple[Floats, Floats]
+    met: Flags
+
+    @staticmethod
+    def join(parts: list[tuple[NDArray[np.intp], Looked]]) -> Looked:
+        """Parts of a batch as one, each with the positions of its points."""
+        order = np.argsort(np.concatenate([at for at, _ in parts]), kind="stable")
+        found = [part for _, part in parts]
+
+        def whole(name: str) -> Any:  # noqa: ANN401 - an array of any kind
+            return np.concatenate([getattr(part, name) for part in found])[order]
+
+        reached = (np.concatenate([part.reached[side] for part in found])[order] for side in (0, 1))
+        return Looked(whole("others"), whole("lead"), whole("value"), tuple(reached), whole("met"))
 
 
 @dataclass(frozen=True)
 class BatchPiece:
     """Points of one config, by the numbers of their candidates and of the config: tightened, with `effort` evaluated.
 
-    `give_up_s` (A,): iteration times above which a point is of no interest.
+    `least` (A,): what they have to lead with to be of interest.
     """
 
     numbers: Integers
     config: int
-    give_up_s: Floats
+    least: Floats
     effort: SolveLimits | None = None
 
-    def on(self, context: SearchContext) -> PointBounds:
-        """Bounds on their iteration times, (A,)."""
-        evaluator, rows = (
-            context.evaluator.on(context.candidates.table(self.numbers)),
-            np.arange(len(self.numbers)),
-        )
+    def on(self, context: SearchContext) -> Looked:
+        """Bounds on their values."""
+        view = context.view(context.candidates.within(self.numbers))
+        evaluator, rows = view.evaluator, np.arange(len(self.numbers))
         config = evaluator.configs[self.config]
+        give_up_s = view.give_up_s(config, rows, self.least)
         if self.effort is None:
-            return evaluator.bounds(config, rows, self.give_up_s)
-        return evaluator.exact(config, rows, self.give_up_s, self.effort)
+            found = evaluator.bounds(config, rows, give_up_s)
+        else:
+            found = evaluator.exact(config, rows, give_up_s, self.effort)
+        met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
+        reached = view.measured(config, rows, found.upper_s)
+        value = evaluator.task.cluster.global_batch / found.upper_s
+        return Looked(*view.optimistic(config, rows, found.lower_s), value, reached, np.asarray(met))
 
     def divided(self, most: int) -> Iterator[tuple[NDArray[np.intp], BatchPiece]]:
         """At most that many parts that are worth a process, with the positions of their points.
@@ -111,4 +148,20 @@ class BatchPiece:
         """
         parts = max(1, min(most, len(self.numbers) // LEAST))
         for at in np.array_split(np.argsort(self.numbers, kind="stable"), parts):
-            yield at, BatchPiece(self.numbers[at], self.config, self.give_up_s[at], self.effort)
+            yield at, BatchPiece(self.numbers[at], self.config, self.least[at], self.effort)
+
+
+@dataclass(frozen=True)
+class PlanPiece:
+    """Points of one config whose iteration times, (A,) seconds, are known, for what only their plans tell."""
+
+    numbers: Integers
+    config: int
+    seconds: Floats
+    effort: SolveLimits
+
+    def on(self, context: SearchContext) -> tuple[Floats, Floats]:
+        """Their values: the other axes (A, k), and what leads (A,)."""
+        view = context.view(context.candidates.within(self.numbers))
+        rows = np.arange(len(self.numbers))
+        return view.measured(view.evaluator.configs[self.config], rows, self.seconds, self.effort)

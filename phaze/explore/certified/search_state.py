@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
-from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.pareto_archive import Archive
 
 
@@ -29,7 +27,7 @@ class BoundStage(IntEnum):
 @dataclass(frozen=True, slots=True)
 class PointPool:
     """N points, one value each: candidate number, number of the config, the columns that are minimised (N, k),
-    area in mm2, optimistic throughput, and stage.
+    area in mm2, what leads at best, and stage.
     """
 
     number: NDArray[np.int64]
@@ -70,29 +68,27 @@ _AT_ONCE = 256
 class Relevance:
     """Relevance: what a point must promise to be of interest.
 
-    `known`: throughput that some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter.
-    `floor`: least throughput of interest.
+    `known`: what some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter. A point that leads
+    with 0 does not fit, one with less than that is below a floor: neither ever matters.
     """
 
     known: Archive
     slack: float = 1.0
-    floor: float = 0.0
 
     def least(self, others: Floats) -> Floats:
-        """Optimistic throughput below which a point of those other columns (A, k) cannot matter, (A,)."""
-        return np.maximum(self.known.threshold(others) * self.slack, self.floor)
+        """Optimistic lead below which a point of those other columns (A, k) cannot matter, (A,)."""
+        return self.known.threshold(others) * self.slack
 
-    def matters(self, others: Floats, throughput: Floats) -> Flags:
-        """Whether points of that optimistic throughput can matter, (A,); infeasible ones (0) never do."""
-        reaches = (throughput > 0) & (throughput >= self.floor)
-        return reaches & ~self.known.dominates(others, throughput / self.slack)
+    def matters(self, others: Floats, lead: Floats) -> Flags:
+        """Whether points of those optimistic values can matter, (A,)."""
+        return (lead > 0) & ~self.known.dominates(others, lead / self.slack)
 
-    def near(self, others: Floats, throughput: Floats) -> Flags:
-        """Whether points of that optimistic throughput cannot matter for the slack alone, (A,)."""
+    def near(self, others: Floats, lead: Floats) -> Flags:
+        """Whether points of those optimistic values cannot matter for the slack alone, (A,)."""
         if self.slack == 1.0:
-            return np.zeros(len(throughput), dtype=bool)
-        open_ = (throughput > 0) & (throughput >= self.floor) & ~self.known.dominates(others, throughput)
-        return open_ & ~self.matters(others, throughput)
+            return np.zeros(len(lead), dtype=bool)
+        open_ = (lead > 0) & ~self.known.dominates(others, lead)
+        return open_ & ~self.matters(others, lead)
 
 
 class Undecided:
@@ -105,7 +101,7 @@ class Undecided:
         self._throughput: list[float] = []
 
     def add(self, others: Floats, throughput: Floats) -> None:
-        """Add points of those other columns (A, k) and that optimistic throughput (A,)."""
+        """Add points of those optimistic values: other columns (A, k), and what leads (A,)."""
         if not len(throughput):
             return
         order = np.argsort(-throughput, kind="stable")
@@ -130,34 +126,47 @@ def urgency(others: Floats, bound: Floats) -> Floats:
     """How close points come to the frontier of their optimistic values, (A,): 1 on it.
 
     Those on it have to be looked at whatever the others turn out to be; the others may yet be ruled out by them.
-    Told for one other column, (A, 1); with more, all are as urgent.
+    Told for one other column, (A, 1); with more, those that lead come first: what beats them leads by more.
     """
     if others.shape[1] != 1:
-        return np.ones(len(bound))
+        return bound / bound.max(initial=0.0)
     order = np.lexsort((-bound, others[:, 0]))
     hoped = np.empty(len(bound))
     hoped[order] = np.maximum.accumulate(bound[order])
     return bound / hoped
 
 
-Point = tuple[int, TrainingConfig]
-S = TypeVar("S")
+Point = tuple[int, int]
+"""Number of a candidate, and of a config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Values that a plan of a point reaches: `value` its throughput, in samples/s, or its score, `lead` what leads.
+
+    Negative where it is below a floor.
+    """
+
+    value: float
+    lead: float
+    others: tuple[float, ...]
+    area_mm2: float
 
 
 @dataclass
 class Outcome:
-    """Everything a search found out; points are candidate numbers with configs, throughput in samples per second.
+    """Everything a search found out.
 
     `configs`: points per candidate. `in_budget`: candidates that keep the budgets. `pruned_by`: how many of their
     points fell at which stage.
-    `frontier`: what no evaluated point beats, down to the floor. `undecided`: other columns (N, k) and optimistic
-    throughput (N,) of points that may lie beyond it; none after a finished search.
+    `frontier`: what no evaluated point beats, by `point_of` its keys. `undecided`: other columns (N, k) and what leads
+    (N,) of points that may lie beyond it, at best; none after a finished search.
     """
 
     configs: int
     in_budget: int
     pruned_by: dict[str, int]
-    evaluated: dict[Point, float]
+    evaluated: dict[Point, Reached]
     frontier: Archive
     undecided: tuple[Floats, Floats]
 
@@ -166,15 +175,21 @@ class Outcome:
         """Whether the frontier is that of the whole space."""
         return not len(self.undecided[1])
 
-    def best_per_candidate(self) -> dict[int, tuple[float, TrainingConfig]]:
-        """Throughput and config of the best evaluated point of every candidate looked at."""
-        return best_per_candidate(self.evaluated)
+    @property
+    def members(self) -> list[Point]:
+        """The points of the frontier, in its order."""
+        return [divmod(number, self.configs) for _, number in self.frontier.keys]
 
+    @property
+    def most(self) -> float:
+        """What leads at most, reached or not; 0 where nothing does."""
+        return max([0.0, *(found.lead for found in self.evaluated.values()), *self.undecided[1].tolist()])
 
-def best_per_candidate(evaluated: dict[tuple[int, S], float]) -> dict[int, tuple[float, S]]:
-    """The best of the points of every candidate, with its config; the first of equal ones."""
-    best: dict[int, tuple[float, S]] = {}
-    for (number, config), throughput in evaluated.items():
-        if number not in best or throughput > best[number][0]:
-            best[number] = throughput, config
-    return best
+    def best_per_candidate(self) -> dict[int, int]:
+        """The config of the evaluated point that leads, of every candidate looked at; the first of equal ones."""
+        best: dict[int, int] = {}
+        for number, config in sorted(self.evaluated):
+            at = best.get(number)
+            if at is None or self.evaluated[number, config].lead > self.evaluated[number, at].lead:
+                best[number] = config
+        return best

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Rows
-from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.arrays import Floats, Integers, Rows
+from phaze.explore.evaluation.evaluator import Evaluator, PointBounds
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import BOUND_ROUNDING
 
 # Bounds are sums of some thousand rounded terms; they are relaxed by this much so that rounding never prunes.
 
 
-def roofline_throughput(evaluator: Evaluator) -> Floats:
-    """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds."""
-    cluster = evaluator.task.cluster
-    peak = fastest_flops_per_s(evaluator.table, evaluator.task, evaluator.task.recipe) * cluster.devices
-    return np.asarray(cluster.global_batch * peak / evaluator.model_flops * (1 + BOUND_ROUNDING))
+def roofline_throughput(evaluator: Evaluator, table: ArchitectureTable | None = None) -> Floats:
+    """Throughput (A,) in samples/s of model FLOPs at peak, which nothing exceeds; of another table, if one is given."""
+    task = evaluator.task
+    peak = fastest_flops_per_s(evaluator.table if table is None else table, task, task.recipe) * task.devices
+    return np.asarray(task.cluster.global_batch * peak / evaluator.model_flops * (1 + BOUND_ROUNDING))
 
 
 def throughput_bound(evaluator: Evaluator, rows: Rows) -> Floats:
@@ -46,82 +49,122 @@ def iteration_bounds(evaluator: Evaluator, rows: Rows) -> Floats:
 
 
 class WorkloadBounds:
-    """Bounds and reached throughputs of one workload; they tighten where they are asked to.
+    """Bounds and reached throughputs of one workload on architectures by number; they tighten where they are asked to.
 
     A point that cannot reach the throughput that is needed is given up for good, so what is needed of an
     architecture must never fall from one call to the next.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
-        rows = np.arange(len(evaluator.table))
         self._evaluator = evaluator
         self._configs = evaluator.configs
         self._batch = float(evaluator.task.cluster.global_batch)
-        shape = (len(self._configs), len(rows))
-        self._lower_s = iteration_bounds(evaluator, rows)
-        self._placed = np.zeros(shape, dtype=bool)
-        self._tried = np.zeros(shape, dtype=bool)
-        self._reached_s = np.full(len(rows), np.inf)
-        self._chosen = np.full(len(rows), -1)
+        self._places: dict[int, int] = {}
+        self._lower_s = np.zeros((len(self._configs), 0))
+        self._placed = np.zeros(self._lower_s.shape, dtype=bool)
+        self._tried = np.zeros(self._lower_s.shape, dtype=bool)
+        self._reached_s = np.zeros(0)
+        self._chosen = np.zeros(0, dtype=np.int64)
 
-    def hoped(self, at: Rows) -> Floats:
-        """Throughput (A,) that the architectures at `at` cannot exceed; 0 where they are given up."""
-        return np.asarray(self._batch / self._lower_s[:, at].min(axis=0) * (1 + BOUND_ROUNDING))
+    def on(self, numbers: Integers, table: ArchitectureTable) -> BoundedArchitectures:
+        """Architectures that are asked about together, each number once; new ones are bounded first."""
+        evaluator = self._evaluator.on(table)
+        new = np.array([i for i, n in enumerate(numbers.tolist()) if n not in self._places], dtype=np.intp)
+        if len(new):
+            self._places |= {int(numbers[i]): len(self._places) + k for k, i in enumerate(new)}
+            self._lower_s = np.concatenate([self._lower_s, iteration_bounds(evaluator, new)], axis=1)
+            none = np.zeros((len(self._configs), len(new)), dtype=bool)
+            self._placed, self._tried = (
+                np.concatenate([known, none], axis=1) for known in (self._placed, self._tried)
+            )
+            self._reached_s = np.append(self._reached_s, np.full(len(new), np.inf))
+            self._chosen = np.append(self._chosen, np.full(len(new), -1))
+        return BoundedArchitectures(self, evaluator, np.array([self._places[n] for n in numbers.tolist()]))
 
-    def reached(self, at: Rows) -> Floats:
+    def found(self, number: int) -> tuple[float, TrainingConfig | None]:
+        """Throughput of the best plan that is known of an architecture, and its config."""
+        at = self._places[number]
+        chosen = self._chosen[at]
+        return self._batch / float(self._reached_s[at]), self._configs[chosen] if chosen >= 0 else None
+
+
+@dataclass(frozen=True)
+class BoundedArchitectures:
+    """Some architectures, (A,), at their places in the bounds of a workload; `evaluator`: on them alone."""
+
+    bounds: WorkloadBounds
+    evaluator: Evaluator
+    places: Rows
+
+    @property
+    def hoped(self) -> Floats:
+        """Throughput (A,) that they cannot exceed; 0 where they are given up."""
+        least = self._lower_s.min(axis=0)
+        return np.asarray(self._batch / least * (1 + BOUND_ROUNDING))
+
+    @property
+    def reached(self) -> Floats:
         """Throughput (A,) that some plan reaches; 0 where none is known."""
-        return np.asarray(self._batch / self._reached_s[at])
+        return np.asarray(self._batch / self.bounds._reached_s[self.places])
 
-    def exact(self, at: Rows) -> NDArray[np.bool_]:
+    @property
+    def exact(self) -> NDArray[np.bool_]:
         """Whether no point is better than what is reached, (A,)."""
-        reached = self._reached_s[at]
-        return np.asarray(np.isfinite(reached) & (self._lower_s[:, at].min(axis=0) >= reached))
+        reached = self.bounds._reached_s[self.places]
+        return np.asarray(np.isfinite(reached) & (self._lower_s.min(axis=0) >= reached))
 
-    def config(self, row: int) -> TrainingConfig | None:
-        """The config of the best plan known."""
-        return self._configs[self._chosen[row]] if self._chosen[row] >= 0 else None
+    @property
+    def _batch(self) -> float:
+        return self.bounds._batch
+
+    @property
+    def _lower_s(self) -> Floats:
+        return self.bounds._lower_s[:, self.places]
 
     def tighten(self, at: Rows, needed: Floats) -> None:
-        """Schedule bounds and exact partitions until the most promising point of each has them.
+        """Schedule bounds and exact partitions until the most promising point of each of some has them.
 
         Architectures whose most promising point cannot reach `needed` (A,) samples/s are left alone.
         """
-        give_up_s = self._seconds(needed)
+        places, give_up_s = self.places[at], self._seconds(needed)
         while True:
-            first = self._lower_s[:, at].argmin(axis=0)
-            waiting = (self._lower_s[first, at] < give_up_s) & ~self._placed[first, at]
+            lower_s = self.bounds._lower_s[:, places]
+            first = lower_s.argmin(axis=0)
+            waiting = (lower_s.min(axis=0) < give_up_s) & ~self.bounds._placed[first, places]
             if not waiting.any():
                 return
             k = int(np.bincount(first[waiting]).argmax())
             mine = np.flatnonzero(waiting & (first == k))
-            rows = at[mine]
-            found = self._evaluator.bounds(self._configs[k], rows, give_up_s[mine])
-            self._placed[k, rows] = True
-            self._take_over(k, rows, found.lower_s, found.upper_s)
+            config = self.evaluator.configs[k]
+            found = self.evaluator.bounds(config, at[mine], give_up_s[mine])
+            self.bounds._placed[k, places[mine]] = True
+            self._take_over(k, places[mine], found)
 
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
         """Exact schedules in the order of what points promise, until none can be better or reach `needed`."""
+        places = self.places[at]
         while True:
-            limit = np.minimum(self._seconds(needed), self._reached_s[at] * (1 + BOUND_ROUNDING))
-            open_ = (self._lower_s[:, at] < limit) & ~self._tried[:, at]
+            limit = np.minimum(self._seconds(needed), self.bounds._reached_s[places] * (1 + BOUND_ROUNDING))
+            lower_s = self.bounds._lower_s[:, places]
+            open_ = (lower_s < limit) & ~self.bounds._tried[:, places]
             if not open_.any():
                 return
-            first = np.where(open_, self._lower_s[:, at], np.inf).argmin(axis=0)
+            first = np.where(open_, lower_s, np.inf).argmin(axis=0)
             waiting = open_.any(axis=0)
             k = int(np.bincount(first[waiting]).argmax())
             mine = np.flatnonzero(waiting & (first == k))
-            rows = at[mine]
-            found = self._evaluator.exact(self._configs[k], rows, limit[mine], effort)
-            self._tried[k, rows] = True
-            self._take_over(k, rows, found.lower_s, found.upper_s)
+            found = self.evaluator.exact(self.evaluator.configs[k], at[mine], limit[mine], effort)
+            self.bounds._tried[k, places[mine]] = True
+            self._take_over(k, places[mine], found)
 
     def _seconds(self, needed: Floats) -> Floats:
         """Iteration time above which less than the needed throughput is reached."""
         seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + BOUND_ROUNDING)
         return np.asarray(np.where(needed > 0, seconds, np.inf))
 
-    def _take_over(self, k: int, rows: Rows, lower_s: Floats, upper_s: Floats) -> None:
-        self._lower_s[k, rows] = np.maximum(self._lower_s[k, rows], lower_s)
-        better = rows[upper_s < self._reached_s[rows]]
-        self._reached_s[better] = upper_s[upper_s < self._reached_s[rows]]
-        self._chosen[better] = k
+    def _take_over(self, k: int, places: Rows, found: PointBounds) -> None:
+        known = self.bounds
+        known._lower_s[k, places] = np.maximum(known._lower_s[k, places], found.lower_s)
+        better = found.upper_s < known._reached_s[places]
+        known._reached_s[places[better]] = found.upper_s[better]
+        known._chosen[places[better]] = k

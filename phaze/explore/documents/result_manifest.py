@@ -11,7 +11,13 @@ from typing import Any
 
 from phaze.digest import json_sha256
 from phaze.explore.documents.result_document import Machine, Manifest
-from phaze.explore.request.explore_request import ExploreRequest, Task, spelled_choices
+from phaze.explore.request.explore_request import (
+    ExploreRequest,
+    Task,
+    axes_of,
+    check_weights,
+    spelled_choices,
+)
 from phaze.parallel.chunk_division import Grain
 from phaze.parallel.parallel_plan import Offload
 from phaze.parallel.pipelines.pipeline_schedule import MOST_PASSES
@@ -81,10 +87,11 @@ def describe_task(task: Task) -> dict[str, Any]:
 
 
 def describe_request(request: ExploreRequest) -> dict[str, Any]:
-    """Request about one workload, every default spelled out."""
+    """Request with every default spelled out."""
     budgets = request.budgets
     return {
         **describe_task(request.task),
+        **(_describe_several(request) if request.others else {}),
         "power_w": budgets.power_w,
         "area_mm2": budgets.area_mm2,
         "power_density_w_per_mm2": budgets.power_density_w_per_mm2,
@@ -99,6 +106,20 @@ def describe_request(request: ExploreRequest) -> dict[str, Any]:
         "seed": request.seed,
         "strategy": asdict(request.strategy) if request.strategy else None,
         "robust": request.robust,
+        **({"axes": [axis.name for axis in axes_of(request)]} if request.over_axes else {}),
+    }
+
+
+def _describe_several(request: ExploreRequest) -> dict[str, Any]:
+    """Several workloads, and what combines them."""
+    names = [task.workload.name for task in request.tasks]
+    return {
+        "workloads": names,
+        "global_batch": {
+            name: task.cluster.global_batch for name, task in zip(names, request.tasks, strict=True)
+        },
+        "combine": request.combine.value,
+        "weights": list(check_weights(request)),
     }
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from phaze.arrays import Floats, Rows
+from phaze.cost.pass_energy import static_w
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
-from phaze.explore.evaluation.planned_iteration import worked_out
+from phaze.explore.evaluation.planned_iteration import estimators, worked_out
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
+from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import BOUND_ROUNDING
+from phaze.workload.work import LayerChain
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,25 @@ def time_energy_memory(
         yield planned.iteration.iteration_s, planned.energy_j, planned.iteration.memory_bytes
 
 
+@dataclass(frozen=True)
+class _PlanFigures:
+    """A strategy's memory on its fullest device, what its energy depends on, and its layers; no architecture changes
+    any of them.
+    """
+
+    memory_bytes: float
+    drivers: Drivers
+    chain: LayerChain
+
+
 @dataclass
 class Measures:
-    """Energy and memory over the architectures of one evaluator; what configs share is kept."""
+    """Energy and memory over the architectures of one evaluator; what configs and strategies share is kept."""
 
     evaluator: Evaluator
-    _energy: dict[Chain, ChainEnergy] = field(default_factory=dict)
+    _energy: dict[tuple[Chain, bool], ChainEnergy] = field(default_factory=dict)
+    _least_work_j: dict[Chain, Floats] = field(default_factory=dict)
+    _estimators: dict[TrainingConfig, Estimator] = field(default_factory=dict)
 
     def exact(
         self, config: TrainingConfig, rows: Rows, effort: SolveLimits, known_s: Floats | None = None
@@ -57,25 +76,56 @@ class Measures:
         """
         known = np.full(len(rows), np.inf) if known_s is None else known_s
         plans = self.evaluator.plans(config, rows, known, effort)
-        fitting = {i: plan for i, plan in enumerate(plans) if plan is not None}
-        figures = np.full((3, len(rows)), np.inf)
-        on_rows = self.evaluator.on(self.evaluator.table.take(rows))
-        for i, values in zip(fitting, time_energy_memory(on_rows, config, fitting), strict=True):
-            figures[:, i] = values
-        seconds, joules, memory = figures
+        seconds, joules, memory = np.full((3, len(rows)), np.inf)
+        places: dict[ParallelPlan, list[int]] = {}
+        for i, plan in enumerate(plans):
+            if plan is not None:
+                seconds[i] = plan.iteration_s
+                places.setdefault(plan.strategy, []).append(i)
+        for strategy, at in places.items():
+            told = self._told(config, strategy, int(rows[at[0]]))
+            energy = self._chain_energy(config, strategy.joins_ends, told.chain)
+            memory[at] = told.memory_bytes
+            joules[at] = energy.energy_j(rows[at], replace(told.drivers, iteration_s=seconds[at]))
         return Measured(tuple(plans), seconds, joules / self.evaluator.task.cluster.global_batch, memory)
+
+    def _told(self, config: TrainingConfig, strategy: ParallelPlan, row: int) -> _PlanFigures:
+        """Figures of a strategy in a config; `row`: an architecture that has it."""
+        key, known = ("plan figures", config, strategy), self.evaluator.shared
+        if key not in known:
+            if config not in self._estimators:
+                (self._estimators[config],) = estimators(self.evaluator, config, [row])
+            costs = self._estimators[config]
+            memory = max(part.total_bytes for part in costs.memory(strategy))
+            known[key] = _PlanFigures(memory, costs.drivers(strategy, 0.0), costs.layer_costs(strategy).chain)
+        found: _PlanFigures = known[key]
+        return found
+
+    def _chain_energy(self, config: TrainingConfig, joined: bool, chain: LayerChain) -> ChainEnergy:
+        """Energy of a chain of layers; `joined`: whether tied parameters count once."""
+        evaluator, key = self.evaluator, (config.chain, joined)
+        if key not in self._energy:
+            timed = TimedChain(chain, evaluator.model, evaluator.table)
+            self._energy[key] = ChainEnergy(timed, evaluator.task.cluster, evaluator.task.workload.numerics)
+        return self._energy[key]
 
     def least_energy_j(self, config: TrainingConfig, rows: Rows, least_s: Floats) -> Floats:
         """Joules per sample that no plan of a config falls below, (A,).
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
-        return self._per_sample(config, rows, replace(_NOTHING, iteration_s=least_s)) * (1 - BOUND_ROUNDING)
+        joules = self._work_j(config)[rows] + self._standing_w[rows] * least_s
+        return joules / self.evaluator.task.cluster.global_batch * (1 - BOUND_ROUNDING)
 
-    def _per_sample(self, config: TrainingConfig, rows: Rows, plans: Drivers) -> Floats:
-        task, key = self.evaluator.task, config.chain
-        if key not in self._energy:
-            self._energy[key] = ChainEnergy(
-                self.evaluator.linked(config), task.cluster, task.workload.numerics
-            )
-        return self._energy[key].energy_j(rows, plans) / task.cluster.global_batch
+    def _work_j(self, config: TrainingConfig) -> Floats:
+        """Joules that the work of an iteration takes at least on every architecture, however long it takes, (A,)."""
+        if (key := config.chain) not in self._least_work_j:
+            task, every = self.evaluator.task, np.arange(len(self.evaluator.table))
+            energy = ChainEnergy(self.evaluator.linked(config), task.cluster, task.workload.numerics)
+            self._least_work_j[key] = energy.energy_j(every, _NOTHING)
+        return self._least_work_j[key]
+
+    @cached_property
+    def _standing_w(self) -> Floats:
+        """Watts that flow in all devices whatever runs, (A,)."""
+        return static_w(self.evaluator.table) * self.evaluator.task.devices

@@ -86,7 +86,7 @@ class Evaluation:
     configs: tuple[TrainingConfig | None, ...]
     tdp_w: float
     area_mm2: float
-    seconds: float
+    seconds: float = 0.0
 
 
 @dataclass

@@ -11,21 +11,18 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.errors import InfeasibleError
-from phaze.explore.answers.axes_exploration import known_columns, maximised
 from phaze.explore.answers.least_memory_exploration import within_winner
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.evaluation.best_points import BestPoints, best_points
 from phaze.explore.evaluation.design_builder import out_of_memory
 from phaze.explore.evaluation.design_candidates import Block
-from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_placement
-from phaze.explore.frontier.pareto_points import ParetoPoint, PointValues
-from phaze.explore.frontier.pareto_search import ParetoSearch
-from phaze.explore.request.design_metrics import Metric, Needs, metric
+from phaze.explore.frontier.point_values import PointValues, best_leads, known_columns
+from phaze.explore.frontier.search_axes import SearchAxes
+from phaze.explore.request.design_metrics import Needs, metric
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.objective_floor import floor_throughput
-from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network
@@ -51,38 +48,20 @@ def objective_worth(request: ExploreRequest, evaluator: Evaluator, effort: Solve
     The best point is the fastest, unless the objective depends on the plan or on formats: then it is the best that
     keeps the floors, or the best of all where none does.
     """
-    axis, table = metric(request.objective), evaluator.table
+    axis, table, task = metric(request.objective), evaluator.table, request.task
     block = Block(np.arange(len(table)), table, tdp_w(table, request.budgets.tdp_margin), area_mm2(table))
-    if axis.needs is Needs.PLAN or request.task.recipe is not None:  # configs then differ in their peaks
-        return _each(request, evaluator, block, axis)
+    values = PointValues(evaluator, known_columns(block, task.economics), SearchAxes((axis,)))
+    if axis.needs is Needs.PLAN or task.recipe is not None:  # configs then differ in their peaks
+        floor = floor_throughput(request, task)
+        longest_s = task.cluster.global_batch / floor if floor > 0 else np.inf
+        speed, worth = best_leads(dataclasses.replace(values, longest_s=longest_s), effort)
+        if floor > 0 and not worth.all():
+            free, any_ = best_leads(values, effort)
+            speed, worth = np.where(worth > 0, speed, free), np.where(worth > 0, worth, any_)
+        return ArchitectureWorth(speed, worth)
     seconds = best_points(evaluator, block.numbers, effort).upper_s
-    values = PointValues(Measures(evaluator), known_columns(block, request.task.economics), [axis])
-    unknown = np.full(len(block), np.nan)
-    columns = values.columns(evaluator.configs[0], block.numbers, seconds, unknown, unknown)
-    told = np.array([maximised(axis, value) for value in np.asarray(axis.of(columns)).tolist()])
-    return ArchitectureWorth(columns["throughput_samples_per_s"], np.where(np.isfinite(seconds), told, 0.0))
-
-
-def _each(request: ExploreRequest, evaluator: Evaluator, block: Block, axis: Metric) -> ArchitectureWorth:
-    """One architecture after the other, a search for the best point of each."""
-    found = ArchitectureWorth(np.zeros(len(block)), np.zeros(len(block)))
-    for row in range(len(block)):
-        at = np.array([row])
-        one = Block(at, block.table.take(at), block.tdp_w[at], block.area_mm2[at])
-        point = _best(request, evaluator.on(one.table), one, axis)
-        if point is not None:
-            found.throughput[row] = point.columns["throughput_samples_per_s"]
-            found.objective[row] = maximised(axis, axis.value(point.columns))
-    return found
-
-
-def _best(request: ExploreRequest, evaluator: Evaluator, one: Block, axis: Metric) -> ParetoPoint | None:
-    for floor in dict.fromkeys([floor_throughput(request, request.task), 0.0]):
-        known = known_columns(one, request.task.economics)
-        found = ParetoSearch(evaluator, known, [axis], Clock(np.inf), floor).run()
-        if found.points:
-            return found.points[0]
-    return None
+    _, worth = values.measured(evaluator.configs[0], block.numbers, seconds)
+    return ArchitectureWorth(np.asarray(task.cluster.global_batch / seconds), worth)
 
 
 _ONE = np.array([0])

@@ -16,7 +16,6 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.answers.axes_exploration import axes_of
 from phaze.explore.answers.main_job import only_point
 from phaze.explore.documents.certify_document import Check, Sample
 from phaze.explore.documents.result_document import FrontierPoint
@@ -41,6 +40,7 @@ from phaze.explore.recheck.rechecked_points import (
     objective,
 )
 from phaze.explore.request.design_metrics import Needs
+from phaze.explore.request.explore_request import axes_of
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.silicon.die_area import area_mm2

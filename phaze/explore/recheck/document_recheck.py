@@ -12,17 +12,11 @@ from pydantic import BaseModel
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers import exploration
-from phaze.explore.answers.axes_exploration import axes_of, axes_scope
 from phaze.explore.answers.chip_comparison import comparisons, left_out
 from phaze.explore.answers.cluster_exploration import devices_scope
-from phaze.explore.answers.evaluated_candidates import frontier_points
+from phaze.explore.answers.evaluated_designs import frontier_points
 from phaze.explore.answers.main_job import STAGES, resolve_strategy
-from phaze.explore.answers.portfolio_exploration import (
-    OBJECTIVES,
-    check_weights,
-    describe_several,
-    portfolio_scope,
-)
+from phaze.explore.answers.searched_question import question_scope
 from phaze.explore.answers.training_run import training_run
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
@@ -32,7 +26,7 @@ from phaze.explore.documents.result_document import (
     Placement,
     ResultDocument,
 )
-from phaze.explore.documents.result_manifest import describe_request, question_sha256, scope
+from phaze.explore.documents.result_manifest import describe_request, question_sha256
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -40,7 +34,7 @@ from phaze.explore.evaluation.planned_iteration import worked_out
 from phaze.explore.evaluation.training_config import config_of_placement, config_of_row
 from phaze.explore.recheck.elementary_checks import Leaves, Path, path_text, same_value
 from phaze.explore.recheck.rechecked_points import MaximisedValue, by_config
-from phaze.explore.request.explore_request import ExploreRequest, Task
+from phaze.explore.request.explore_request import ExploreRequest, Task, objective_of
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
@@ -140,18 +134,11 @@ class DocumentRecheck:
             self.leaves.hold(*[("manifest", name) for name in names])
         yield self.leaves.compare("seed", ("manifest", "seed"), request.seed)
         claimed = self.document.request
-        described = self._described(resolve_strategy(request))
+        described = describe_request(resolve_strategy(request))
         again = {name: value for name, value in described.items() if name in claimed}
         others = frozenset(claimed) - frozenset(again)
         yield self.leaves.compare("the request as it is told", ("request",), again, others)
         yield self.leaves.compare("schema", ("schema",), RESULT_SCHEMA)
-
-    @staticmethod
-    def _described(request: ExploreRequest) -> dict[str, Any]:
-        if request.others:
-            return describe_several(request, check_weights(request))
-        axes = {"axes": [axis.name for axis in axes_of(request)]} if request.over_axes else {}
-        return describe_request(request) | axes
 
     def _certificate(self) -> Iterator[Check]:
         c, at = self.document.certificate, "certificate"
@@ -162,7 +149,7 @@ class DocumentRecheck:
             passed=not (open_ and c.frontier_complete),
             note=f"{open_:,} points undecided",
         )
-        yield self.leaves.compare("objective", (at, "objective"), self._objective)
+        yield self.leaves.compare("objective", (at, "objective"), objective_of(self.request).name)
         yield self.leaves.compare("scope", (at, "scope"), self._scope())
         several = bool(self.request.others)
         plans = None if several else Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
@@ -171,24 +158,14 @@ class DocumentRecheck:
             complete = not open_ and not self.request.strategy
             yield self.leaves.compare("frontier complete", (at, "frontier_complete"), complete)
 
-    @property
-    def _objective(self) -> str:
-        request = self.request
-        if request.others:
-            return OBJECTIVES[request.objective.value]
-        return axes_of(request)[0].name if request.over_axes else request.objective.value
-
     def _scope(self) -> list[str]:
         """Scope of the certificate, worked out again."""
         request, told = self.request, self.document
-        if told.portfolio is not None and request.others:
-            rule = MaximisedValue.of(request, told).rule
-            own = [told.portfolio.workloads[task.workload.name].own for task in request.tasks]
-            return portfolio_scope(request, rule, own) if rule else []
-        if told.cluster is not None:
-            devices = [choice.devices for choice in told.cluster.choices]
-            return [*scope(request.task), devices_scope(devices)]
-        return axes_scope(request) if request.over_axes else scope(request.task)
+        own = told.portfolio.workloads.values() if told.portfolio is not None else ()
+        again = question_scope(request, MaximisedValue.of(request, told).rule, [share.own for share in own])
+        if told.cluster is None:
+            return again
+        return [*again, devices_scope([choice.devices for choice in told.cluster.choices])]
 
     def _designs(self) -> Iterator[Check]:
         for path, design in self._told:

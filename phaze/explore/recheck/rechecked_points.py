@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.explore.answers.axes_exploration import axes_of, known_columns, maximised
-from phaze.explore.answers.portfolio_exploration import check_weights
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.evaluation.design_candidates import Block
-from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.explore.frontier.pareto_points import PointValues
+from phaze.explore.frontier.point_values import PointValues, known_columns
+from phaze.explore.frontier.search_axes import SearchAxes, maximised
 from phaze.explore.request.common_score import CombinedScore
-from phaze.explore.request.explore_request import ExploreRequest
+from phaze.explore.request.design_metrics import Metric
+from phaze.explore.request.explore_request import ExploreRequest, axes_of, check_weights
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, POINT_STATES, SAME
@@ -47,8 +46,8 @@ class AxesPoints:
 
     @cached_property
     def _values(self) -> PointValues:
-        known = known_columns(self.block, self.request.task.economics)
-        return PointValues(Measures(self.evaluator), known, axes_of(self.request))
+        axes = SearchAxes(tuple(axes_of(self.request)))
+        return PointValues(self.evaluator, known_columns(self.block, self.request.task.economics), axes)
 
     def reached(self, config: TrainingConfig, rows: Rows, known_s: Floats) -> Floats:
         """Values of points that are said to be reached in `known_s` seconds, (A,), with all effort it takes."""
@@ -59,9 +58,9 @@ class AxesPoints:
         effort, nothing = SolveLimits(lambda: np.inf, FEW_STATES), np.full(len(rows), np.inf)
         found = self.evaluator.exact(config, rows, nothing, effort)
         sure = np.isfinite(found.upper_s)
-        if self._values.needs_plan:  # slower schedules than the best ones might come with another plan
+        if self._values.axes.needs_plan:  # slower schedules than the best ones might come with another plan
             sure &= found.lower_s >= found.upper_s
-        values = np.full((len(rows), len(self._values.axes)), np.inf)
+        values = np.full((len(rows), len(self._values.axes.metrics)), np.inf)
         if sure.any():
             values[sure] = self._measured(config, rows[sure], found.upper_s[sure], effort)
         return values
@@ -72,7 +71,12 @@ class AxesPoints:
         columns = self._values.columns(config, rows, seconds, energy_j, found.memory_bytes)
         floor = floor_throughput(self.request, self.request.task)
         slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - SAME)
-        return np.where(slow[:, None], np.inf, self._values.minimised(columns))
+        return np.where(slow[:, None], np.inf, turned(self._values.axes.metrics, columns))
+
+
+def turned(axes: Sequence[Metric], columns: Mapping[str, Any]) -> Floats:
+    """Axes of points, (A, axes), each turned so that less is better."""
+    return np.stack([(-1.0 if axis.maximise else 1.0) * axis.of(columns) for axis in axes], axis=1)
 
 
 def claimed_values(request: ExploreRequest, rows: list[Mapping[str, Any]]) -> Floats:

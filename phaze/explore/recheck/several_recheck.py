@@ -17,6 +17,7 @@ from phaze.explore.answers.cluster_exploration import (
     device_counts,
     with_devices,
 )
+from phaze.explore.answers.portfolio_exploration import workload_share
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     ClusterChoice,
@@ -100,7 +101,7 @@ class SeveralWorkloads:
         best = self.document.best
         common = [best.workloads[name].throughput_samples_per_s for name in worth.names]
         shares = {
-            name: _share(weight, speed, self._own(name, claimed.workloads[name].own))
+            name: workload_share(weight, speed, self._own(name, claimed.workloads[name].own))
             for name, weight, speed in zip(
                 worth.names, worth.rule.weights if worth.rule else (), common, strict=True
             )
@@ -195,11 +196,6 @@ class SeveralWorkloads:
         task = self.request.tasks[which]
         found = best_points(Evaluator(task, table), np.arange(len(table)), WHOLE)
         return np.asarray(task.cluster.global_batch / found.upper_s)
-
-
-def _share(weight: float, speed: float, own: OwnOptimum) -> Share:
-    ratio = speed / own.throughput_samples_per_s if own.throughput_samples_per_s > 0 else 0.0
-    return Share(weight=weight, throughput_samples_per_s=speed, ratio=ratio, regret=1.0 - ratio, own=own)
 
 
 def _cross(design: RecheckedDesign | None, winner_for: Sequence[str]) -> Cross:

@@ -17,6 +17,7 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import NO_OWN, CalibrationFile, OwnConstants
 from phaze.errors import InputError
 from phaze.explore.request.common_score import Combine
+from phaze.explore.request.design_metrics import Metric, metric
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.spaces.design_space import DesignSpace
@@ -334,3 +335,33 @@ class ExploreRequest:
     def lean(self) -> bool:
         """Whether the least memory of any plan is asked for, and nothing else."""
         return self.objective is Objective.MEMORY and not self.axes
+
+
+def check_weights(request: ExploreRequest) -> tuple[float, ...]:
+    """One weight per workload. Raises InputError where names repeat or weights have no meaning."""
+    names = [task.workload.name for task in request.tasks]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"workload {name!r} is given {names.count(name)} times; use --weight {name}=2")
+    if request.weights and request.combine is Combine.WORST:
+        raise InputError("weights have no meaning with --combine worst: the smallest ratio counts")
+    weights = request.weights or (1.0,) * len(names)
+    if len(weights) != len(names) or not all(0 < w < np.inf for w in weights):
+        raise InputError(f"{len(names)} workloads need {len(names)} weights, each greater than zero")
+    return weights
+
+
+_OF_SEVERAL = {"throughput": "score", "throughput_per_tdp": "score_per_tdp"}
+"""What stands for a metric of one workload where there are several."""
+
+
+def objective_of(request: ExploreRequest) -> Metric:
+    """The metric of the objective. Raises InputError where its name is not known."""
+    name = request.objective.value
+    return metric(_OF_SEVERAL.get(name, name) if request.others else name)
+
+
+def axes_of(request: ExploreRequest) -> list[Metric]:
+    """The objective, then the other axes, each once. Raises InputError where a name is not known."""
+    names = [_OF_SEVERAL.get(name, name) if request.others else name for name in request.axes]
+    return list({axis.name: axis for axis in (objective_of(request), *map(metric, names))}.values())

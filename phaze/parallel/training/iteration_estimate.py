@@ -362,22 +362,25 @@ class Estimator:
 
     def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
-        s, chain = plan, self.layer_costs(plan).chain
-        division, index = self.division(s), np.array(chain.index)
-        recomputation = index[np.repeat(recomputed_groups(division, s), division.sizes)]
-        (many, row), key = self.among or (self, 0), ("energy", id(chain))
+        chain, (many, row) = self.layer_costs(plan).chain, self.among or (self, 0)
+        key = "energy", id(chain)
         if key not in many._kept:
             timed = TimedChain(chain, many.model, many.table)
             many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
         energy: ChainEnergy = many._kept[key]
-        spent = Drivers(
+        return float(energy.energy_j(np.array([row]), self.drivers(plan, iteration.iteration_s))[0])
+
+    def drivers(self, plan: ParallelPlan, iteration_s: float) -> Drivers:
+        """What energy depends on of a plan whose iterations take so long; the time aside, no architecture matters."""
+        s, chain, division = plan, self.layer_costs(plan).chain, self.division(plan)
+        recomputation = np.array(chain.index)[np.repeat(recomputed_groups(division, s), division.sizes)]
+        return Drivers(
             np.bincount(recomputation, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
             np.array([float(boundary_bytes(chain, division).sum())]),
-            np.array([iteration.iteration_s]),
-            gathers=2.0 * iteration.microbatches if s.zero is Zero.WEIGHTS else 0.0,
+            np.array([iteration_s]),
+            gathers=2.0 * self.microbatches(s) if s.zero is Zero.WEIGHTS else 0.0,
         )
-        return float(energy.energy_j(np.array([row]), spent)[0])
 
     def step_s(self, plan: ParallelPlan) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""

@@ -55,8 +55,8 @@ def test_the_best_setting_is_found_though_few_are_looked_at(evaluator, exact_s):
 
 
 def test_the_least_values_are_tried_in_ever_smaller_classes():
-    others, roof = np.arange(6400.0)[:, None], np.arange(6400.0)
-    classes = seed_candidates(others, roof)
+    first = roof = np.arange(6400.0)
+    classes = seed_candidates(first, roof)
     sizes = [1, 1, 2, 4, 8, 16, 32, 64, 72]
     assert [int(c[0]) + 1 for c in classes] == [*np.cumsum(sizes), *range(400, 6401, 200)]
     assert len(classes) == CLASSES - 1 + len(sizes)

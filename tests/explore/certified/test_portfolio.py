@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_cases import DECODER
+from small_cases import DECODER, StopsSoon
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers.main_job import explore
-from phaze.explore.answers.portfolio_exploration import check_weights
-from phaze.explore.certified.common_search import PortfolioSearch
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.certified.common_points import CommonPoints
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.frontier.pareto_archive import nondominated
+from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.common_score import Combine, CombinedScore
-from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
+from phaze.explore.request.design_metrics import metric
+from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task, check_weights
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.spaces.space_file import load_space
 from phaze.scheduling.passes import SolveLimits
@@ -73,14 +76,14 @@ def rule_of(combine, throughput, floors=()):
 @pytest.fixture(scope="module")
 def search(balance, resources):
     """Searches for the best of a rule."""
-    anywhere = balance.table(range(1))
+    survey = balance.survey()
 
-    def run(tasks, rule, clock=None):
-        evaluators = [Evaluator(task, anywhere, memo=resources.memo) for task in tasks]
-        caps = (np.inf,) * len(tasks)
-        return PortfolioSearch(
-            balance, evaluators, rule, caps, clock or Clock(600.0), SilentProgress(), 0.0
-        ).run(())
+    def run(tasks, rule, clock=None, axes=("score", "tdp"), **options):
+        clock, chosen = clock or Clock(600.0), SearchAxes(tuple(map(metric, axes)))
+        evaluators = [Evaluator(task, survey, memo=resources.memo) for task in tasks]
+        caps = np.full(len(tasks), np.inf)
+        points = CommonPoints(balance, chosen, evaluators, rule, caps, clock)
+        return CertifiedSearch(points, clock, SilentProgress(), **options).run()
 
     return run
 
@@ -100,9 +103,9 @@ def test_every_rule_finds_the_frontier_that_brute_force_finds(search, tasks, tru
     rule = rule_of(combine, throughput)
     outcome = search(tasks, rule)
     assert outcome.finished
-    steps = list(zip(outcome.staircase.tdp_w, outcome.staircase.throughput, strict=True))
+    steps = list(zip(outcome.frontier.tdp_w, outcome.frontier.throughput, strict=True))
     np.testing.assert_allclose(steps, staircase(block.tdp_w, rule.score(throughput)), rtol=1e-9)
-    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.within == len(block)
+    assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.in_budget == len(block)
 
 
 def test_floors_rule_designs_out(search, tasks, truth):
@@ -112,16 +115,46 @@ def test_floors_rule_designs_out(search, tasks, truth):
     outcome = search(tasks, rule)
     kept = (throughput >= np.array(floors)[:, None]).all(axis=0)
     expected = staircase(block.tdp_w, np.where(kept, rule.score(throughput), 0.0))
-    steps = list(zip(outcome.staircase.tdp_w, outcome.staircase.throughput, strict=True))
+    steps = list(zip(outcome.frontier.tdp_w, outcome.frontier.throughput, strict=True))
     np.testing.assert_allclose(steps, expected, rtol=1e-9)
 
 
-def test_one_workload_is_judged_by_itself(search, balance, tasks, truth):
+def test_other_axes_beside_the_score_are_those_of_brute_force(search, tasks, truth):
+    """In blocks of any size; every architecture is counted once."""
+    block, throughput = truth
+    rule = rule_of(Combine.GEOMEAN, throughput)
+    score = rule.score(throughput)
+    values = np.stack([-score, block.area_mm2, -score / block.tdp_w], axis=1)
+    expected = {int(n) for n in block.numbers[nondominated(values) & (score > 0)]}
+    for size in (3, 64):
+        outcome = search(tasks, rule, axes=("score", "area", "score_per_tdp"), block=size)
+        assert outcome.finished
+        assert {number for number, _ in outcome.members} == expected
+        assert sum(outcome.pruned_by.values()) + len(outcome.evaluated) == outcome.in_budget == len(block)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 4, 8, 16])
+def test_stopped_early_no_point_is_lost(search, tasks, truth, looks):
+    """Whatever is missing from the frontier may still be better by its bound, and is counted as undecided."""
+    block, throughput = truth
+    rule = rule_of(Combine.MEAN, throughput)
+    outcome = search(tasks, rule, clock=StopsSoon(looks), block=5)
+    counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
+    assert counted == outcome.in_budget == len(block)
+    assert min(outcome.pruned_by.values()) > 0
+    others, hoped = outcome.undecided
+    for tdp, score in zip(block.tdp_w.tolist(), rule.score(throughput).tolist(), strict=True):
+        value = score * (1 - 1e-9)
+        reached = outcome.frontier.threshold(np.array([[tdp]]))[0]
+        assert reached >= value or (hoped[others[:, 0] <= tdp] >= value).any()
+
+
+def test_one_workload_is_judged_by_itself(search, tasks, truth):
     block, throughput = truth
     rule = CombinedScore(Combine.GEOMEAN, (1.0,), (float(throughput[0].max()),))
     outcome = search(tasks[:1], rule)
-    assert max(outcome.staircase.throughput) == pytest.approx(1.0, rel=1e-12)
-    winner = outcome.staircase.keys[-1][1]
+    assert max(outcome.frontier.throughput) == pytest.approx(1.0, rel=1e-12)
+    winner = outcome.frontier.keys[-1][1]
     assert throughput[0][block.numbers == winner] == pytest.approx(throughput[0].max(), rel=1e-12)
 
 
@@ -130,7 +163,7 @@ def test_the_order_of_the_workloads_does_not_matter(search, tasks, truth):
     rule = rule_of(Combine.GEOMEAN, throughput)
     turned = CombinedScore(Combine.GEOMEAN, WEIGHTS[::-1], rule.optima[::-1])
     there, back = search(tasks, rule), search(tasks[::-1], turned)
-    assert there.staircase == back.staircase
+    assert there.frontier == back.frontier
 
 
 def test_a_search_without_time_still_bounds(search, tasks, truth):
@@ -138,7 +171,7 @@ def test_a_search_without_time_still_bounds(search, tasks, truth):
     rule = rule_of(Combine.MEAN, throughput)
     outcome = search(tasks, rule, clock=Clock(0.0))
     assert not outcome.finished
-    assert outcome.open_score.max() >= rule.score(throughput).max()
+    assert outcome.undecided[1].max() >= rule.score(throughput).max()
 
 
 @pytest.mark.parametrize("combine", Combine)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from phaze.explore.answers.main_job import explore
-from phaze.explore.certified import bound_refinement, certified_search
+from phaze.explore.certified import certified_search, search_points
 from phaze.explore.certified import search_pieces as ground_module
-from phaze.explore.certified.search_pieces import BatchPiece, SearchContext
+from phaze.explore.certified.search_pieces import BatchPiece, Looked, SearchContext
 from phaze.explore.evaluation import evaluation_oracle
+from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.frontier.search_axes import SearchAxes
+from phaze.explore.request.design_metrics import metric
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.request.search_resources import SearchResources
@@ -40,7 +43,7 @@ class Elsewhere:
 @pytest.fixture(autouse=True)
 def everything_is_worth_a_worker(monkeypatch):
     monkeypatch.setattr(ground_module, "LEAST", 4)
-    monkeypatch.setattr(bound_refinement, "LEAST", 4)
+    monkeypatch.setattr(search_points, "LEAST", 4)
     monkeypatch.setattr(evaluation_oracle, "LEAST", 2)
     monkeypatch.setattr(certified_search, "WAVE", 2)
 
@@ -71,7 +74,7 @@ def test_workers_change_no_answer(request_, monkeypatch):
 @pytest.mark.parametrize("name", ["random", "tpe"])
 def test_workers_change_no_history(request_, tiny, network, name):
     tasks = [request_.task, Task(tiny, 8, network, 8, held={"microbatches": (2,)})]
-    candidates = certified_search.Candidates(request_.space, request_.budgets)
+    candidates = Candidates(request_.space, request_.budgets)
 
     def history(means):
         asked = evaluation_oracle.Oracle(
@@ -87,30 +90,25 @@ def test_workers_change_no_history(request_, tiny, network, name):
 
 @pytest.mark.parametrize("effort", [None, SolveLimits(lambda: np.inf, 500)])
 def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
-    candidates = certified_search.Candidates(request_.space, request_.budgets)
+    candidates = Candidates(request_.space, request_.budgets)
     numbers = candidates.all().numbers
-    random = np.random.default_rng(0)
-    for setting in range(
-        0, len(SearchContext(candidates, request_.task, certified_search.tdp_column).evaluator.configs), 9
-    ):
-        fresh = SearchContext(candidates, request_.task, certified_search.tdp_column)
-        free = np.full(len(numbers), np.inf)
+    random, axes = np.random.default_rng(0), SearchAxes((metric("throughput"), metric("tdp")))
+    for setting in range(0, len(SearchContext(candidates, request_.task, axes).evaluator.configs), 9):
+        fresh = SearchContext(candidates, request_.task, axes)
+        free = np.zeros(len(numbers))
         whole = BatchPiece(numbers, setting, free, effort).on(fresh)
         # What some of them cannot reach is no matter to the others.
-        limit = np.where(random.random(len(numbers)) < 0.5, free, whole.lower_s)
-        batch = BatchPiece(numbers, setting, limit, effort)
+        least = np.where(random.random(len(numbers)) < 0.5, free, whole.lead * (1 + 1e-9))
+        batch = BatchPiece(numbers, setting, least, effort)
         together = batch.on(fresh)
         at, parts = zip(*batch.divided(3), strict=True)
-        apart = [
-            part.on(SearchContext(candidates, request_.task, certified_search.tdp_column)) for part in parts
-        ]
-        order = np.argsort(np.concatenate(at))
-        for side in ("lower_s", "upper_s"):
-            joined = np.concatenate([getattr(part, side) for part in apart])[order]
-            assert joined.tolist() == getattr(together, side).tolist()
-            kept = np.isinf(limit)
-            assert joined[kept].tolist() == getattr(whole, side)[kept].tolist()
-    assert np.isfinite(whole.lower_s).any()
+        apart = [part.on(SearchContext(candidates, request_.task, axes)) for part in parts]
+        joined = Looked.join(list(zip(at, apart, strict=True)))
+        kept = least == 0
+        for name in ("lead", "value", "met", "others"):
+            assert getattr(joined, name).tolist() == getattr(together, name).tolist()
+            assert getattr(joined, name)[kept].tolist() == getattr(whole, name)[kept].tolist()
+    assert (whole.lead > 0).any()
 
 
 def test_a_clock_shows_in_another_process_what_is_left():

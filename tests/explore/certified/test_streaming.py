@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_cases import certified
 
 from phaze.cost.cost_model import CostModel
 from phaze.explore.certified.block_screening import Screen
-from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, Task
-from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.spaces.space_file import load_space
 from phaze.scheduling.passes import SolveLimits
 
@@ -56,7 +55,7 @@ def whole(task, candidates):
 
 
 def search(task, candidates, **options):
-    return CertifiedSearch(candidates, task, Clock(300.0), SilentProgress(), **options).run()
+    return certified(candidates, task, **options)
 
 
 def frontier(outcome):
@@ -117,7 +116,7 @@ def test_collectives_are_costed_once_however_many_blocks_are_bounded(task, candi
 
 def test_below_the_floor_nothing_is_looked_for(task, candidates, whole):
     floor = whole.frontier.throughput[len(whole.frontier) // 2]
-    found = search(task, candidates, min_throughput=floor)
+    found = search(task, candidates, least=floor)
     assert [s for s in frontier(found) if s[1] >= floor] == [s for s in frontier(whole) if s[1] >= floor]
     assert len(found.evaluated) < len(whole.evaluated)
     check_counts(found, candidates)
@@ -125,13 +124,16 @@ def test_below_the_floor_nothing_is_looked_for(task, candidates, whole):
 
 def test_more_columns_find_more_points(task, candidates):
     """With the area beside the power every point of the frontier of power alone is found, and others."""
-    by_area = search(task, candidates, others=lambda block: block.area_mm2[:, None])
-    best = by_area.best_per_candidate()
-    rows = candidates.within(np.array(sorted(best)))
-    for area, value in zip(by_area.frontier.tdp_w, by_area.frontier.throughput, strict=True):
-        at = np.flatnonzero(rows.area_mm2 == area)
-        assert any(best[int(rows.numbers[i])][0] == value for i in at)
+    by_area = search(task, candidates, axes="throughput,area")
+    for point in by_area.members:
+        one = by_area.evaluated[point]
+        assert one.others == (one.area_mm2,)
+    both = search(task, candidates, axes="throughput,tdp,area")
+    for alone in (by_area, search(task, candidates)):
+        assert {one for one, _ in alone.members} <= {one for one, _ in both.members}
+    assert len(both.members) > len(by_area.members)
     check_counts(by_area, candidates)
+    check_counts(both, candidates)
 
 
 def test_each_bound_is_at_most_the_next_and_the_exact_time(task, small_space):

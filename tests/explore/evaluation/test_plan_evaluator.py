@@ -7,15 +7,13 @@ from math import inf
 
 import numpy as np
 import pytest
-from small_cases import StopsSoon, varied_architectures
+from small_cases import StopsSoon, certified, varied_architectures
 
-from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.request.explore_request import Budgets, Task
-from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import two_tiers
 from phaze.hardware.derived_figures import hbm_capacity_bytes
@@ -168,8 +166,7 @@ def test_fixed_degrees_are_kept_and_never_better(tiny):
 def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, small_space):
     task = small_task(tiny)
     candidates = Candidates(small_space, Budgets(power_w=150.0))
-    search = CertifiedSearch(candidates, task, Clock(120.0), SilentProgress())
-    outcome = search.run()
+    outcome = certified(candidates, task)
     assert outcome.finished
     block = candidates.all()
     expected = {}
@@ -182,12 +179,13 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
         for number, value in expected.items()
         if not any(tdp[n] <= tdp[number] and v > value * (1 + 1e-9) for n, v in expected.items())
     ]
-    best = outcome.best_per_candidate()
-    for _, number in outcome.frontier.keys:
-        assert best[number][0] == pytest.approx(expected[number], rel=1e-9)
+    found = {number: outcome.evaluated[number, config].value for number, config in outcome.members}
+    for number, value in found.items():
+        assert value == pytest.approx(expected[number], rel=1e-9)
         assert number in frontier
-    steps = {round(expected[number], 6) for number in frontier}
-    assert {round(best[number][0], 6) for _, number in outcome.frontier.keys} == steps
+    assert {round(value, 6) for value in found.values()} == {
+        round(expected[number], 6) for number in frontier
+    }
     counted = sum(outcome.pruned_by.values()) + len(outcome.evaluated)
     assert counted == outcome.in_budget * outcome.configs
 
@@ -196,7 +194,7 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
 def whole(tiny, small_space):
     """A search that nothing stops."""
     candidates = Candidates(small_space, Budgets(power_w=150.0))
-    return CertifiedSearch(candidates, small_task(tiny), Clock(120.0), SilentProgress(), block=32).run()
+    return certified(candidates, small_task(tiny), block=32)
 
 
 @pytest.mark.parametrize("looks", [1, 4, 8, 12, 20, 30, 60])
@@ -204,15 +202,15 @@ def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(
     tiny, small_space, looks, whole
 ):
     task, candidates = small_task(tiny), Candidates(small_space, Budgets(power_w=150.0))
-    part = CertifiedSearch(candidates, task, StopsSoon(looks), SilentProgress(), block=32).run()
+    part = certified(candidates, task, clock=StopsSoon(looks), block=32)
     counted = sum(part.pruned_by.values()) + len(part.evaluated)
     assert counted == part.in_budget * part.configs
-    best = whole.best_per_candidate()
     others, bound = part.undecided
-    reached = max((throughput for throughput, _ in part.best_per_candidate().values()), default=0.0)
-    for tdp, number in whole.frontier.keys:
-        value = best[number][0] * (1 - 1e-9)
-        assert reached >= value or (bound[others[:, 0] <= tdp] >= value).any()
+    reached = max((one.value for one in part.evaluated.values()), default=0.0)
+    for point in whole.members:
+        one = whole.evaluated[point]
+        value = one.value * (1 - 1e-9)
+        assert reached >= value or (bound[others[:, 0] <= one.others[0]] >= value).any()
     assert part.finished == (not len(bound))
     assert looks < 60 or reached > 0
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_cases import StopsSoon
 
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate
+from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.certified.search_points import WorkloadPoints
+from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import config_of_placement
-from phaze.explore.frontier import pareto_search
 from phaze.explore.frontier.pareto_archive import nondominated
-from phaze.explore.frontier.pareto_points import PointValues
-from phaze.explore.frontier.pareto_search import ParetoSearch
+from phaze.explore.frontier.point_values import PointValues, best_leads, known_columns
+from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.design_metrics import METRICS, PRICED, metric
-from phaze.explore.request.explore_request import Task
-from phaze.explore.request.search_progress import Clock
+from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import to_table
-from phaze.hardware.silicon.die_area import area_mm2
-from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
 
 EFFORT = SolveLimits(lambda: 1e6, 1e7)
@@ -31,16 +32,20 @@ def task(tiny, network):
 
 
 @pytest.fixture(scope="module")
-def evaluator(task, small_space):
-    """Every 17th architecture of the small space."""
-    return Evaluator(task, small_space.table().take(np.arange(0, 96, 17)))
+def candidates(small_space):
+    """Of the small space every architecture that keeps the budget."""
+    return Candidates(small_space, Budgets(power_w=157.0))
 
 
 @pytest.fixture(scope="module")
-def columns(evaluator):
-    """Design columns of the architectures; prices as a made-up function of area."""
-    area = area_mm2(evaluator.table)
-    return {"tdp_w": tdp_w(evaluator.table), "area_mm2": area, "price_usd": 100.0 + 0.3 * area}
+def evaluator(task, candidates):
+    return Evaluator(task, candidates.all().table)
+
+
+@pytest.fixture(scope="module")
+def columns(candidates, task):
+    """Design columns of the architectures."""
+    return known_columns(candidates.all(), task.economics)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +58,7 @@ def measured(evaluator):
 @pytest.fixture(scope="module")
 def everything(evaluator, columns, measured):
     """Columns of all points that fit."""
-    axes = [metric("throughput"), *map(metric, sorted(PRICED))]
-    values = PointValues(Measures(evaluator), columns, axes)
+    values = values_of(evaluator, columns, "throughput", *sorted(PRICED))
     parts = [
         values.columns(setting, np.flatnonzero(np.isfinite(m.iteration_s)), *figures(m))
         for setting, m in measured.items()
@@ -68,12 +72,26 @@ def figures(found):
     return found.iteration_s[fits], found.energy_per_sample_j[fits], found.memory_bytes[fits]
 
 
+def values_of(evaluator, columns, *names):
+    return PointValues(evaluator, columns, SearchAxes(tuple(map(metric, names))))
+
+
 def minimised(columns, axes):
     return np.stack([(-1 if a.maximise else 1) * a.of(columns) for a in axes], axis=1)
 
 
-def search(evaluator, columns, axes, clock=None, floor=0.0):
-    return ParetoSearch(evaluator, columns, axes, clock or Clock(1e6), floor)
+def search(candidates, task, axes, clock=None, floor=0.0, **options):
+    clock = clock or Clock(1e6)
+    points = WorkloadPoints.of(candidates, task, clock, SearchAxes(tuple(axes)), least=floor)
+    return CertifiedSearch(points, clock, SilentProgress(), **options).run()
+
+
+def told(outcome, axes):
+    """Values of the frontier, (n, axes), less being better."""
+    found, chosen = [outcome.evaluated[point] for point in outcome.members], SearchAxes(tuple(axes))
+    others = np.array([one.others for one in found]).reshape(len(found), len(axes) - 1)
+    columns = chosen.figures(others, np.array([one.lead for one in found]))
+    return np.stack([(-1 if axis.maximise else 1) * columns[axis.column] for axis in axes], axis=1)
 
 
 AXES = [
@@ -89,21 +107,20 @@ AXES = [
 
 
 @pytest.mark.parametrize("names", AXES)
-def test_the_frontier_is_that_of_brute_force(names, evaluator, columns, everything):
+@pytest.mark.parametrize("block", [7, 1 << 15])
+def test_the_frontier_is_that_of_brute_force(names, block, candidates, task, everything):
     axes = [metric(name) for name in names.split(",")]
-    found = search(evaluator, columns, axes).run()
-    assert found.complete
+    found = search(candidates, task, axes, block=block)
+    assert found.finished
     values = minimised(everything, axes)
     expected = np.unique(values[nondominated(values)], axis=0)
-    got = np.array(
-        [minimised({n: np.array([v]) for n, v in p.columns.items()}, axes)[0] for p in found.points]
-    )
+    got = told(found, axes)
     assert len(np.unique(got, axis=0)) == len(got)
     # Rounding may split or join points that are equal: each side is matched by the other.
     for one, other in ((got, expected), (expected, got)):
         for row in one:
             assert np.isclose(other, row, rtol=1e-9, atol=0).all(axis=1).any()
-    assert sum(found.counts.values()) == len(evaluator.configs) * len(evaluator.table)
+    assert sum(found.pruned_by.values()) + len(found.evaluated) == found.in_budget * found.configs
 
 
 COSTS = ("cost_per_sample", "cost_per_million_tokens", "carbon_per_sample", "carbon_per_million_tokens")
@@ -111,57 +128,50 @@ COSTS = ("cost_per_sample", "cost_per_million_tokens", "carbon_per_sample", "car
 
 @pytest.mark.parametrize("name", ["energy_per_sample", "memory", "area", "throughput", *COSTS])
 @pytest.mark.parametrize("share", [0.0, 0.6])
-def test_one_axis_gives_the_best_point_that_keeps_the_floor(name, share, evaluator, columns, everything):
+def test_one_axis_gives_the_best_point_that_keeps_the_floor(name, share, candidates, task, everything):
     floor = share * everything["throughput_samples_per_s"].max()
     axis = metric(name)
-    found = search(evaluator, columns, [axis], floor=floor).run()
+    found = search(candidates, task, [axis], floor=floor)
     kept = everything["throughput_samples_per_s"] >= floor
     best = minimised(everything, [axis])[kept].min()
-    assert found.complete
-    (point,) = found.points
-    assert axis.value(point.columns) == pytest.approx(abs(best), rel=1e-9)
-    assert point.columns["throughput_samples_per_s"] >= floor * (1 - 1e-9)
+    assert found.finished
+    (point,) = found.members
+    assert told(found, [axis])[0, 0] == pytest.approx(best, rel=1e-9)
+    assert found.evaluated[point].value >= floor * (1 - 1e-9)
 
 
-def test_bounds_spare_most_points(evaluator, columns):
+def test_bounds_spare_most_points(candidates, task):
+    found = search(candidates, task, [metric("throughput"), metric("energy_per_sample")])
+    assert 0 < len(found.evaluated) < 0.5 * found.in_budget * found.configs
+
+
+@pytest.mark.parametrize("looks", [1, 2, 5, 12, 40])
+def test_an_interrupted_search_bounds_what_is_missing(looks, candidates, task, everything):
     axes = [metric("throughput"), metric("energy_per_sample")]
-    counts = search(evaluator, columns, axes).run().counts
-    assert 0 < counts["evaluated"] < 0.5 * sum(counts.values())
-
-
-def test_an_interrupted_search_bounds_what_is_missing(evaluator, columns, everything):
-    class StopsSoon(Clock):
-        looks = 0
-
-        @property
-        def over(self):
-            self.looks += 1
-            return self.looks > 2
-
-    axes = [metric("throughput"), metric("energy_per_sample")]
-    found = search(evaluator, columns, axes, StopsSoon(1e6)).run()
-    assert not found.complete
-    assert found.counts["open"] == len(found.open_values)
-    got = [[axis.value(p.columns) for axis in axes] for p in found.points]
-    known = np.vstack([found.open_values, np.array(got).reshape(len(got), 2) * [-1, 1]])
+    found = search(candidates, task, axes, StopsSoon(looks), block=7)
+    assert sum(found.pruned_by.values()) + len(found.evaluated) == found.in_budget * found.configs
+    assert not found.pruned_by or min(found.pruned_by.values()) > 0
+    others, lead = found.undecided
+    known = np.vstack([np.column_stack([-lead, others.reshape(len(lead), 1)]), told(found, axes)])
     for row in minimised(everything, axes):
         assert (known <= row + 1e-9 * np.abs(row)).all(axis=1).any()
 
 
-def test_axes_are_given_once(evaluator, columns):
-    for axes in ([], [metric("tdp"), metric("tdp")]):
+def test_axes_are_given_once():
+    for axes in ((), (metric("tdp"), metric("tdp"))):
         with pytest.raises(InputError, match="axis"):
-            search(evaluator, columns, axes)
+            SearchAxes(axes)
 
 
 def test_bounds_hold_at_every_point(evaluator, columns, measured):
-    axes = [METRICS[name] for name in ("throughput", "energy_per_sample", "memory", *COSTS)]
-    values = PointValues(Measures(evaluator), columns, axes)
+    values = values_of(evaluator, columns, "throughput", "energy_per_sample", "memory", *COSTS)
     for setting, found in measured.items():
         rows = np.flatnonzero(np.isfinite(found.iteration_s))
-        exact = values.minimised(values.columns(setting, rows, *figures(found)))
+        others, lead = values.axes.values(values.columns(setting, rows, *figures(found)), len(rows))
         for least_s in (evaluator.iteration_bound(setting, rows), found.iteration_s[rows]):
-            assert (values.optimistic(setting, rows, least_s) <= exact).all()
+            least, most = values.optimistic(setting, rows, least_s)
+            assert (least <= others).all()
+            assert (most >= lead).all()
 
 
 def test_measures_are_those_of_the_reported_design(task, small_space):
@@ -184,21 +194,25 @@ def test_every_metric_says_what_it_needs(everything):
         assert axis.of(columns).shape == everything["tdp_w"].shape
 
 
-@pytest.mark.parametrize("name", ["energy_per_sample", "throughput", "cost_per_sample", "carbon_per_sample"])
+@pytest.mark.parametrize(
+    "name", ["energy_per_sample", "throughput", "throughput_per_tdp", "mfu", "cost_per_sample"]
+)
 def test_iteration_times_that_are_given_up_lead_to_nothing_better(name, evaluator, columns, measured):
-    values = PointValues(Measures(evaluator), columns, [metric(name)])
+    values = PointValues(evaluator, columns, SearchAxes((metric(name),)))
     everywhere = [
-        values.minimised(values.columns(s, *fitting(m), *figures(m)))[:, 0] for s, m in measured.items()
+        values.axes.values(values.columns(s, *fitting(m), *figures(m)), len(fitting(m)[0]))[1]
+        for s, m in measured.items()
     ]
     limit = float(np.median(np.concatenate(everywhere)))
     spared = 0
     for (setting, found), exact in zip(measured.items(), everywhere, strict=True):
         (rows,) = fitting(found)
-        longest_s = values.longest_s(setting, rows, np.full(len(rows), limit))
+        longest_s = values.give_up_s(setting, rows, np.full(len(rows), limit))
         late = found.iteration_s[rows] > longest_s
-        assert (exact[late] > limit).all()
-        at_limit = values.optimistic(setting, rows, longest_s)[:, 0]
-        np.testing.assert_allclose(at_limit[longest_s > 0], limit, rtol=1e-9)
+        assert (exact[late] < limit).all()
+        at_limit = values.optimistic(setting, rows, longest_s)[1]
+        known = longest_s > 1e-6  # less than work alone takes where nothing reaches the limit
+        np.testing.assert_allclose(at_limit[known], limit, rtol=1e-9)
         spared += int(late.sum())
     assert spared > 0
 
@@ -209,21 +223,15 @@ def fitting(found):
 
 
 def test_nothing_is_given_up_for_what_does_not_follow_from_time(evaluator, columns):
-    values = PointValues(Measures(evaluator), columns, [metric("memory")])
     setting, rows = evaluator.configs[0], np.arange(len(evaluator.table))
-    assert np.isinf(values.longest_s(setting, rows, np.ones(len(rows)))).all()
-    energy = PointValues(Measures(evaluator), columns, [metric("energy_per_sample")])
-    assert np.isinf(energy.longest_s(setting, rows, np.full(len(rows), np.inf))).all()
-    speed = PointValues(Measures(evaluator), columns, [metric("throughput")])
-    assert np.isinf(speed.longest_s(setting, rows, np.full(len(rows), np.inf))).all()
+    memory = values_of(evaluator, columns, "memory")
+    assert np.isinf(memory.give_up_s(setting, rows, np.ones(len(rows)))).all()
+    for name in ("energy_per_sample", "throughput"):  # nothing is known yet
+        values = values_of(evaluator, columns, name)
+        assert np.isinf(values.give_up_s(setting, rows, np.zeros(len(rows)))).all()
 
 
-def test_points_that_their_work_rules_out_are_not_bounded_further(task, small_space, monkeypatch):
-    evaluator = Evaluator(task, small_space.table())
-    area = area_mm2(evaluator.table)
-    columns = {"tdp_w": tdp_w(evaluator.table), "area_mm2": area, "price_usd": area}
-    monkeypatch.setattr(pareto_search, "SAMPLE", 8)
-
+def test_points_that_their_work_rules_out_are_not_bounded_further(task, candidates, monkeypatch):
     def bounded():
         rows, quick = [], Evaluator.iteration_bound
         with pytest.MonkeyPatch.context() as patch:
@@ -232,11 +240,22 @@ def test_points_that_their_work_rules_out_are_not_bounded_further(task, small_sp
                 "iteration_bound",
                 lambda self, s, at, *a: rows.append(len(at)) or quick(self, s, at, *a),
             )
-            (point,) = search(evaluator, columns, [metric("energy_per_sample")]).run().points
-        return sum(rows), point.columns["energy_per_sample_j"]
+            found = search(candidates, task, [metric("energy_per_sample")], block=7)
+        return sum(rows), found.most
 
     count, best = bounded()
     monkeypatch.setattr(Evaluator, "work_bound", lambda self, setting, rows: np.full(len(rows), 1e-9))
     more, same = bounded()
     assert count < more
     assert best == same
+
+
+def test_the_best_point_of_every_architecture_is_that_of_all_its_points(evaluator, columns, measured):
+    for name in ("energy_per_sample", "mfu"):
+        values = values_of(evaluator, columns, name)
+        found = np.zeros(len(evaluator.table))
+        for setting, m in measured.items():
+            (rows,) = fitting(m)
+            lead = values.axes.values(values.columns(setting, rows, *figures(m)), len(rows))[1]
+            found[rows] = np.maximum(found[rows], lead)
+        np.testing.assert_allclose(best_leads(values, EFFORT)[1], found, rtol=1e-9)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_cases import small_decoder
+from small_cases import certified, small_decoder
 
 from phaze.errors import InputError
-from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Oracle
 from phaze.explore.request.explore_request import Budgets, Designs, Task
@@ -56,9 +55,9 @@ def case(request, tmp_path_factory, network):
     candidates = Candidates(space, budgets)
     oracle = Oracle(candidates, [task], first_throughput, Clock(1e9))
     known = {e.number: e for e in oracle.evaluate(candidates.all().numbers)}
-    found = CertifiedSearch(candidates, task, Clock(1e9), SilentProgress()).run()
+    found = certified(candidates, task, clock=Clock(1e9))
     assert found.finished
-    return candidates, task, known, max(found.evaluated.values())
+    return candidates, task, known, found.most
 
 
 def fresh(case):
