@@ -20,7 +20,7 @@ from phaze.explore.certified.search_state import Outcome, PointPool, Relevance, 
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.request.search_progress import Clock, Progress
 
-CLASSES, SAMPLE, SEEDS = 32, 48, 3  # classes of the first column, candidates tried and points taken in each
+CLASSES, SAMPLE = 32, 48  # classes of the first column, and candidates tried in each
 
 
 def seed_candidates(first: Floats, roof: Floats) -> list[Rows]:
@@ -36,18 +36,18 @@ def seed_candidates(first: Floats, roof: Floats) -> list[Rows]:
     return [c[np.argsort(-roof[c], kind="stable")[:SAMPLE]] for c in classes]
 
 
-def best_of_classes(value: Floats, classes: list[Rows]) -> tuple[Rows, Rows]:
-    """Rows and configs of the points of the highest value (configs, A) of every class of rows."""
-    picked = list(_best(value, classes))
+def best_of_classes(value: Floats, classes: list[Rows], most: int) -> tuple[Rows, Rows]:
+    """Rows and configs of the points of the highest value (configs, A), so many of every class of rows."""
+    picked = list(_best(value, classes, most))
     rows, configs = (np.array([p[i] for p in picked], dtype=np.intp) for i in (0, 1))
     return rows, configs
 
 
-def _best(bound: Floats, classes: list[Rows]) -> Iterator[tuple[int, int]]:
+def _best(bound: Floats, classes: list[Rows], most: int) -> Iterator[tuple[int, int]]:
     """Rows and configs, class by class."""
     for rows in classes:
         part = bound[:, rows]
-        for flat in np.argsort(-part, axis=None, kind="stable")[:SEEDS]:
+        for flat in np.argsort(-part, axis=None, kind="stable")[:most]:
             k, column = divmod(int(flat), len(rows))
             if part[k, column] > 0:
                 yield int(rows[column]), k
@@ -182,7 +182,7 @@ class CertifiedSearch:
     def _best_of(self, block: Block, classes: list[Rows]) -> PointPool:
         """Points of every class of candidates that promise most."""
         value = self._points.promising(block)
-        rows, configs = best_of_classes(value, classes)
+        rows, configs = best_of_classes(value, classes, self._points.seeds)
         return self._points.hopes(block, rows, configs, value[configs, rows])
 
     def _counted(self, screened: Screened) -> PointPool:

@@ -56,6 +56,7 @@ class CommonPoints:
     configs: int = 1
     batch: int = 1024
     exact_batch: int = 64
+    seeds: int = 1
     workers: int = 1
 
     def __post_init__(self) -> None:

@@ -110,8 +110,8 @@ class Looked:
         def whole(name: str) -> Any:  # noqa: ANN401 - an array of any kind
             return np.concatenate([getattr(part, name) for part in found])[order]
 
-        reached = (np.concatenate([part.reached[side] for part in found])[order] for side in (0, 1))
-        return Looked(whole("others"), whole("lead"), whole("value"), tuple(reached), whole("met"))
+        others, lead = (np.concatenate([part.reached[side] for part in found])[order] for side in (0, 1))
+        return Looked(whole("others"), whole("lead"), whole("value"), (others, lead), whole("met"))
 
 
 @dataclass(frozen=True)

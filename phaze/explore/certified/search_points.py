@@ -35,13 +35,17 @@ from phaze.tolerances import LAST_DIGITS
 
 
 class SearchPoints(Protocol):
-    """All points of a search: `configs` of every candidate, that many are tightened and scheduled exactly together."""
+    """All points of a search: `configs` of every candidate, that many are tightened and scheduled exactly together.
+
+    `seeds`: how many are taken of each class of candidates before others are bounded.
+    """
 
     candidates: Candidates
     axes: SearchAxes
     configs: int
     batch: int
     exact_batch: int
+    seeds: int
 
     @property
     def workers(self) -> int:
@@ -83,6 +87,7 @@ class WorkloadPoints:
     resources: SearchResources
     batch: int = 1024
     exact_batch: int = 256
+    seeds: int = 3
 
     @classmethod
     def of(

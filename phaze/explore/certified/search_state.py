@@ -129,7 +129,7 @@ def urgency(others: Floats, bound: Floats) -> Floats:
     Told for one other column, (A, 1); with more, those that lead come first: what beats them leads by more.
     """
     if others.shape[1] != 1:
-        return bound / bound.max(initial=0.0)
+        return np.asarray(bound / bound.max(initial=0.0))
     order = np.lexsort((-bound, others[:, 0]))
     hoped = np.empty(len(bound))
     hoped[order] = np.maximum.accumulate(bound[order])
@@ -183,7 +183,8 @@ class Outcome:
     @property
     def most(self) -> float:
         """What leads at most, reached or not; 0 where nothing does."""
-        return max([0.0, *(found.lead for found in self.evaluated.values()), *self.undecided[1].tolist()])
+        reached = max((found.lead for found in self.evaluated.values()), default=0.0)
+        return max(0.0, reached, float(self.undecided[1].max(initial=0.0)))
 
     def best_per_candidate(self) -> dict[int, int]:
         """The config of the evaluated point that leads, of every candidate looked at; the first of equal ones."""

@@ -122,21 +122,17 @@ class BoundedArchitectures:
         return self.bounds._lower_s[:, self.places]
 
     def tighten(self, at: Rows, needed: Floats) -> None:
-        """Schedule bounds and exact partitions until the most promising point of each of some has them.
+        """Schedule bounds and exact partitions of the most promising point of each of some.
 
         Architectures whose most promising point cannot reach `needed` (A,) samples/s are left alone.
         """
         places, give_up_s = self.places[at], self._seconds(needed)
-        while True:
-            lower_s = self.bounds._lower_s[:, places]
-            first = lower_s.argmin(axis=0)
-            waiting = (lower_s.min(axis=0) < give_up_s) & ~self.bounds._placed[first, places]
-            if not waiting.any():
-                return
-            k = int(np.bincount(first[waiting]).argmax())
+        lower_s = self.bounds._lower_s[:, places]
+        first = lower_s.argmin(axis=0)
+        waiting = (lower_s.min(axis=0) < give_up_s) & ~self.bounds._placed[first, places]
+        for k in np.unique(first[waiting]).tolist():
             mine = np.flatnonzero(waiting & (first == k))
-            config = self.evaluator.configs[k]
-            found = self.evaluator.bounds(config, at[mine], give_up_s[mine])
+            found = self.evaluator.bounds(self.evaluator.configs[k], at[mine], give_up_s[mine])
             self.bounds._placed[k, places[mine]] = True
             self._take_over(k, places[mine], found)
 
