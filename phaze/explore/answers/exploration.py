@@ -17,6 +17,7 @@ from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
 from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
 from phaze.explore.answers.searched_question import (
+    best_kept,
     design_columns,
     fastest_axes,
     hoped_worth,
@@ -122,7 +123,40 @@ class Exploration:
         Raises InfeasibleError where nothing fits or keeps the floors, OutOfTimeError where nothing was evaluated
         that does.
         """
-        return self._checked(self._certified(self.axes, self.floor, self.request.gap))
+        if not self.request.over_axes or not self.axes.others:
+            return self._checked(self._certified(self.axes, self.floor, self.request.gap))
+        return self._after_the_best(self._checked(self._objective_alone()))
+
+    def _objective_alone(self) -> Outcome:
+        """The search for the objective: proven, it bounds what a frontier on more axes leaves undecided."""
+        half = ClockShare(self.clock.left() / 2, whole=self.clock)
+        return self._certified(SearchAxes((self.objective,)), self.floor, self.request.gap, half)
+
+    def _after_the_best(self, alone: Outcome) -> Outcome:
+        """The search for the frontier, where the best of the objective is known."""
+        ((number, config),) = alone.members
+        outcome = self._certified(self.axes, self.floor, self.request.gap, first=[number])
+        if outcome.finished:
+            return self._checked(outcome)
+        known = best_kept(self.axes, self.objective, outcome, alone)
+        if known.frontier.keys and self.proven(known) * (1 + SAME) >= alone.most_reached:
+            return known
+        return self._with(known, (number, config), alone.evaluated[number, config].value)
+
+    def _with(self, outcome: Outcome, point: Point, value: float) -> Outcome:
+        """An outcome that was stopped before it evaluated a point of a throughput in samples/s."""
+        points = self._points(self.axes, self.floor, self.clock)
+        block = self.candidates.within(np.array([point[0]]))
+        pool = points.hopes(block, np.zeros(1, dtype=np.intp), np.array([point[1]]), np.array([value]))
+        others, lead = points.measured(pool, np.array([value]), self.reporting)
+        found = Reached(value, float(lead[0]), tuple(others[0].tolist()), float(block.area_mm2[0]))
+        outcome.frontier.add(found.others, found.lead, points.key(point, found))
+        left = {**outcome.pruned_by, "open": outcome.pruned_by["open"] - 1}
+        return replace(
+            outcome,
+            evaluated={**outcome.evaluated, point: found},
+            pruned_by={name: count for name, count in left.items() if count},
+        )
 
     def fastest(self, least: float = 0.0, gap: float = 0.0) -> Outcome:
         """The search for the highest throughput alone, from `least` samples/s on, as far as a gap; floors aside."""
@@ -185,17 +219,28 @@ class Exploration:
         """That of the first workload."""
         return self.evaluators[0]
 
-    def _certified(self, axes: SearchAxes, least: float, gap: float) -> Outcome:
-        points = WorkloadPoints.of(
+    def _certified(
+        self,
+        axes: SearchAxes,
+        least: float,
+        gap: float,
+        clock: Clock | None = None,
+        first: Sequence[int] = (),
+    ) -> Outcome:
+        timer = clock or self.clock
+        points = self._points(axes, least, timer)
+        return CertifiedSearch(points, timer, self.progress, gap=gap, first=first).run()
+
+    def _points(self, axes: SearchAxes, least: float, clock: Clock) -> WorkloadPoints:
+        return WorkloadPoints.of(
             self.candidates,
             self.request.task,
-            self.clock,
+            clock,
             axes,
             least=least,
             resources=self.resources,
             evaluator=self.evaluator,
         )
-        return CertifiedSearch(points, self.clock, self.progress, gap=gap).run()
 
     def _checked(self, outcome: Outcome) -> Outcome:
         """An outcome with a frontier; else it raises why there is none."""

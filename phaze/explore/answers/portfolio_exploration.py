@@ -1,4 +1,4 @@
-"""One common design for several workloads: every workload's own optimum, then the common one with its regret on each."""
+"""One common design for several workloads: every workload's own optimum, then the common one, its regret on each."""
 
 from __future__ import annotations
 

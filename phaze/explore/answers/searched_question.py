@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.explore.certified.search_state import Reached
+from phaze.explore.certified.search_state import Outcome, Reached
 from phaze.explore.documents.result_document import Design, OwnOptimum
 from phaze.explore.documents.result_manifest import scope
 from phaze.explore.evaluation.sample_costs import cost_columns
@@ -49,6 +50,18 @@ def hoped_worth(objective: Metric, axes: SearchAxes, others: Floats, lead: Float
     if not len(lead):
         return np.zeros(0)
     return np.asarray(worth(objective, axes.figures(others.reshape(len(lead), -1), lead)), dtype=np.float64)
+
+
+def best_kept(axes: SearchAxes, objective: Metric, outcome: Outcome, alone: Outcome) -> Outcome:
+    """An outcome where no undecided point is better in the objective than a search for that alone leaves possible."""
+    others, lead = outcome.undecided
+    if axes.leader == objective:
+        return replace(outcome, undecided=(others, np.minimum(lead, alone.most)))
+    least = (-1.0 if objective.maximise else 1.0) * maximised(objective, alone.most)
+    column = axes.others.index(objective)
+    kept = others.copy()
+    kept[:, column] = np.maximum(kept[:, column], least)
+    return replace(outcome, undecided=(kept, lead))
 
 
 def design_columns(design: Design, task: Task, rule: CombinedScore | None = None) -> dict[str, float]:

@@ -40,8 +40,8 @@ class SearchPiece(Protocol):
 class SearchContext:
     """The candidates of a search, their task, and an evaluator that keeps what pieces share.
 
-    Points that take more than `longest_s` seconds do not count. `memo`: what earlier searches have found out. In another
-    process the evaluator is one of its own.
+    Points that take more than `longest_s` seconds do not count. `memo`: what earlier searches have found out. In
+    another process the evaluator is one of its own.
     """
 
     candidates: Candidates

@@ -68,8 +68,8 @@ _AT_ONCE = 256
 class Relevance:
     """Relevance: what a point must promise to be of interest.
 
-    `known`: what some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter. A point that leads
-    with 0 does not fit, one with less than that is below a floor: neither ever matters.
+    `known`: what some plan reaches. `slack`: 1 + gap; a point that is better by less does not matter. A point that
+    leads with 0 does not fit, one with less than that is below a floor: neither ever matters.
     """
 
     known: Archive
@@ -181,10 +181,14 @@ class Outcome:
         return [divmod(number, self.configs) for _, number in self.frontier.keys]
 
     @property
+    def most_reached(self) -> float:
+        """What leads of all that is reached; 0 where nothing does."""
+        return max((found.lead for found in self.evaluated.values() if found.lead > 0), default=0.0)
+
+    @property
     def most(self) -> float:
-        """What leads at most, reached or not; 0 where nothing does."""
-        reached = max((found.lead for found in self.evaluated.values()), default=0.0)
-        return max(0.0, reached, float(self.undecided[1].max(initial=0.0)))
+        """What leads at most, reached or not."""
+        return max(self.most_reached, float(self.undecided[1].max(initial=0.0)))
 
     def best_per_candidate(self) -> dict[int, int]:
         """The config of the evaluated point that leads, of every candidate looked at; the first of equal ones."""
