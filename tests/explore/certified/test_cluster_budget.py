@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_cases import FEW_ARRAYS
+from small_cases import FEW_ARRAYS, StopsSoon
 
 from phaze.cost.cost_model import CostModel
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
@@ -229,6 +229,23 @@ def test_only_numbers_of_devices_that_may_win_are_searched(request_, monkeypatch
     )
     found = explore(request_).document
     assert 0 < len(searched) < len(found.cluster.choices)
+
+
+def test_stopped_early_undecided_points_are_no_pruned_ones(request_):
+    """Nor is a frontier complete while numbers of devices are open."""
+    stopped = 0
+    for looks in (20, 60, 120, 200):
+        try:
+            c = explore(request_, clock=StopsSoon(looks)).document.certificate
+        except OutOfTimeError:
+            continue
+        open_ = c.pruned_by.get("open", 0)
+        assert c.space_size == c.over_budget + c.pruned + c.evaluated
+        assert sum(c.pruned_by.values()) == c.pruned
+        assert not (open_ and c.frontier_complete)
+        assert c.optimal or open_
+        stopped += open_ > 0
+    assert stopped
 
 
 def test_without_time_for_the_frontier_the_best_number_of_devices_is_proven(request_, monkeypatch):
