@@ -51,11 +51,11 @@ def small_task(tiny, **changes):
 
 
 def alone(task, table, row):
-    """The best plan of one architecture by the search for one."""
+    """The best plan of one architecture by the search for one, and what estimates its plans."""
     one = table.take(np.array([row]))
     estimator = Estimator(task.workload, one, task.cluster, task.framework)
     limit = task.framework.usable_memory * float(hbm_capacity_bytes(one)[0])
-    return best_plans(estimator, task.plan_space, limit)
+    return best_plans(estimator, task.plan_space, limit), estimator
 
 
 @pytest.mark.parametrize("software", SOFTWARE)
@@ -69,14 +69,13 @@ def test_best_plans_are_those_of_each_architecture_alone(tiny, software, capacit
     evaluator = Evaluator(task, table)
     found = best_points(evaluator, rows, EFFORT)
     for row in rows.tolist():
-        expected = alone(task, table, row)
+        expected, one = alone(task, table, row)
         if not expected.best:
             assert found.configs[row] is None
             continue
         assert found.upper_s[row] == pytest.approx(expected.best[0].iteration.iteration_s, rel=1e-12)
         assert found.lower_s[row] == found.upper_s[row]
         (plan,) = evaluator.plans(found.configs[row], np.array([row]), found.upper_s[[row]], EFFORT)
-        one = Estimator(task.workload, table.take(np.array([row])), task.cluster, task.framework)
         assert one.iteration(plan.strategy).iteration_s == pytest.approx(plan.iteration_s, rel=1e-12)
         limit = task.framework.usable_memory * hbm_capacity_bytes(table)[row]
         assert one.iteration(plan.strategy).memory_bytes <= limit
@@ -171,7 +170,7 @@ def test_search_over_architectures_and_plans_equals_exhaustive_search(tiny, smal
     block = candidates.all()
     expected = {}
     for row, number in enumerate(block.numbers.tolist()):
-        if (answer := alone(task, block.table, row)).best:
+        if (answer := alone(task, block.table, row)[0]).best:
             expected[number] = task.cluster.global_batch / answer.best[0].iteration.iteration_s
     tdp = dict(zip(block.numbers.tolist(), block.tdp_w.tolist(), strict=True))
     frontier = [
