@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Compare the model with measured hardware; exit code 5 if an error is above its threshold.
 
-    `--leave-out` shows under the calibrated rung what the model says of what its constants were not fitted on; fits take
-    the rows of the sets that are compared, so that all of them belong together.
+    `--leave-out` shows under the calibrated rung what the model says of what its constants were not fitted on;
+    fits take the rows of the sets that are compared, so that all of them belong together.
     Rows with bad cells are left out and named; a file that cannot be read is told at the end, after the others.
 
     Examples:
