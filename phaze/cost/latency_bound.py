@@ -116,28 +116,32 @@ class MetRows:
     def __init__(self, work_out: Callable[[Rows], Floats]) -> None:
         """`work_out` tells the rows (n, width) of ascending keys (n,)."""
         self.work_out = work_out
-        self._keys = np.zeros(0, dtype=np.intp)
-        self._rows: Floats | None = None
+        self._met: tuple[Rows, Floats] | None = None
 
     def __len__(self) -> int:
         """Keys that were met."""
-        return len(self._keys)
+        return 0 if self._met is None else len(self._met[0])
 
     def at(self, keys: Rows) -> Floats:
-        """The rows of ascending keys, each once, (n, width)."""
-        if self._rows is None:
-            self._keys, self._rows = keys, self.work_out(keys)
-            return self._rows
-        place = np.searchsorted(self._keys, keys)
-        known = self._keys[np.minimum(place, len(self._keys) - 1)] == keys if len(self._keys) else keys < 0
+        """The rows of ascending keys, each once, (n, width).
+
+        Threads may ask side by side: each goes on from what was met when it began, and keeps keys and rows as one.
+        """
+        if self._met is None:
+            rows = self.work_out(keys)
+            self._met = keys, rows
+            return rows
+        met, rows = self._met
+        place = np.searchsorted(met, keys)
+        known = met[np.minimum(place, len(met) - 1)] == keys if len(met) else keys < 0
         if not known.all():
             new = keys[~known]
-            every = np.concatenate([self._keys, new])
+            every = np.concatenate([met, new])
             order = np.argsort(every, kind="stable")
-            self._rows = np.concatenate([self._rows, self.work_out(new)])[order]
-            self._keys = every[order]
-            place = np.searchsorted(self._keys, keys)
-        found: Floats = self._rows[place]
+            met, rows = every[order], np.concatenate([rows, self.work_out(new)])[order]
+            self._met = met, rows
+            place = np.searchsorted(met, keys)
+        found: Floats = rows[place]
         return found
 
 

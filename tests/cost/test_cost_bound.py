@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 import random
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import numpy as np
 import pytest
@@ -121,6 +123,20 @@ def test_rows_are_worked_out_once_however_they_are_asked_for(asked):
         keys = np.unique(np.array(some, dtype=np.intp))
         np.testing.assert_array_equal(known.at(keys), np.stack([keys * 2.0, keys * 3.0], axis=1))
     assert len(told) == len(set(told)) == len(known)
+
+
+def test_rows_are_met_by_threads_side_by_side():
+    """Each finds its own rows, whatever others add meanwhile."""
+
+    def work_out(keys):
+        sleep(0.001)
+        return np.stack([keys, 2 * keys], axis=1).astype(np.float64)
+
+    known, random = MetRows(work_out), np.random.default_rng(0)
+    asked = [np.unique(random.integers(0, 3000, 200)) for _ in range(160)]
+    with ThreadPoolExecutor(4) as threads:
+        for keys, rows in zip(asked, threads.map(known.at, asked), strict=True):
+            assert (rows == np.stack([keys, 2 * keys], axis=1)).all()
 
 
 @settings(max_examples=60, deadline=None)

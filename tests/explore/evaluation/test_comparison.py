@@ -106,12 +106,13 @@ def test_what_falls_out_after_the_proof_is_told(request_, monkeypatch):
     heard = Hears()
     exploration = Exploration(request_, heard, Clock(inf), ALONE)
     monkeypatch.setattr("phaze.explore.answers.exploration.NEXT_BEST", 2)
-    proof = exploration.search()
+    outcome = exploration.search()
+    found = exploration.shown(outcome), exploration.proof(outcome)
     with exploration.chips() as chips:
-        assert len(exploration.describe(proof.outcome, proof, chips).document.next_best) == 2
+        assert len(exploration.describe(*found, chips).document.next_best) == 2
     monkeypatch.setattr(exploration, "reporting", OVER)
     with exploration.chips() as chips:
-        document = exploration.describe(proof.outcome, proof, chips).document
+        document = exploration.describe(*found, chips).document
     assert document.next_best == []
     assert heard.notes[-1] == f"2 of the next best designs {LEFT_OUT}"
 
@@ -144,10 +145,11 @@ def test_whatever_fails_beside_a_winner_is_a_sentence(request_, best, monkeypatc
 def test_a_run_whose_time_is_over_still_tells_what_it_found(request_, monkeypatch):
     """The search has its time, what follows has none."""
     exploration = Exploration(request_, SilentProgress(), Clock(inf), ALONE)
-    proof = exploration.search()
+    outcome = exploration.search()
+    found = exploration.shown(outcome), exploration.proof(outcome)
     monkeypatch.setattr(exploration, "reporting", OVER)
     with exploration.chips() as chips:
-        document = exploration.describe(proof.outcome, proof, chips).document
+        document = exploration.describe(*found, chips).document
     assert document.certificate.optimal
     assert [one.name for one in document.comparison] == list(CHIPS)
     assert all(one.result is not None or LEFT_OUT in one.note for one in document.comparison)
