@@ -19,6 +19,7 @@ PAGES = [
 PATIENCE = " --time-limit 10min"
 LONG = {
     "cluster",
+    "plan",
     "report",
     "runs",
     "several-workloads",
@@ -47,6 +48,17 @@ def test_the_commands_of_a_page(page, tmp_path, monkeypatch, dse):
             assert tidy(block.text) in tidy(out)
         for command in block.commands:
             out = check(command, dse, tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem in LONG], ids=name)
+def test_the_commands_of_a_long_page_have_the_options_they_are_given(page):
+    """Every day; the long tests run them."""
+    found = [command for block in blocks(page) for command in block.commands if command.words[:1] == ["dse"]]
+    for command in found:
+        _, *words = command.words
+        verb, taken = lookup(words)
+        verb.make_context("dse", words[taken:])
+    assert found
 
 
 def check(command, dse, folder):
