@@ -28,6 +28,7 @@ LARGEST_BYTES = MIB
 """Of a YAML file."""
 DEEPEST = 50
 """Mappings and lists inside each other."""
+TOO_DEEP = f"more than {DEEPEST} mappings and lists inside each other"
 MOST_VALUES = 50_000
 """In a file, what an alias stands for counted every time."""
 _MOST_DIGITS = 300
@@ -111,7 +112,7 @@ class _Builder:
     def _start(self, event: Any) -> None:  # noqa: ANN401
         _check_tag(event)
         if len(self._open) == DEEPEST:
-            raise _FaultError(f"more than {DEEPEST} mappings and lists inside each other", event.start_mark)
+            raise _FaultError(TOO_DEEP, event.start_mark)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         self._open.append(_Open(event, mapping=isinstance(event, yaml.MappingStartEvent)))
@@ -183,7 +184,12 @@ def parse_yaml(text: str, where: str) -> object:
         raise InputError(f"{where}{_line(fault.mark)}: {fault.problem}") from fault
     except yaml.MarkedYAMLError as error:
         line = _line(error.problem_mark or error.context_mark)
-        raise InputError(f"{where}{line}: {error.problem or 'not valid YAML'}") from error
+        deep = "nesting depth" in (
+            error.problem or ""
+        )  # libyaml has a limit of its own, and meets some files first
+        raise InputError(
+            f"{where}{line}: {TOO_DEEP if deep else error.problem or 'not valid YAML'}"
+        ) from error
     except (yaml.YAMLError, UnicodeError) as error:  # characters that no YAML may have
         raise InputError(f"{where}: not valid YAML ({shortened(str(error), 200)})") from error
     return builder.documents[0] if builder.documents else None

@@ -93,10 +93,13 @@ def test_the_frontier(tmp_path, monkeypatch):
     names = {}
     exec(code, names)
     found = names["found"]
-    assert found.complete
-    assert {axis.name for axis in names["axes"]} == {"throughput", "energy_per_sample"}
-    for point in found.points:
-        assert point.plan.iteration_s == pytest.approx(4 / point.columns["throughput_samples_per_s"])
+    assert found.finished
+    assert found.members
+    assert set(found.members) <= set(found.evaluated)
+    reached = [found.evaluated[member] for member in found.members]
+    assert all(one.lead == one.value > 0 for one in reached)
+    ordered = sorted(reached, key=lambda one: one.others)
+    assert [one.lead for one in ordered] == sorted(one.lead for one in reached)  # more energy buys throughput
 
 
 def run_python(page, folder, monkeypatch):

@@ -114,7 +114,7 @@ def test_linear_layers_are_faster_by_at_most_two_and_nothing_else_is(tiny, netwo
         for one, other in ((layer.forward, narrow.forward), (layer.backward, narrow.backward)):
             wide, few = (model.costs(p).tables for p in (one, other))
             for o, work in enumerate(other.works):
-                faster = wide.tensor_parallel_cycles[0, o] / max(few.tensor_parallel_cycles[0, o], 1)
+                faster = wide.tensor.parallel[0, o] / max(few.tensor.parallel[0, o], 1)
                 if any(g.operands is not None for g in work.gemms):
                     assert 1 <= faster <= 2
                 elif work.gemms:
