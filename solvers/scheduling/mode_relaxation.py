@@ -183,6 +183,22 @@ class Mixed(Relaxation):
     share: Floats
 
 
+def silent_highs() -> Highs:
+    """An empty HiGHS that says nothing, not even the greeting which 1.16 prints as soon as callbacks are enabled."""
+    import highspy
+
+    base: Any = highspy.Highs
+
+    class Silent(base):  # type: ignore[misc] # its base is untyped in older versions
+        def enableCallbacks(self) -> None:  # noqa: N802 - HiGHS calls it so, when it is made
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    silent = Silent()
+    silent.setOptionValue("output_flag", False)
+    return silent
+
+
 class ModeProgram:
     """The program of the modes that `bounds` leaves; `upper_s`, the incumbent, sets the unit of time."""
 
@@ -190,13 +206,11 @@ class ModeProgram:
         """All rows but those that `mixed` adds where they are broken."""
         import highspy
 
-        empty: Highs = highspy.Highs
         self._unit_s = upper_s
         self._make = ModeRows(ix, bounds, upper_s)
         self._rows: list[Row] = []
         self._integer = highspy.HighsVarType.kInteger
-        self._highs = empty()
-        self._highs.setOptionValue("output_flag", False)
+        self._highs = silent_highs()
         self._highs.setOptionValue("threads", 1)  # as everywhere in a process: HiGHS bears no change
         for column in range(self._make.columns):
             self._highs.addVar(0.0, highspy.kHighsInf)

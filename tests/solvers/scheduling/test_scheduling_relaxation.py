@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -93,3 +95,14 @@ def test_serial_and_shared_time_add_up():
     assert cheap.lower_s == 12.0
     assert ModeProgram(ix, cheap, 20.0).mixed().lower_s == pytest.approx(14.0)
     assert schedule(problem).makespan_s == pytest.approx(16.0)
+
+
+def test_a_program_says_nothing():
+    code = (
+        "from phaze.solvers.scheduling.mode_relaxation import silent_highs\n"
+        "program = silent_highs()\n"
+        "program.addVar(0.0, 1.0)\n"
+        "program.run()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
