@@ -139,7 +139,7 @@ def whatif(options: WhatIfOptions) -> Varied:
     Raises InputError where an argument, a name or a value is no good, InfeasibleError where no value has a plan.
     """
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.whatif_inputs import whatif_answer
+    from phaze.inputs.plan_inputs import whatif_answer
     from phaze.report.terminal.whatif_table import check_plot_file, write_plot
     from phaze.runs.run_directory import kept_answer
 
@@ -161,7 +161,7 @@ def plan_serving(options: PlanServingOptions) -> PlannedServing:
     Raises InputError where an argument is no good, InfeasibleError where nothing meets the targets.
     """
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.serving_inputs import serving_answer
+    from phaze.inputs.plan_inputs import serving_answer
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:

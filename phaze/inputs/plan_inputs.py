@@ -1,15 +1,27 @@
-"""The best training plan, or one that is fixed, from what was asked."""
+"""Plans from what was asked: the best one for training or one that is fixed, one for every value of what varies, and
+the best way to serve.
+"""
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from phaze.errors import InputError
+from phaze.inputs.option_models import PlanChoices, PlanOptions, TaskOptions
+
 if TYPE_CHECKING:
-    from phaze.explore.documents.plan_document import PlanDocument
-    from phaze.inputs.option_models import PlanChoices, PlanOptions
+    from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
+    from phaze.explore.documents.serving_document import ServingDocument
+    from phaze.inputs.option_models import PlanServingOptions, WhatIfOptions
     from phaze.parallel.parallel_plan import Offload
+    from phaze.parallel.serving import ServingPlan, ServingSpace
+    from phaze.parallel.serving.request_simulation import Trial
+    from phaze.quantity import Quantity
     from phaze.workload.parallel_degrees import Shardable
+
+_VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described()}
 
 
 def held_choices(given: PlanChoices) -> dict[str, tuple[Any, ...]]:
@@ -41,7 +53,6 @@ def held_choices(given: PlanChoices) -> dict[str, tuple[Any, ...]]:
 
 def _count(option: str, number: int | None, least: int = 1, most: int | None = None) -> int | None:
     """A number as it is. Raises InputError where it is out of range."""
-    from phaze.errors import InputError
 
     if number is not None and (number < least or (most is not None and number > most)):
         allowed = f"at least {least}" if most is None else f"{least} to {most}"
@@ -54,7 +65,6 @@ def offloads(text: str) -> tuple[frozenset[Offload], ...]:
 
     Raises InputError for words that are not known.
     """
-    from phaze.errors import InputError
     from phaze.inputs.named_choices import nearest
     from phaze.parallel.parallel_plan import Offload
 
@@ -97,3 +107,97 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     chip = find_architecture(options.arch)
     task = task_in_recipe(asked_task(options.workload, options), options.recipe, chip)
     return find_best_plan(replace(task, held=held_choices(options)), chip)
+
+
+def whatif_answer(options: WhatIfOptions) -> WhatIfDocument:
+    """The best plans for all values, as the options say. Raises InputError."""
+    from phaze.explore.documents.plan_document import vary
+
+    name, values = _parsed(options.vary)
+    return vary(name, values, lambda value: _planned(name, value, options))
+
+
+def _parsed(text: str) -> tuple[str, list[str]]:
+    """Name and values of what is varied. Raises InputError."""
+    name, equals, rest = text.partition("=")
+    values = [value.strip() for value in rest.split(",") if value.strip()]
+    if not equals or not values or not name.strip():
+        raise InputError(f"--vary {text!r} is not NAME=V1,V2,..., for instance devices=64,256,1024")
+    return name.strip().replace("-", "_"), values
+
+
+def _planned(name: str, value: str, options: WhatIfOptions) -> PlanDocument:
+    """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
+    from phaze.hardware.hardware_fields import field_named
+    from phaze.inputs.architecture_names import find_architecture
+
+    changed: dict[str, Any]
+    if name in _VARIED:
+        changed = {name: _value(name, value)}
+    else:
+        parsed = field_named(name, "--vary").parse(value, "--vary")
+        chip = find_architecture(options.arch)
+        changed = {"arch": chip.replace(f"{chip.name} {name} {value}", **{name: parsed})}
+    return plan_answer(PlanOptions.of(options.values | changed))
+
+
+def _value(name: str, text: str) -> object:
+    """A value of what is varied, as the model of options holds it. Raises InputError."""
+    told, _ = PlanOptions.described()[name]
+    if str(told.type).startswith(("int", "bool")):
+        return _whole_number(name, text)
+    return [text] if name == "workload" else text
+
+
+def _whole_number(name: str, text: str) -> int:
+    if name == "sequence_parallel" and text in ("true", "false"):
+        return text == "true"
+    if not text.isdigit():
+        raise InputError(f"--vary {name}: {text!r} is not a whole number")
+    return int(text)
+
+
+def serving_answer(
+    options: PlanServingOptions,
+) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
+    """Space of serving plans as the options say, and the best of it. Raises InputError."""
+    from phaze.explore.documents.serving_document import serve
+
+    if options.simulate is not None and options.rate is None:
+        raise InputError("--simulate needs --rate: requests arrive at some rate")
+    space = _space(options)
+    return space, serve(space, options.simulate, options.seed)
+
+
+def _space(options: PlanServingOptions) -> ServingSpace:
+    from phaze.cost.fidelity import Fidelity
+    from phaze.hardware.cluster_network import load_network
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.task_inputs import one_workload
+    from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
+    from phaze.workload.operators.kv_cache import KvCache
+
+    dispatch = options.dispatch
+    return ServingSpace(
+        str(one_workload(options.workload)),
+        find_architecture(options.arch),
+        options.devices,
+        load_network(options.network),
+        Traffic(options.prompt, options.output_tokens, options.rate),
+        Targets(_seconds(options.max_ttft, "--max-ttft"), _seconds(options.max_tpot, "--max-tpot")),
+        ServingOptions(
+            kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
+            chunk=options.chunk,
+            disaggregate=options.disaggregate,
+            dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
+            rung=choose(Fidelity, options.rung, "--rung"),
+        ),
+    )
+
+
+def _seconds(text: Quantity | None, name: str) -> float:
+    """A time; infinite where none is given."""
+    from phaze.quantity import parse_time
+
+    return math.inf if text is None else parse_time(text, name)

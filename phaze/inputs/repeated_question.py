@@ -12,11 +12,8 @@ from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
-from phaze.inputs.plan_inputs import plan_answer
-from phaze.inputs.recorded_options import asked_before
-from phaze.inputs.recorded_request import asked_of_run, check_inputs
-from phaze.inputs.serving_inputs import serving_answer
-from phaze.inputs.whatif_inputs import whatif_answer
+from phaze.inputs.plan_inputs import plan_answer, serving_answer, whatif_answer
+from phaze.inputs.recorded_request import asked_before, asked_of_run, check_inputs
 from phaze.runs.run_directory import write_answer
 
 if TYPE_CHECKING:

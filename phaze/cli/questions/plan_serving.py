@@ -24,7 +24,7 @@ def command(options: PlanServingOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.serving_inputs import serving_answer
+    from phaze.inputs.plan_inputs import serving_answer
     from phaze.report.terminal.plan_tables import print_serving
     from phaze.runs.run_directory import kept_answer
 

@@ -24,7 +24,7 @@ def command(options: WhatIfOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, say
     from phaze.inputs.input_files import record_question
-    from phaze.inputs.whatif_inputs import whatif_answer
+    from phaze.inputs.plan_inputs import whatif_answer
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 
