@@ -171,7 +171,7 @@ def compare(
     `refused` gets the errors of files that cannot be read; the others are compared. Raises InputError for a
     folder without data sets, an unknown name, and without `refused` for files that cannot be read.
     """
-    files = _data_files(folder)
+    files = data_files(folder)
     _check(folder, files, names)
     wanted = [s for s in DATA_SETS if s.name in files and (not names or s.name in names)]
     compared = []
@@ -207,11 +207,11 @@ def report(
 ) -> ValidationReport:
     """The report of one rung; files of the folder that nothing is compared with are named."""
     known = {s.name for s in DATA_SETS}
-    others = tuple(name for name in _data_files(folder) if name not in known and not names)
+    others = tuple(name for name in data_files(folder) if name not in known and not names)
     return ValidationReport(sets=tuple(one.comparisons[rung] for one in compared), not_compared=others)
 
 
-def _data_files(folder: Path) -> dict[str, Path]:
+def data_files(folder: Path) -> dict[str, Path]:
     """Files by the name of their set: those of the folder, and of its subfolders `validation*` where it has such."""
     return {
         path.stem: path for where in ("validation*/*.csv", "*.csv") for path in sorted(folder.glob(where))

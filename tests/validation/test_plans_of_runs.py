@@ -15,6 +15,7 @@ from phaze.parallel.plan_choices import Cut, chosen
 from phaze.validation.data_set_registry import DATA_SETS, Metric
 from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.model_validation import data_files
 from phaze.validation.published_runs import PublishedRun, PublishedRuns, estimator
 
 FOLDER = os.environ.get("DSE_DATA")
@@ -34,8 +35,9 @@ def test_every_measured_plan_is_one_of_its_framework(monkeypatch):
 
     monkeypatch.setattr(PublishedRuns, "keep", lambda _self, run: runs.append(run))
     monkeypatch.setattr(PublishedRuns, "judge", stop)
+    files = data_files(Path(str(FOLDER)))
     for one in SETS:
-        columns = read_columns(Path(str(FOLDER)) / "validation" / f"{one.name}.csv", TABLES[one.name])
+        columns = read_columns(files[one.name], TABLES[one.name])
         try:
             one.judge(columns)
         except CollectedError:
