@@ -10,7 +10,6 @@ import pytest
 
 import phaze
 from phaze.errors import InputError
-from phaze.runs.run_directory import load_run
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +118,3 @@ def test_help_tells_of_the_function_first():
     page = pydoc.plain(pydoc.render_doc(phaze.report))
     assert "Write a run as one HTML file" in page
     assert "Find the best architecture" in pydoc.plain(pydoc.render_doc(phaze.explore))[:400]
-
-
-def test_the_run_of_a_folder_is_the_answer_that_was_kept(found):
-    assert load_run(found.folder).best == found.best
