@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -457,6 +458,9 @@ def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
             yield escape(f"  {', '.join(names)}: {note}")
 
 
+_WIDTH = 80
+
+
 def _costs(document: ResultDocument) -> Iterator[str]:
     """Money of the winner and of what stands beside it, in a line."""
     rows = {"winner": next(iter(document.best.workloads.values()))}
@@ -465,7 +469,8 @@ def _costs(document: ResultDocument) -> Iterator[str]:
     if told:
         unit = next(iter(told.values())).unit
         listed = ", ".join(f"{name} {fmt.number(cost.usd)}" for name, cost in told.items())
-        yield escape(f"  USD per {unit}: {listed}")
+        line = f"USD per {unit}: {listed}"
+        yield from map(escape, wrap(line, _WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 
 def _proof(certificate: Certificate) -> str:
