@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,13 @@ Designs = Mapping[str, NDArray[Any]]
 
 
 def default_directory(name: str, now: datetime) -> Path:
-    """`results/NAME-UTCTIME` below the working directory; characters unfit for a file name become `-`."""
-    return Path("results") / f"{file_name(name)}-{now:%Y%m%dT%H%M%SZ}"
+    """`results/NAME-UTCTIME` below the working directory; characters unfit for a file name become `-`.
+
+    Where a run of the same second is there already, `-2`, `-3` and so on behind it.
+    """
+    first = Path("results") / f"{file_name(name)}-{now:%Y%m%dT%H%M%SZ}"
+    later = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(path for path in chain([first], later) if not path.exists())
 
 
 @contextmanager

@@ -61,6 +61,17 @@ def test_the_name_of_the_default_directory():
     assert default_directory("../a b", now) == Path("results/a-b-20260102T030405Z")
 
 
+def test_runs_of_the_same_second_have_directories_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    names = []
+    for _ in range(3):
+        with run_directory(default_directory("gpt3", now)) as path:
+            (path / "result.json").write_text("{}")
+            names.append(path.name)
+    assert names == ["gpt3-20260102T030405Z", "gpt3-20260102T030405Z-2", "gpt3-20260102T030405Z-3"]
+
+
 def test_a_folder_that_holds_something_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(InputError, match="--resume"), run_directory(tmp_path):
