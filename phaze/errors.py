@@ -17,6 +17,10 @@ class InputError(PhazeError):
     exit_code = 2
 
 
+class Remark(UserWarning):
+    """Something about an answer that a person should know, though nothing failed."""
+
+
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What code that reads a document of others raises where the document is not as its format says."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Annotated, NoReturn
@@ -16,13 +17,13 @@ import typer
 
 from phaze import __version__
 from phaze.cli.catalogue import archs, frameworks, graph, networks, plans, schema, spaces, workloads
-from phaze.cli.console_output import print_error
+from phaze.cli.console_output import print_error, say
 from phaze.cli.interruption import INTERRUPTED
 from phaze.cli.manual import help
 from phaze.cli.manual.typer_app import App
 from phaze.cli.questions import calibrate, compare, evaluate, plan, run, solve, sweep, validate, whatif
 from phaze.cli.records import cache, certify, diff, explain, pareto, replay, report, runs, trace
-from phaze.errors import InputError, PhazeError
+from phaze.errors import InputError, PhazeError, Remark
 
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -76,7 +77,11 @@ app.add_typer(networks.app, name="network", hidden=True)
 def main() -> NoReturn:
     """Run the command line and leave with the exit code of what happened."""
     _open_streams()
-    sys.exit(_guarded())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Remark)
+        warnings.showwarning = _remark
+        code = _guarded()
+    sys.exit(code)
 
 
 def _open_streams() -> None:
@@ -110,6 +115,12 @@ def _guarded() -> int:
             raise
         return _told(error)
     return code if isinstance(code, int) else 0
+
+
+def _remark(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+    """A remark as a sentence on stderr; a warning of another package is none of its user's business."""
+    if issubclass(category, Remark):
+        say(f"note: {message}", quiet=bool({"--quiet", "-q"} & set(sys.argv)))
 
 
 def _check_words(words: Sequence[str]) -> None:

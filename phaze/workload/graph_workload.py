@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Set
 from copy import copy
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from math import gcd
 from types import MappingProxyType
 from typing import Protocol
 
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.layers.layer_builder import build_layer, tied_parameters
 from phaze.workload.layers.layer_cutting import Segment, cut, distinct_names, whole_context
@@ -22,7 +23,7 @@ from phaze.workload.sharding.expert_parallelism import expert_tensors
 from phaze.workload.sharding.layer_division import UndividedModel
 from phaze.workload.sharding.shard_roles import among_experts
 from phaze.workload.sharding.shardable_layers import classify_segments, mix_chains
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.training.training_loss import with_loss
 from phaze.workload.training.training_numerics import Optimizer, Precision, in_precision, numerics
 from phaze.workload.work import Format, Layer, LayerChain
@@ -40,6 +41,9 @@ MOST_SAMPLES = 65536
 """At most, as published for DLRM; ImageNet has been trained in 32,768 (You et al., arXiv 1709.05011)."""
 _LINE = 3  # chains that tell another
 SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cache in memory (decode)
+
+
+NO_CACHE = "{source}: {what} has no key-value cache to decode with; use training, or prefill without context"
 
 
 class ForwardModel(Protocol):
@@ -178,7 +182,7 @@ class GraphWorkload:
     def parameter_count(self) -> int:
         """Trained parameters of the whole model, tied ones once."""
         if self._parameter_count is None:
-            self._parameter_count = sum(t.elements for t in trained_parameters(self._model.graph(1)))
+            self._parameter_count = sum(t.elements for t in model_parameters(self._model.graph(1)))
         return self._parameter_count
 
     def tensor_parallel_widths(self, limit: int) -> tuple[int, ...]:
@@ -315,6 +319,18 @@ class GraphWorkload:
             index.append(numbers[key])
         names, tied = distinct_names(segments), tied_parameters(segments, ctx)
         return _Divided(UndividedModel(graph, ctx), tuple(unique), tuple(index), names, tied)
+
+
+def answerable_mode(model: ForwardModel, mode: Mode) -> Mode:
+    """The mode, or prefill in place of training where nothing can be trained, with a remark."""
+    if mode is not Mode.TRAINING:
+        return mode
+    graph = model.graph(1)
+    if not differentiable(graph).isdisjoint(graph.outputs):
+        return mode
+    msg = f"{model.name}: nothing in it can be trained, so this is one forward pass (as --mode prefill)"
+    warnings.warn(msg, Remark, stacklevel=2)
+    return Mode.PREFILL
 
 
 def without_dropout(graph: OperatorGraph) -> OperatorGraph:

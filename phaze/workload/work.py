@@ -198,8 +198,9 @@ class Layer:
     """The operators between two cuts of the model.
 
     `parameters`: elements on one device, `expert_parameters` those of them that belong to
-    experts. `scaled_weight_bytes`: copies of weights in few bits, between microbatches. `saved_bytes`: what forward
-    keeps for backward.
+    experts; in training those that are trained. `frozen_weight_bytes`: all others, which every device keeps whole.
+    `scaled_weight_bytes`: copies of weights in few bits, between microbatches. `saved_bytes`: what forward keeps for
+    backward.
     `working_bytes`: the largest set of activations alive while the layer runs (beyond what is saved).
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
@@ -221,6 +222,7 @@ class Layer:
     cache_bytes: float = 0.0
     expert_parameters: int = 0
     scaled_weight_bytes: float = 0.0
+    frozen_weight_bytes: float = 0.0
     tied: tuple[tuple[str, int], ...] = ()
     shardable: Shardable | None = None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from phaze.errors import InputError
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.workload import Attention
 from phaze.workload.workload_file import WorkloadSpec, parse_spec
 
@@ -46,7 +46,7 @@ def count_parameters(dimensions: FamilyDimensions) -> ParameterCount:
 def _counted(dimensions: FamilyDimensions) -> ParameterCount:
     """Counted on the graph."""
     graph = dimensions.graph("count", Extent(1), Attention.FLASH)
-    total = sum(t.elements for t in trained_parameters(graph))
+    total = sum(t.elements for t in model_parameters(graph))
     return ParameterCount(total, total - _unused(graph))
 
 

@@ -16,7 +16,7 @@ from phaze.errors import InputError
 from phaze.plugins import Registry, at_hand
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.graph_workload import NO_CACHE, ForwardModel, GraphWorkload, answerable_mode
 from phaze.workload.hugging_face.model_config import config_file, read_config, translate
 from phaze.workload.layers.layer_reuse import Repeats, repeats_of
 from phaze.workload.operators.kv_cache import KvCache
@@ -70,8 +70,7 @@ class LoadOptions:
     def refuse_cache(self, source: str, what: str) -> None:
         """Raise InputError where a key-value cache is asked of a model that has none we could fill."""
         if self.mode is Mode.DECODE or self.context is not None or self.kv_cache is KvCache.PAGED:
-            msg = f"{source}: {what} has no key-value cache to decode with; use training, or prefill without context"
-            raise InputError(msg)
+            raise InputError(NO_CACHE.format(source=source, what=what))
 
     def refuse_sequence(self, source: str, what: str) -> None:
         """Raise InputError where a sequence length is given to a model that has it among its own sizes."""
@@ -213,19 +212,27 @@ def _onnx(source: str, options: LoadOptions) -> Workload:
     options.refuse_sequence(source, "an ONNX file")
     options.refuse_cache(source, "an ONNX file")
     model = load_onnx(source, options.bind)
-    global_batch = options.global_batch or model.bound_batch
-    return GraphWorkload(
-        model, options.mode, global_batch=global_batch, fusion=options.fusion, recipe=options.recipe
-    )
+    options = replace(options, global_batch=options.global_batch or model.bound_batch)
+    return _of_program(model, options)
 
 
 def _pt2(source: str, options: LoadOptions) -> Workload:
     from phaze.workload.torch_export.pt2_archive import load_pt2
 
     options.refuse_sequence(source, "a saved program")
-    model = load_pt2(source, options.bind)
+    options.refuse_cache(source, "a saved program")
+    return _of_program(load_pt2(source, options.bind), options)
+
+
+def _of_program(model: ForwardModel, options: LoadOptions, tokens: int | None = None) -> Workload:
+    """Workload of a model that nothing describes but its program; `tokens` of a sample."""
     return GraphWorkload(
-        model, options.mode, global_batch=options.global_batch, fusion=options.fusion, recipe=options.recipe
+        model,
+        answerable_mode(model, options.mode),
+        global_batch=options.global_batch,
+        fusion=options.fusion,
+        recipe=options.recipe,
+        sequence_length=tokens,
     )
 
 
@@ -244,15 +251,9 @@ def _hugging_face(source: str, options: LoadOptions) -> Workload:
         return _of_family(spec, spec.name, source, options)
     from phaze.workload.hugging_face.meta_device_build import build
 
+    options.refuse_cache(source, "a config that transformers builds")
     model, tokens = build(path, config, options.sequence_length)
-    return GraphWorkload(
-        model,
-        options.mode,
-        global_batch=options.global_batch,
-        fusion=options.fusion,
-        recipe=options.recipe,
-        sequence_length=tokens,
-    )
+    return _of_program(model, options, tokens)
 
 
 def _bound_sequence(source: str, options: LoadOptions) -> LoadOptions:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from phaze.workload.operators.operator_graph import OperatorGraph
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.work import Layer, LayerChain, Pass, Traffic, Work
 from phaze.workload.workload import Workload
 
@@ -132,7 +132,7 @@ def _operator_kinds(chain: LayerChain, counts: Mapping[int, int]) -> dict[str, T
 
 def _parameter_readers(graph: OperatorGraph) -> dict[str, int]:
     """Trained parameter elements by the kind of the first operator that reads them."""
-    left = {tensor.name: tensor.elements for tensor in trained_parameters(graph)}
+    left = {tensor.name: tensor.elements for tensor in model_parameters(graph)}
     found: Counter[str] = Counter()
     for op in graph.operators:
         for name in op.inputs:

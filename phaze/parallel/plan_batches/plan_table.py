@@ -497,6 +497,7 @@ def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> 
         shared=rows @ footprint.shared,
         experts=rows @ footprint.experts,
         scaled_bytes=rows @ footprint.scaled_bytes,
+        frozen_bytes=rows @ footprint.frozen_bytes,
         replicated=rows @ footprint.replicated,
         kept_bytes=rows @ footprint.saved_bytes,
         away_bytes=np.zeros(len(rows)),

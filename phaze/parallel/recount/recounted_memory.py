@@ -274,9 +274,11 @@ class RecountedMemory(RecountedLayers):
             )
         ]
         scaled = sum(self.layers[i].scaled_weight_bytes for block in blocks for i in block.layers)
+        frozen = sum(self.layers[i].frozen_weight_bytes for block in blocks for i in block.layers)
         less = s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
         return {
-            "weights_bytes": each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * whole + scaled,
+            "weights_bytes": frozen
+            + (each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * whole + scaled),
             "gradients_bytes": each[1] * (divided if less else whole),
             "optimizer_bytes": each[2] * (divided if s.zero >= Zero.OPTIMIZER else whole),
         }

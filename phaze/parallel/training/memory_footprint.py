@@ -28,14 +28,16 @@ class GroupFootprint:
     """Memory footprint of every group of layers on a device, (G,) each.
 
     `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
-    them in few bits. `saved_bytes`, `spared_bytes`: kept of a microbatch for backward (in inference its key-value
-    cache), and what is kept instead where the group recomputes; `away_bytes`: what its host then keeps.
+    them in few bits; `frozen_bytes`: weights that are not trained. `saved_bytes`, `spared_bytes`: kept of a microbatch
+    for backward (in inference its key-value cache), and what is kept instead where the group recomputes; `away_bytes`:
+    what its host then keeps.
     `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
     """
 
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
+    frozen_bytes: Floats
     replicated: Floats
     saved_bytes: Floats
     spared_bytes: Floats
@@ -66,6 +68,7 @@ class GroupFootprint:
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
+            frozen_bytes=_sums(groups, "frozen_weight_bytes"),
             replicated=whole,
             saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
@@ -107,6 +110,7 @@ class ChunkFootprint:
     shared: Floats
     experts: Floats
     scaled_bytes: Floats
+    frozen_bytes: Floats
     replicated: Floats
     kept_bytes: Floats
     away_bytes: Floats
@@ -127,6 +131,7 @@ class ChunkFootprint:
             shared=np.add.reduceat(g.shared, first),
             experts=np.add.reduceat(g.experts, first),
             scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
+            frozen_bytes=np.add.reduceat(g.frozen_bytes, first),
             replicated=np.add.reduceat(g.replicated, first),
             kept_bytes=np.add.reduceat(kept, first, axis=-1),
             away_bytes=np.add.reduceat(recomputation * g.away_bytes, first, axis=-1),
@@ -224,6 +229,7 @@ class PlanMemory:
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
         if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
             weights = weights + n.scaled_bytes[..., own].sum(axis=-1)
+        weights = weights + n.frozen_bytes[..., own].sum(axis=-1)
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:

@@ -80,6 +80,9 @@ def build_layer(
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
         scaled_weight_bytes=scaled_weight_bytes(operators, ctx) if ctx.training else 0.0,
+        frozen_weight_bytes=sum(
+            ctx.bytes(t) for t in sorted(_stored(operators, ctx) - _read(operators, ctx))
+        ),
         tied=tuple((t, ctx.elements(t)) for t in sorted(_read(operators, ctx) & set(tied))),
         shardable=segment.shardable,
     )
@@ -132,11 +135,18 @@ def _backward(
 
 
 def _parameters(operators: Sequence[Operator], ctx: OperatorContext) -> int:
-    """Trained parameter elements that operators of one device read, each parameter once."""
+    """Parameter elements that operators of one device read, each parameter once."""
     return sum(ctx.elements(t) for t in _read(operators, ctx))
 
 
 def _read(operators: Sequence[Operator], ctx: OperatorContext) -> frozenset[str]:
+    """Parameters that operators read; in training those that are trained."""
+    stored = _stored(operators, ctx)
+    return stored.intersection(ctx.differentiable) if ctx.training else stored
+
+
+def _stored(operators: Sequence[Operator], ctx: OperatorContext) -> frozenset[str]:
+    """Parameters that operators read, without stored statistics."""
     statistics = {t for op in operators for t in stored_statistics(op)}
     read = {t for op in operators for t in op.inputs if ctx.tensors[t].is_parameter}
     return frozenset(read - statistics)

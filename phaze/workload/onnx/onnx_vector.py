@@ -80,6 +80,11 @@ def convert_power(low: Lowering, node: NodeProto) -> None:
     low.emit(node, OpKind.ELEMENTWISE, operands, function=function)
 
 
+def convert_prelu(low: Lowering, node: NodeProto) -> None:
+    """The slope is trained, also where it is a single number."""
+    low.emit(node, OpKind.ELEMENTWISE, [low.tensor(name) for name in node.input[:2]], function="prelu")
+
+
 def convert_gelu(low: Lowering, node: NodeProto) -> None:
     """Exact, or by its approximation with a hyperbolic tangent."""
     exact = low.attributes(node).get("approximate", "none") == "none"

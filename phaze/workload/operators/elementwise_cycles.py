@@ -60,6 +60,8 @@ FUNCTIONS: dict[str, FunctionCost] = {
     "clip": FunctionCost(2, 1, Keep.MASK),
     "relu": FunctionCost(1, 1, Keep.OUTPUT),
     "leaky_relu": FunctionCost(2, 2, Keep.OUTPUT),
+    # the slope is trained: its gradient is x dy where x is negative
+    "prelu": FunctionCost(2, 2, Keep.INPUTS),
     "elu": FunctionCost(EXP + 2, 2, Keep.OUTPUT),
     # x Phi(x) = x/2 (1 + erf(x/sqrt 2)): scale, erf, multiply-add, multiply; backward also the density
     # exp(-x^2/2): erf + exp + square, scale, multiply-add, multiply-add, times dy.

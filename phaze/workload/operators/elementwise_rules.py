@@ -50,6 +50,9 @@ def elementwise_forward(op: Operator, ctx: OperatorContext) -> Step:
 def elementwise_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
     """Bytes that the function's derivative needs: inputs, output, or a mask of one byte per element."""
     keep = elementwise_cost(op).keep
+    if keep is Keep.INPUTS and word(op, "function") == "mul" and len(op.inputs) == 2:
+        a, b = op.inputs  # each for the gradient of the other
+        return ctx.activations(x for x, other in ((a, b), (b, a)) if other in ctx.differentiable)
     if keep is Keep.INPUTS:
         return ctx.activations(op.inputs)
     if keep is Keep.OUTPUT:

@@ -265,6 +265,11 @@ def forward_macs(op: Operator, ctx: OperatorContext) -> int:
 
 
 def model_flops(op: Operator, ctx: OperatorContext) -> float:
-    """Multiply and add, forward plus one product per operand that needs a gradient; no recompute."""
-    products = 1 + sum(x in ctx.differentiable for x in op.inputs[:2])
-    return 2.0 * forward_macs(op, ctx) * products
+    """Multiply and add, forward plus one product per operand that needs a gradient; no recompute.
+
+    An attention kernel makes the gradients of queries, keys and values together, or none.
+    """
+    asked = op.inputs[:2] if op.outputs[0] in ctx.differentiable else ()
+    wanted = sum(x in ctx.differentiable for x in asked)
+    gradients = 2 * bool(asked) if op.kind is OpKind.ATTENTION else wanted
+    return 2.0 * forward_macs(op, ctx) * (1 + gradients)

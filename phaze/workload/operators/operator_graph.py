@@ -48,12 +48,13 @@ class OpKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of the graph. `shape` in elements, batch first for activations."""
+    """A tensor of the graph. `shape` in elements, batch first for activations; a frozen parameter is not trained."""
 
     name: str
     shape: tuple[int, ...]
     element_bytes: int = 2
     is_parameter: bool = False
+    is_frozen: bool = False
 
     @property
     def elements(self) -> int:
@@ -160,6 +161,8 @@ class GraphBuilder:
         self._tensors: dict[str, Tensor] = {}
         self._operators: list[Operator] = []
         self._inputs: list[str] = []
+        self.common: Mapping[str, object] = {}
+        """Attributes that all operators get which are added while it stands."""
 
     def input(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
         """Declare an activation that comes from outside."""
@@ -167,9 +170,11 @@ class GraphBuilder:
         self._inputs.append(name)
         return name
 
-    def parameter(self, name: str, shape: Iterable[int], element_bytes: int = 2) -> str:
+    def parameter(
+        self, name: str, shape: Iterable[int], element_bytes: int = 2, *, is_frozen: bool = False
+    ) -> str:
         """Declare a parameter (the same name twice is the same parameter: tied weights)."""
-        self._declare(Tensor(name, tuple(shape), element_bytes, is_parameter=True))
+        self._declare(Tensor(name, tuple(shape), element_bytes, is_parameter=True, is_frozen=is_frozen))
         return name
 
     def add(
@@ -184,7 +189,8 @@ class GraphBuilder:
         """Append an operator with one output of the given shape; returns the output's name."""
         self._declare(Tensor(name, tuple(shape), element_bytes))
         self.reserve(1, name)
-        self._operators.append(Operator(name, kind, tuple(inputs), (name,), MappingProxyType(attributes)))
+        known = MappingProxyType({**self.common, **attributes})
+        self._operators.append(Operator(name, kind, tuple(inputs), (name,), known))
         return name
 
     def reserve(self, operators: int, name: str, most: int = MOST_OPERATORS) -> None:
@@ -210,9 +216,18 @@ class GraphBuilder:
         for piece, shape in pieces.items():
             self._declare(Tensor(piece, tuple(shape), size))
         self.reserve(1, name)
-        made = tuple(pieces)
-        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, MappingProxyType(attributes)))
+        made, known = tuple(pieces), MappingProxyType({**self.common, **attributes})
+        self._operators.append(Operator(name, OpKind.VIEW, (tensor,), made, known))
         return made
+
+    @property
+    def operators(self) -> int:
+        """Number of operators so far."""
+        return len(self._operators)
+
+    def made_since(self, operators: int) -> frozenset[str]:
+        """Tensors that operators make which were added after so many."""
+        return frozenset(t for op in self._operators[operators:] for t in op.outputs)
 
     def build(self, outputs: Iterable[str]) -> OperatorGraph:
         """Freeze the graph."""

@@ -44,6 +44,9 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 
+Any operator may be `detached` (bool, False): no gradient passes it, and its parameters get none there (`detach`, a
+block under `no_grad`). A parameter that is frozen gets no gradient anywhere.
+
 A bias of a product or convolution is a following ELEMENTWISE "add" with the parameter as second input;
 fusion makes it an epilogue.
 

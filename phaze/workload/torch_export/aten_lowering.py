@@ -133,7 +133,8 @@ class Lowering:
 
     def _declare(self, name: str, called: str) -> str:
         self.trained.add(called)
-        return self.builder.parameter(called, self.extents[name].shape, FLOAT_BYTES)
+        frozen = name in self.program.frozen
+        return self.builder.parameter(called, self.extents[name].shape, FLOAT_BYTES, is_frozen=frozen)
 
     def operands(self, names: Iterable[str]) -> list[str]:
         """Activations and parameters among the names, in order."""

@@ -30,8 +30,6 @@ _FUNCTIONS = {
     "log1p": "log",
     "log2": "log",
     "log_sigmoid": "softplus",
-    "prelu": "leaky_relu",
-    "_prelu_kernel": "leaky_relu",
     "reciprocal": "div",
     "rsqrt": "sqrt",
     "softsign": "div",
@@ -141,6 +139,7 @@ def _registry() -> dict[str, Rule]:
     table |= dict.fromkeys(aten_views.VIEWS, aten_views.view)
     table |= {"index": aten_vector.index, "index_select": aten_vector.index, "copy": aten_views.copied}
     table |= dict.fromkeys(aten_views.IDENTITIES, aten_views.identity)
+    table |= {"detach": aten_views.detach, **dict.fromkeys(("prelu", "_prelu_kernel"), aten_vector.prelu)}
     table |= dict.fromkeys(aten_views.SPLITS, aten_views.split) | dict.fromkeys(
         aten_views.JOINS, aten_views.join
     )

@@ -17,6 +17,14 @@ def unary(function: str, low: Lowering, node: Node) -> str:
     return low.add(node, OpKind.ELEMENTWISE, [low.first(node)], function=function)
 
 
+def prelu(low: Lowering, node: Node) -> str:
+    """max(x, 0) + w min(x, 0), with one trained slope for all, or one for each channel."""
+    x, slope = low.first(node), low.tensor(node, "weight")
+    if len(low.shape(slope)) == 1:
+        slope = low.view(node, slope, (*low.shape(slope), *(1,) * (len(low.shape(x)) - 2)), "column")
+    return low.add(node, OpKind.ELEMENTWISE, [x, slope], function="prelu")
+
+
 def binary(function: str, with_constant: str, low: Lowering, node: Node) -> str:
     """Two operands that broadcast to the result, or one and a constant."""
     operands = low.operands(node.reads())

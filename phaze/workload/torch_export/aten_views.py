@@ -70,6 +70,11 @@ def identity(low: Lowering, node: Node) -> str:
     return source if same else low.add(node, OpKind.VIEW, [source])
 
 
+def detach(low: Lowering, node: Node) -> str:
+    """The first argument under another name, which no gradient passes."""
+    return low.add(node, OpKind.VIEW, [low.first(node)], detached=True)
+
+
 def split(low: Lowering, node: Node) -> tuple[str, ...]:
     """One view with all the pieces that are read."""
     label = low.label(node)

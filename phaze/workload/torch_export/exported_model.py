@@ -6,12 +6,14 @@ Operators are named by the dotted path of the module that calls them and what th
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
-from phaze.errors import MALFORMED, InputError
-from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph
+from phaze.errors import MALFORMED, InputError, Remark
+from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.torch_export.aten_lowering import (
     FLOAT_BYTES,
     Extent,
@@ -169,15 +171,26 @@ def _convert(low: Lowering, node: Node) -> None:
     for name in node.reads():
         if name not in low.made and name in low.handed_out:
             raise low.error(node, f"reads {name!r}, a further result that is not supported")
+    before = low.builder.operators
+    low.builder.common = {"detached": True} if node.detached else {}
     try:
         made = RULES[node.operator](low, node)
     except MALFORMED as error:
         raise low.error(node, f"is malformed ({error})") from error
     results = made if isinstance(made, tuple) else (made,)
+    if node.detached:
+        new = low.builder.made_since(before)
+        results = tuple(t if t in new else _detached(low, node, i, t) for i, t in enumerate(results))
     low.made.update(zip(node.outputs, results, strict=False))
     if not low.trained.isdisjoint(low.operands(node.reads())):
         low.trained.update(results)
     low.handed_out.update(node.outputs)
+
+
+def _detached(low: Lowering, node: Node, number: int, tensor: str) -> str:
+    """A view that no gradient passes of a tensor that a rule hands on as it is."""
+    shape = low.shape(tensor)
+    return low.add(node, OpKind.VIEW, [tensor], step=f"detached{number}", shape=shape)
 
 
 def join_recordings(name: str, first: Program, second: Program) -> ExportedModel:
@@ -198,8 +211,32 @@ def join_recordings(name: str, first: Program, second: Program) -> ExportedModel
     for node in nodes:
         check_batch(first, node, extents, live & read)
     model = ExportedModel(name, first, nodes, extents, live)
-    model.graph(1)  # so that whatever a rule refuses is refused here
+    graph = model.graph(1)  # so that whatever a rule refuses is refused here
+    _tell_unreached(first, graph)
     return model
+
+
+def _tell_unreached(program: Program, graph: OperatorGraph) -> None:
+    """Remark on parameters that no output depends on. Raises InputError where they are most of the model."""
+    sizes = {called: prod(program.tensors[name].shape) for name, called in program.parameters.items()}
+    left = [called for called in sizes if called not in graph.tensors]
+    if not left:
+        return
+    elements, every = sum(sizes[called] for called in left), sum(sizes.values())
+    what = (
+        f"{program.source}: {len(left)} of {len(sizes)} parameters ({elements:,} of {every:,} numbers) play no part "
+        f"in what is computed from these inputs: {', '.join(_branches(left, sizes))}"
+    )
+    if 2 * elements > every:
+        raise InputError(f"{what}; give all inputs of the model")
+    warnings.warn(f"{what}; they are left out", Remark, stacklevel=2)
+
+
+def _branches(names: Collection[str], every: Collection[str]) -> list[str]:
+    """The names, those of a whole module as its path with their number."""
+    others = {path for name in every if name not in names for path in _above(name)}
+    shown = (next((p for p in reversed([*_above(name)]) if p not in others), name) for name in names)
+    return [path if count == 1 else f"{path} ({count})" for path, count in Counter(shown).items()]
 
 
 def _reached(nodes: tuple[Node, ...], sources: tuple[str, ...] | Mapping[str, str]) -> frozenset[str]:

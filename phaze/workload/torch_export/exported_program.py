@@ -46,7 +46,8 @@ class Node:
 
     `target` is its full name (`aten.linear.default`). `arguments` go by the names of the operator's schema,
     those left at their defaults are absent; a value is a number, a word, None, a Ref or a tuple of them.
-    `outputs` are tensor names, `module` the dotted path of the module that made the call.
+    `outputs` are tensor names, `module` the dotted path of the module that made the call. `detached`: it runs under
+    `no_grad`, or is a `detach`, so that no gradient passes.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Node:
     arguments: Mapping[str, object]
     outputs: tuple[str, ...]
     module: str = ""
+    detached: bool = False
 
     @property
     def operator(self) -> str:
@@ -83,7 +85,8 @@ class Program:
     """A recorded program at one batch.
 
     `source` is how errors call it. `parameters` and `buffers` map tensor names to names in the model (tied
-    parameters to the same one); `inputs` are the tensors that come from outside.
+    parameters to the same one); `inputs` are the tensors that come from outside. `frozen`: tensor names of the
+    parameters that ask for no gradient.
     """
 
     source: str
@@ -94,6 +97,7 @@ class Program:
     parameters: Mapping[str, str]
     buffers: Mapping[str, str]
     outputs: tuple[str, ...]
+    frozen: frozenset[str] = frozenset()
 
 
 def tensors_in(value: object) -> Iterator[str]:

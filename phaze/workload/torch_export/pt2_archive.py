@@ -11,7 +11,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +39,25 @@ _DTYPES |= {28: "uint16", 29: "float8_e4m3fn", 30: "float8_e5m2"}
 
 @dataclass
 class SavedGraph:
-    """Reads one graph and those nested in it; `symbols` are the sizes of its symbols."""
+    """Reads one graph and those nested in it; `symbols` are the sizes of its symbols.
+
+    `stored`: where the weight of each parameter lies in the archive, the same place for tied ones; empty where the
+    archive does not say, as older ones.
+    """
 
     source: str
     signature: Json
     symbols: Mapping[str, int]
+    stored: Mapping[str, str]
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
     scalars: dict[str, int] = field(default_factory=dict)
 
     def program(self, graph: Json, batch: int) -> Program:
         """The whole description. Raises KeyError, TypeError, ValueError or AttributeError for no such JSON."""
-        self._read(graph, {})
+        self._read(graph, {}, detached=False)
         parameters, buffers, inputs = self._inputs()
+        parameters = self._tied(parameters)
         self._check_makers((*inputs, *parameters, *buffers))
         outputs = [o["user_output"]["arg"] for o in self.signature["output_specs"] if "user_output" in o]
         return Program(
@@ -63,7 +69,21 @@ class SavedGraph:
             parameters=parameters,
             buffers=buffers,
             outputs=tuple(_name(o["as_tensor"]["name"], {}) for o in outputs if "as_tensor" in o),
+            frozen=frozenset(
+                n for n in parameters if graph["tensor_values"][n].get("requires_grad") is False
+            ),
         )
+
+    def _tied(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Each parameter by the first name of its weight; without places, those that some node reads."""
+        if not self.stored:
+            read = {name for node in self.nodes for name in node.reads()}
+            return {name: called for name, called in parameters.items() if name in read}
+        first: dict[str, str] = {}
+        return {
+            name: first.setdefault(self.stored.get(called, called), called)
+            for name, called in parameters.items()
+        }
 
     def _check_makers(self, given: tuple[str, ...]) -> None:
         """Raise ValueError for a tensor that two nodes make, or that is given and made."""
@@ -87,7 +107,7 @@ class SavedGraph:
                 inputs.append(_name(content["arg"]["as_tensor"]["name"], {}))
         return parameters, buffers, tuple(inputs)
 
-    def _read(self, graph: Json, names: Mapping[str, str]) -> None:
+    def _read(self, graph: Json, names: Mapping[str, str], *, detached: bool) -> None:
         """Append a graph's nodes; `names` are the outer names of a nested graph's inputs and results."""
         for name, size in (graph.get("sym_int_values") or {}).items():
             self.scalars[name] = self._scalar_value(size)
@@ -97,11 +117,11 @@ class SavedGraph:
         for node in graph["nodes"]:
             nested = next((i["arg"]["as_graph"] for i in node["inputs"] if "as_graph" in i["arg"]), None)
             if nested is None:
-                self.nodes.append(self._node(node, names))
+                self.nodes.append(replace(self._node(node, names), detached=detached))
             else:
-                self._inline(node, nested["graph"], names)
+                self._inline(node, nested["graph"], names, detached=detached)
 
-    def _inline(self, node: Json, graph: Json, names: Mapping[str, str]) -> None:
+    def _inline(self, node: Json, graph: Json, names: Mapping[str, str], *, detached: bool) -> None:
         """A block under `no_grad` or `autocast` runs as if it stood in the graph around it."""
         if not node["target"].startswith("torch.ops.higher_order.wrap"):
             raise ValueError(f"control flow {node['target']} is not supported")
@@ -116,7 +136,9 @@ class SavedGraph:
         for inside, outside in zip(graph["outputs"], results, strict=False):
             for name in _tensor_names(inside):
                 inner[name] = _name(outside, names)
-        self._read(graph, inner)
+        if "set_grad_enabled" in node["target"]:
+            detached = node["inputs"][0]["arg"].get("as_bool") is False
+        self._read(graph, inner, detached=detached)
 
     def _node(self, node: Json, names: Mapping[str, str]) -> Node:
         arguments = {
@@ -220,28 +242,31 @@ def load_pt2(path: str | Path, bind: Mapping[str, int] | None = None) -> Exporte
     operators that are not supported, and programs that mix samples.
     """
     path = Path(path)
-    document = _document(path)
+    document, stored = _document(path)
     try:
         graph = document["graph_module"]["graph"]
         signature = document["graph_module"]["signature"]
         batch, values = _symbols(path, graph, signature, bind or {})
         first, second = (
-            SavedGraph(str(path), signature, {**values, batch: size}).program(graph, size) for size in BATCHES
+            SavedGraph(str(path), signature, {**values, batch: size}, stored).program(graph, size)
+            for size in BATCHES
         )
         return join_recordings(path.stem, first, second)
     except MALFORMED as error:
         raise InputError(f"{path}: not a readable saved program ({error})") from error
 
 
-def _document(path: Path) -> dict[str, Any]:
-    """The program's JSON in the archive."""
+def _document(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The program's JSON in the archive, and where the weight of each parameter lies in it."""
     if path.exists() and not path.is_file():
         raise InputError(
             f"{path}: not a file"
         )  # an archive is read from its end, which a device may not have
     try:
         with zipfile.ZipFile(path) as archive:
-            document: dict[str, Any] = json.loads(_content(path, archive))
+            document: dict[str, Any] = json.loads(_content(path, archive, _GRAPHS))
+            places = json.loads(_content(path, archive, _WEIGHTS) or b"{}").get("config", {})
+            stored = {str(name): str(entry["path_name"]) for name, entry in places.items()}
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, *MALFORMED) as error:
@@ -249,13 +274,18 @@ def _document(path: Path) -> dict[str, Any]:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(version, dict) or version.get("major") != SCHEMA_VERSION:
         raise InputError(f"{path}: schema version {version}; this reads major version {SCHEMA_VERSION}")
-    return document
+    return document, stored
 
 
-def _content(path: Path, archive: zipfile.ZipFile) -> bytes:
-    """The JSON in the archive, as far as it can be read within bounds."""
-    names = [n for n in archive.namelist() if n.endswith("models/model.json")]
-    names = names or [n for n in archive.namelist() if n.endswith("serialized_exported_program.json")]
+_GRAPHS = ("models/model.json", "serialized_exported_program.json")
+_WEIGHTS = ("weights/model_weights_config.json",)
+
+
+def _content(path: Path, archive: zipfile.ZipFile, endings: tuple[str, ...]) -> bytes:
+    """The first JSON in the archive with one of the names, as far as it can be read within bounds; weights may lack."""
+    names = [n for ending in endings for n in archive.namelist() if n.endswith(ending)]
+    if not names and endings == _WEIGHTS:
+        return b""
     if not names:
         raise InputError(f"{path}: not a program saved by torch.export.save (it holds no graph)")
     entry = archive.getinfo(names[0])

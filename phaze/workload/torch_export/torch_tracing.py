@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.graph_workload import GraphWorkload
+from phaze.workload.graph_workload import NO_CACHE, GraphWorkload, answerable_mode
 from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings, overwritten_part
 from phaze.workload.torch_export.exported_program import Node, Program, Ref, TensorInfo
 from phaze.workload.workload import Mode, Workload
@@ -42,8 +42,9 @@ class TracedGraph:
     def program(self, batch: int) -> Program:
         """The whole description. Raises InputError for control flow and sizes that depend on data."""
         signature = self.exported.graph_signature
-        self._read(self.exported.graph_module, {}, "")
-        tied = _first_names(self.exported.state_dict)
+        self._read(self.exported.graph_module, {}, "", detached=False)
+        state = self.exported.state_dict
+        tied = _first_names(state)
         parameters = {n: tied.get(p, p) for n, p in signature.inputs_to_parameters.items()}
         return Program(
             source=self.source,
@@ -54,9 +55,14 @@ class TracedGraph:
             parameters=parameters,
             buffers=dict(signature.inputs_to_buffers),
             outputs=tuple(n for n in signature.user_outputs if isinstance(n, str) and n in self.tensors),
+            frozen=frozenset(
+                n
+                for n, p in signature.inputs_to_parameters.items()
+                if p in state and not state[p].requires_grad
+            ),
         )
 
-    def _read(self, module: FxModule, names: Mapping[str, str], prefix: str) -> None:
+    def _read(self, module: FxModule, names: Mapping[str, str], prefix: str, *, detached: bool) -> None:
         """Append the nodes of a graph; `names` are the outer names of a nested graph's inputs and results."""
         outer = {node: names.get(node.name, f"{prefix}{node.name}") for node in module.graph.nodes}
         pieces = {node: outer[node] for node in module.graph.nodes if _is_piece(node)}
@@ -72,13 +78,21 @@ class TracedGraph:
                 (a for a in node.args if getattr(a, "op", "") == "get_attr" and _is_module(module, a)), None
             )
             if inner is not None:
-                self._inline(node, getattr(module, inner.target), tuple(made), outer)
+                block = node.args[0] is False if "set_grad_enabled" in target else detached
+                inside = getattr(module, inner.target)
+                self._inline(node, inside, tuple(made), outer, detached=block)
             else:
                 arguments = {key: _argument(value, outer) for key, value in _named(node)}
-                self.nodes.append(Node(outer[node], target, arguments, tuple(made), _path(node)))
+                self.nodes.append(Node(outer[node], target, arguments, tuple(made), _path(node), detached))
 
     def _inline(
-        self, node: FxNode, inside: FxModule, made: tuple[str, ...], outer: Mapping[FxNode, str]
+        self,
+        node: FxNode,
+        inside: FxModule,
+        made: tuple[str, ...],
+        outer: Mapping[FxNode, str],
+        *,
+        detached: bool,
     ) -> None:
         """A block under `no_grad` or `autocast` runs as if it stood in the graph around it."""
         if not str(node.target).startswith(_NESTED):
@@ -91,7 +105,7 @@ class TracedGraph:
         names = dict(zip(entries, given, strict=True))
         (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
         names |= {r.name: name for r, name in zip(results, made, strict=False) if r is not None}
-        self._read(inside, names, f"{outer[node]}/")
+        self._read(inside, names, f"{outer[node]}/", detached=detached)
 
     def _results(
         self,
@@ -189,11 +203,18 @@ def from_torch(
     allocated; nothing is computed in either case. `sequence_length` (tokens of one sample) is only noted.
 
     Raises InputError where torch is missing, the module cannot be exported, an operator is not supported,
-    or samples are mixed.
+    or samples are mixed; and for decode, which takes a key-value cache. A model with nothing to train is taken for
+    prefill.
     """
+    if mode is Mode.DECODE:
+        raise InputError(NO_CACHE.format(source=name or type(module).__name__, what="a recorded module"))
     model = record(module, example_inputs, example_keywords or {}, name or type(module).__name__)
     return GraphWorkload(
-        model, mode, global_batch=global_batch, fusion=fusion, sequence_length=sequence_length
+        model,
+        answerable_mode(model, mode),
+        global_batch=global_batch,
+        fusion=fusion,
+        sequence_length=sequence_length,
     )
 
 

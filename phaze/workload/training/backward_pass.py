@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from phaze.workload.operators.low_precision import SCALED, recipe_of
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
-from phaze.workload.operators.operator_steps import OperatorContext, Step, gradient_of, integer, vector_step
+from phaze.workload.operators.operator_steps import (
+    OperatorContext,
+    Step,
+    flag,
+    gradient_of,
+    integer,
+    vector_step,
+)
 from phaze.workload.operators.rule_table import RULES
 
 
@@ -20,21 +27,29 @@ def parameter_views(graph: OperatorGraph) -> frozenset[str]:
 
 
 def differentiable(graph: OperatorGraph) -> frozenset[str]:
-    """Trained parameters and every tensor made with their help: where gradients flow.
+    """Trained parameters and every tensor between one of them and an output: where gradients flow.
 
-    Stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained; places of
-    maxima have no gradient.
+    Frozen parameters and stored statistics of batch norms (`statistics` trailing inputs of a NORM) are not trained.
     """
     fixed = {t for op in graph.operators for t in stored_statistics(op)}
-    flows = {name for name, tensor in graph.tensors.items() if tensor.is_parameter} - fixed
+    flows = {t.name for t in graph.parameters() if not t.is_frozen} - fixed
     for op in graph.operators:
-        if not flows.isdisjoint(op.inputs) and op.attributes.get("function") != "argmax":
+        if passes_gradients(op) and not flows.isdisjoint(op.inputs):
             flows.update(op.outputs)
-    return frozenset(flows)
+    wanted = set(graph.outputs)
+    for op in reversed(graph.operators):
+        if passes_gradients(op) and not wanted.isdisjoint(op.outputs):
+            wanted.update(op.inputs)
+    return frozenset(flows & wanted)
 
 
-def trained_parameters(graph: OperatorGraph) -> tuple[Tensor, ...]:
-    """Parameters without the stored statistics of batch norms."""
+def passes_gradients(op: Operator) -> bool:
+    """Whether gradients pass an operator: not one that is detached, and none says where a maximum stood."""
+    return not flag(op, "detached") and op.attributes.get("function") != "argmax"
+
+
+def model_parameters(graph: OperatorGraph) -> tuple[Tensor, ...]:
+    """Parameters, frozen ones too, without the stored statistics of batch norms."""
     fixed = {t for op in graph.operators for t in stored_statistics(op)}
     return tuple(t for t in graph.parameters() if t.name not in fixed)
 
@@ -56,8 +71,8 @@ def _constant(op: Operator, ctx: OperatorContext) -> bool:
 
 
 def _flows(op: Operator, ctx: OperatorContext) -> bool:
-    """Whether any operand needs a gradient."""
-    return any(t in ctx.differentiable for t in op.inputs)
+    """Whether a gradient comes to the operator."""
+    return any(t in ctx.differentiable for t in op.outputs)
 
 
 def saved_tensors(operators: Iterable[Operator], ctx: OperatorContext) -> dict[str, float]:
@@ -93,7 +108,7 @@ def backward_steps(
         steps += made
         written = {t for step in made for t in step.writes}
         for x in dict.fromkeys(op.inputs):
-            if gradient_of(op, x) in written:
+            if x in ctx.differentiable and gradient_of(op, x) in written:
                 parts.setdefault(x, []).append(gradient_of(op, x))
     made_for_inputs = frozenset(_settle(x, parts[x], ctx, steps) for x in inputs if x in parts)
     return tuple(steps), made_for_inputs

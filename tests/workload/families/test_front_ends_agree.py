@@ -13,7 +13,7 @@ from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.onnx import load_onnx
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.torch_tracing import record
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.workload import Attention, Mode
 
 torch = pytest.importorskip("torch")
@@ -30,7 +30,7 @@ def figures(workload):
         (op.kind, op.attributes.get("function")) for op in graph.operators if op.kind is not OpKind.VIEW
     )
     chain = workload.chain(BATCH, 1)
-    stored = sum(t.size_bytes for t in trained_parameters(graph))
+    stored = sum(t.size_bytes for t in model_parameters(graph))
     return kinds, chain.model_flops, stored, workload.parameter_count
 
 

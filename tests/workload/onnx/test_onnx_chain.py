@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, numpy_helper
 from onnx_tiny import integers, light, node, save, tensor, weight
-from test_onnx_models import inferred, macs_of_file, trained_parameters
+from test_onnx_models import inferred, macs_of_file, model_parameters
 
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.onnx import load_onnx
@@ -53,7 +53,7 @@ def test_layers_pass_one_tensor_on(name, mode):
     assert len(chain.names) == len(set(chain.names)) == len(layers)
     for before, after in pairwise(layers):
         assert before.output_bytes == after.input_bytes > 0
-    assert chain.parameters == trained_parameters(load_onnx(light(name)).graph(2))
+    assert chain.parameters == model_parameters(load_onnx(light(name)).graph(2))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def statistics(graph):
     }
 
 
-def trained_parameters(graph):
+def model_parameters(graph):
     return sum(t.elements for t in graph.parameters() if t.name not in statistics(graph))
 
 
@@ -81,7 +81,7 @@ def macs_of_file(path):
 
 @pytest.mark.parametrize("name", sorted(PARAMETERS))
 def test_trained_parameters_are_the_published_ones(name):
-    assert trained_parameters(load_onnx(light(name)).graph(1)) == PARAMETERS[name]
+    assert model_parameters(load_onnx(light(name)).graph(1)) == PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", sorted(GIGA_MACS))

@@ -10,7 +10,7 @@ from phaze.workload.operators.rule_table import RULES
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.layer_division import UndividedModel
 from phaze.workload.sharding.shard_roles import Shard, local_size
-from phaze.workload.training.backward_pass import differentiable, trained_parameters
+from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.work import Unit
 from phaze.workload.workload import Mode
 
@@ -84,7 +84,7 @@ def test_stored_statistics_are_not_trained():
     graph = Model(convnet).graph(1)
     assert {"n.0", "n.1"} <= differentiable(graph)
     assert {"n.2", "n.3"}.isdisjoint(differentiable(graph))
-    names = {t.name for t in trained_parameters(graph)}
+    names = {t.name for t in model_parameters(graph)}
     assert names == {"c1.w", "b1", "c2.w", "n.0", "n.1", "fc.w"}
     chain = GraphWorkload(Model(convnet), Mode.TRAINING).chain(1, 1)
     assert chain.parameters == GraphWorkload(Model(convnet), Mode.TRAINING).parameter_count

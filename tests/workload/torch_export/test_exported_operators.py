@@ -8,7 +8,7 @@ from phaze.workload.operators.elementwise_cycles import FUNCTIONS
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.aten_operators import RULES
 from phaze.workload.torch_export.exported_program import Node, Ref
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.workload import Mode
 
 MATMUL, ADD, VIEW = OpKind.MATMUL, OpKind.ELEMENTWISE, OpKind.VIEW
@@ -190,7 +190,7 @@ def test_batch_norm_has_two_running_statistics(r, target):
     graph = r.graph(r.call(target, (B, 6, 8), input=x, **given))
     assert graph.operators[0].inputs == ("x", *names)
     assert dict(graph.operators[0].attributes) == {"function": "batch", "statistics": 2}
-    assert sum(t.elements for t in trained_parameters(graph)) == 12
+    assert sum(t.elements for t in model_parameters(graph)) == 12
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,16 @@ def test_every_operator_of_the_table_is_called_by_its_bare_name(name):
 
 
 def test_every_function_has_a_cost(r):
-    for name in ("relu", "hardsigmoid", "sign", "tril", "log_sigmoid", "prelu", "square", "softsign"):
+    for name in ("relu", "hardsigmoid", "sign", "tril", "log_sigmoid", "leaky_relu", "square", "softsign"):
         fresh = Recorder()
         graph = one(fresh, name, (B, 6, 8))
         assert all(op.attributes["function"] in FUNCTIONS for op in graph.operators)
+
+
+@pytest.mark.parametrize("slopes", [1, 6])
+def test_slopes_are_trained(r, slopes):
+    x, w = r.input("x", B, 6, 9), r.weight("slope", slopes)
+    graph = r.graph(r.call("prelu", (B, 6, 9), self=x, weight=w))
+    assert [op.attributes.get("function") for op in graph.operators] == [None, "prelu"]
+    assert graph.tensors[graph.operators[1].inputs[1]].shape == (slopes, 1)
+    assert {t.name for t in model_parameters(graph)} == {"slope"}

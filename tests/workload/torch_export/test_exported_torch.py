@@ -10,7 +10,7 @@ from phaze.errors import InputError
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.torch_tracing import record
-from phaze.workload.training.backward_pass import differentiable, trained_parameters
+from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 
@@ -135,7 +135,7 @@ def test_gradients_have_the_shapes_of_autograd(name):
     module(x).sum().backward()
     graph = GraphWorkload(model, Mode.TRAINING).operator_graph(BATCH)
     flows = differentiable(graph)
-    ours = {t.name: t.shape for t in trained_parameters(graph) if t.name in flows}
+    ours = {t.name: t.shape for t in model_parameters(graph) if t.name in flows}
     theirs = {called: tuple(p.grad.shape) for called, p in module.named_parameters() if p.grad is not None}
     assert ours == theirs
 

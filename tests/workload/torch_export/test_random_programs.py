@@ -10,7 +10,7 @@ from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.layers.layer_cutting import whole_context
 from phaze.workload.operators.matrix_rules import model_flops
 from phaze.workload.operators.operator_graph import OpKind
-from phaze.workload.training.backward_pass import trained_parameters
+from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.training.training_loss import with_loss
 from phaze.workload.workload import Mode
 
@@ -65,7 +65,7 @@ def test_shapes_flops_and_parameters(steps, batch):
             assert {graph.tensors[t].shape for t in op.inputs} == {graph.tensors[op.outputs[0]].shape}
     forward = GraphWorkload(model, Mode.PREFILL).chain(batch, 1)
     assert forward.model_flops == 2 * batch * sum(m * k * n for m, k, n in products)
-    assert forward.parameters == sum(t.elements for t in trained_parameters(graph))
+    assert forward.parameters == sum(t.elements for t in model_parameters(graph))
 
 
 @settings(max_examples=40, deadline=None)
