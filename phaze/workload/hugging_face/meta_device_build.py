@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,14 @@ from phaze.workload.torch_export.torch_tracing import record, require_torch
 Module = Any  # a class or object of transformers, which is optional
 
 DEFAULT_TOKENS = 2048  # of a sample, where the config does not tell its positions
+SAMPLES = 16_000  # of a sound: one second at the rate that such models are trained at (wav2vec 2.0, arXiv 2006.11477)
+_TASKS = (
+    *("CausalLM", "MaskedLM", "Seq2SeqLM", "ImageTextToText", "ImageClassification", "SpeechSeq2Seq"),
+    *("CTC", "AudioClassification", "SemanticSegmentation", "ObjectDetection", "DepthEstimation"),
+)
+_TOWERS = {"input_ids": "text_config", "pixel_values": "vision_config", "input_features": "audio_config"}
+"""Inputs beside the main one, and the part of a config that describes what reads them."""
+_LONGEST = 300  # of what a library says of a config
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 
 
@@ -33,14 +42,18 @@ def build(
     torch = require_torch()
     try:
         settings = transformers.AutoConfig.from_pretrained(str(path.parent), local_files_only=True)
-        settings.use_cache = False
+        for part in (settings, getattr(settings, "text_config", settings)):
+            part.use_cache = False
         with torch.device("meta"):
             module = _model_class(transformers, config, settings)(settings).eval()
-    except (OSError, ValueError, TypeError, AttributeError, LookupError, ImportError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        known = module.config.to_dict()
+        tokens = sequence_length or _positions(known)
+        inputs = _inputs(torch, module, known, tokens, path)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a library makes of a config that contradicts itself
+        reason = " ".join(str(error).split())[:_LONGEST]
         raise InputError(f"{path}: {why_not(config)}; transformers cannot build it: {reason}") from error
-    tokens = sequence_length or _positions(config)
-    inputs = _inputs(torch, module, config, tokens, path)
     try:
         model = record(module, (), inputs, config_name(config, str(path)))
     except InputError as error:
@@ -63,15 +76,19 @@ def _model_class(transformers: ModuleType, config: Mapping[str, Any], settings: 
     for name in config.get("architectures") or ():
         if hasattr(transformers, name):
             return getattr(transformers, name)._from_config
-    for task in ("CausalLM", "MaskedLM", "Seq2SeqLM", "ImageClassification"):
-        auto = getattr(transformers, f"AutoModelFor{task}")
+    both = ("Seq2SeqLM", "SpeechSeq2Seq") if getattr(settings, "is_encoder_decoder", False) else ()
+    for task in (*both, *_TASKS):
+        auto = getattr(transformers, f"AutoModelFor{task}", None)
+        if auto is None:
+            continue
         if type(settings) in auto._model_mapping:
             return auto.from_config
     raise ValueError(f"no model with a head for model_type {config['model_type']}")
 
 
 def _positions(config: Mapping[str, Any]) -> int:
-    return next((int(config[key]) for key in _POSITIONS if config.get(key)), DEFAULT_TOKENS)
+    parts = (config, config.get("text_config") or {})
+    return next((int(part[key]) for part in parts for key in _POSITIONS if part.get(key)), DEFAULT_TOKENS)
 
 
 def _inputs(
@@ -81,15 +98,53 @@ def _inputs(
     tokens: int,
     path: Path,
 ) -> dict[str, object]:
-    """Example inputs by the model's main input."""
+    """Example inputs: the model's main one, and those of its towers beside it."""
     main = str(module.main_input_name)
-    if main == "pixel_values":
-        size = config.get("image_size", 224)
-        height, width = size if isinstance(size, list) else (size, size)
-        shape = (1, int(config.get("num_channels", 3)), height, width)
-        return {main: torch.zeros(shape, device="meta")}
-    if main != "input_ids":
+    known = signature(module.forward).parameters
+    makers = {
+        "input_ids": _ids,
+        "pixel_values": _pixels,
+        "input_features": _features,
+        "input_values": _samples,
+    }
+    if main not in makers:
         raise InputError(f"{path}: the model reads {main}; give it to phaze.from_torch with example inputs")
-    ids = torch.zeros((1, tokens), dtype=torch.long, device="meta")
-    decoder = {"decoder_input_ids": ids} if config.get("is_encoder_decoder") else {}
-    return {main: ids, "use_cache": False, **decoder}
+    fixed = "image_grid_thw" not in known  # patches of images of any size have no batch of their own
+    beside = (name for name, part in _TOWERS.items() if name in known and config.get(part))
+    wanted = [main, *(name for name in beside if fixed or name != "pixel_values")]
+    given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
+    if config.get("is_encoder_decoder"):
+        length = min(tokens, int(config.get("max_target_positions") or tokens))
+        given["decoder_input_ids"] = _ids(torch, config, length)
+    return (
+        {**given, "use_cache": False}
+        if {"use_cache", "kwargs"} & known.keys() and "input_ids" in given
+        else given
+    )
+
+
+def _ids(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Tokens, (batch, tokens)."""
+    return torch.zeros((1, tokens), dtype=torch.long, device="meta")
+
+
+def _pixels(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """One image, (batch, channels, height, width)."""
+    part = config.get("vision_config") or config
+    size = part.get("image_size") or 224
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return torch.zeros((1, int(part.get("num_channels") or 3), height, width), device="meta")
+
+
+def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Spectrum of a sound, (batch, mel bins, frames): as long as the encoder takes, two frames to a position."""
+    part = config.get("audio_config") or config
+    frames = 2 * int(part["max_source_positions"])
+    return torch.zeros((1, int(part["num_mel_bins"]), frames), device="meta")
+
+
+def _samples(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Samples of a sound, (batch, samples); or its spectrum, (batch, frames, mel bins), where a config has one."""
+    if "num_mel_bins" in config:
+        return torch.zeros((1, int(config["max_length"]), int(config["num_mel_bins"])), device="meta")
+    return torch.zeros((1, SAMPLES), device="meta")

@@ -22,7 +22,7 @@ from phaze.workload.torch_export.aten_lowering import (
     infer_extents,
 )
 from phaze.workload.torch_export.aten_operators import RULES, check_supported, is_work
-from phaze.workload.torch_export.aten_views import GENERATORS, VIEWS
+from phaze.workload.torch_export.aten_views import GENERATORS, JOINS, SPLITS, VIEWS
 from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Program, Ref
 
 _WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu", "elu", "hardswish"})
@@ -34,7 +34,7 @@ def clean(program: Program) -> Program:
 
     Raises InputError where a part of a tensor is overwritten through a view.
     """
-    return _needed(_functional(program))
+    return _needed(_rejoined(_functional(program)))
 
 
 def overwritten_part(program: Program) -> Node | None:
@@ -69,6 +69,20 @@ def _functional(program: Program) -> Program:
             latest[changed] = Ref(node.outputs[0])
     outputs = tuple(latest[t].tensor if t in latest else t for t in program.outputs)
     return replace(program, nodes=tuple(nodes), outputs=outputs)
+
+
+def _rejoined(program: Program) -> Program:
+    """Let what only takes a tensor apart and puts all of it together again be a view, as of images one by one."""
+    makers = {name: node for node in program.nodes for name in node.outputs}
+    nodes = []
+    for node in program.nodes:
+        read = tuple(node.reads())
+        apart = makers.get(read[0]) if node.operator in JOINS and read else None
+        if apart is not None and apart.operator in SPLITS and apart.outputs == read:
+            source = Ref(next(apart.reads()))
+            node = replace(node, target="aten.reshape.default", arguments={"self": source})  # noqa: PLW2901
+        nodes.append(node)
+    return replace(program, nodes=tuple(nodes))
 
 
 def _renamed(value: object, latest: Mapping[str, Ref]) -> object:

@@ -6,7 +6,7 @@ needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
@@ -98,6 +98,23 @@ class Program:
     buffers: Mapping[str, str]
     outputs: tuple[str, ...]
     frozen: frozenset[str] = frozenset()
+
+
+_BESIDE = ("hidden_state", "attentions", "past_key", "cache", "outputs", "router")
+"""Parts of the names under which a model hands out what it computed on the way to its `logits`."""
+
+
+def results_of(outputs: Sequence[str | None], fields: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Tensors among the outputs, in order; beside named logits not states, caches and weights of attention.
+
+    `fields`: name of each entry that a model hands out, and how many of the outputs are in it; empty where it hands
+    out no names.
+    """
+    names = [name for name, count in fields for _ in range(count)]
+    if len(names) != len(outputs) or not any("logits" in name for name in names):
+        return tuple(t for t in outputs if t is not None)
+    kept = zip(outputs, names, strict=True)
+    return tuple(t for t, name in kept if t is not None and not any(part in name for part in _BESIDE))
 
 
 def tensors_in(value: object) -> Iterator[str]:

@@ -10,14 +10,20 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from phaze.errors import MALFORMED, InputError
 from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings
-from phaze.workload.torch_export.exported_program import Node, Program, Ref, TensorInfo
+from phaze.workload.torch_export.exported_program import (
+    Node,
+    Program,
+    Ref,
+    TensorInfo,
+    results_of,
+)
 from phaze.workload.torch_export.symbolic_sizes import evaluate, symbols
 
 Json = Mapping[str, Any]
@@ -53,13 +59,17 @@ class SavedGraph:
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
     scalars: dict[str, int] = field(default_factory=dict)
 
-    def program(self, graph: Json, batch: int) -> Program:
-        """The whole description. Raises KeyError, TypeError, ValueError or AttributeError for no such JSON."""
+    def program(self, graph: Json, batch: int, fields: Sequence[tuple[str, int]]) -> Program:
+        """The whole description; `fields`: see `results_of`.
+
+        Raises KeyError, TypeError, ValueError or AttributeError for no such JSON.
+        """
         self._read(graph, {}, detached=False)
         parameters, buffers, inputs = self._inputs()
         parameters = self._tied(parameters)
         self._check_makers((*inputs, *parameters, *buffers))
-        outputs = [o["user_output"]["arg"] for o in self.signature["output_specs"] if "user_output" in o]
+        given = (o["user_output"]["arg"] for o in self.signature["output_specs"] if "user_output" in o)
+        outputs = [_name(o["as_tensor"]["name"], {}) if "as_tensor" in o else None for o in given]
         return Program(
             source=self.source,
             batch=batch,
@@ -68,7 +78,7 @@ class SavedGraph:
             inputs=inputs,
             parameters=parameters,
             buffers=buffers,
-            outputs=tuple(_name(o["as_tensor"]["name"], {}) for o in outputs if "as_tensor" in o),
+            outputs=results_of(outputs, fields),
             frozen=frozenset(
                 n for n in parameters if graph["tensor_values"][n].get("requires_grad") is False
             ),
@@ -246,9 +256,10 @@ def load_pt2(path: str | Path, bind: Mapping[str, int] | None = None) -> Exporte
     try:
         graph = document["graph_module"]["graph"]
         signature = document["graph_module"]["signature"]
+        fields = _fields(document["graph_module"].get("module_call_graph") or ())
         batch, values = _symbols(path, graph, signature, bind or {})
         first, second = (
-            SavedGraph(str(path), signature, {**values, batch: size}, stored).program(graph, size)
+            SavedGraph(str(path), signature, {**values, batch: size}, stored).program(graph, size, fields)
             for size in BATCHES
         )
         return join_recordings(path.stem, first, second)
@@ -299,6 +310,19 @@ def _content(path: Path, archive: zipfile.ZipFile, endings: tuple[str, ...]) -> 
     if (values := sum(map(content.count, (b",", b"[", b"{")))) > MOST_VALUES:
         raise InputError(f"{path}: its graph has about {values} values; at most {MOST_VALUES} are read")
     return content
+
+
+def _fields(calls: Sequence[Json]) -> list[tuple[str, int]]:
+    """Names of what the program hands out, and how many values each holds; none where they have no names."""
+    spec = next((c["signature"]["out_spec"] for c in calls if not c["fqn"] and c["signature"]), None)
+    tree = json.loads(spec)[1] if spec else {}
+    names = json.loads(tree.get("context") or "null")
+    named = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return list(zip(names, map(_leaves, tree["children_spec"]), strict=True)) if named else []
+
+
+def _leaves(tree: Json) -> int:
+    return 1 if tree["type"] is None else sum(map(_leaves, tree["children_spec"]))
 
 
 def _symbols(

@@ -6,16 +6,23 @@ The graph of a `torch.export.ExportedProgram` becomes a description without torc
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.graph_workload import NO_CACHE, GraphWorkload, answerable_mode
 from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings, overwritten_part
-from phaze.workload.torch_export.exported_program import Node, Program, Ref, TensorInfo
+from phaze.workload.torch_export.exported_program import (
+    Node,
+    Program,
+    Ref,
+    TensorInfo,
+    results_of,
+)
 from phaze.workload.workload import Mode, Workload
 
 if TYPE_CHECKING:
@@ -54,7 +61,10 @@ class TracedGraph:
             inputs=tuple(n for n in signature.user_inputs if isinstance(n, str) and n in self.tensors),
             parameters=parameters,
             buffers=dict(signature.inputs_to_buffers),
-            outputs=tuple(n for n in signature.user_outputs if isinstance(n, str) and n in self.tensors),
+            outputs=results_of(
+                [n if isinstance(n, str) and n in self.tensors else None for n in signature.user_outputs],
+                _fields(self.exported.call_spec.out_spec),
+            ),
             frozen=frozenset(
                 n
                 for n, p in signature.inputs_to_parameters.items()
@@ -123,6 +133,14 @@ class TracedGraph:
         for i, item in enumerate(value):
             if hasattr(item, "shape"):
                 yield taken.get(i, f"{outer[node]}.{i}"), item
+
+
+def _fields(spec: FxValue) -> list[tuple[str, int]]:
+    """Names of what a program hands out, and how many values each holds; none where they have no names."""
+    names = spec.context
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return []
+    return [(name, part.num_leaves) for name, part in zip(names, spec.children(), strict=True)]
 
 
 def _first_names(state: Mapping[str, Any]) -> dict[str, str]:
@@ -200,7 +218,8 @@ def from_torch(
     `example_inputs` and `example_keywords` are arguments of its `forward`; the first dimension of every
     tensor among them is the batch (of any size). Of a graph module with shapes in its metadata
     (`ShapeProp`) they may be left out. Build the module under `torch.device("meta")` and no weight is ever
-    allocated; nothing is computed in either case. `sequence_length` (tokens of one sample) is only noted.
+    allocated; nothing is computed in either case. `sequence_length` (tokens of one sample) is only noted. The module is
+    recorded as in training or as in evaluation, as the mode asks, and left as it was.
 
     Raises InputError where torch is missing, the module cannot be exported, an operator is not supported,
     or samples are mixed; and for decode, which takes a key-value cache. A model with nothing to train is taken for
@@ -208,7 +227,7 @@ def from_torch(
     """
     if mode is Mode.DECODE:
         raise InputError(NO_CACHE.format(source=name or type(module).__name__, what="a recorded module"))
-    model = record(module, example_inputs, example_keywords or {}, name or type(module).__name__)
+    model = _recorded_for(mode, module, example_inputs, example_keywords or {}, name or type(module).__name__)
     return GraphWorkload(
         model,
         answerable_mode(model, mode),
@@ -216,6 +235,27 @@ def from_torch(
         fusion=fusion,
         sequence_length=sequence_length,
     )
+
+
+def _recorded_for(
+    mode: Mode, module: FxModule, inputs: Sequence[object], keywords: Mapping[str, object], name: str
+) -> ExportedModel:
+    """The module recorded in the state that the mode asks for; where that cannot be, as it is, with a remark."""
+    training = mode is Mode.TRAINING
+    if getattr(module, "training", training) is training:
+        return record(module, inputs, keywords, name)
+    before = {part: part.training for part in module.modules()}
+    try:
+        return record(module.train(training), inputs, keywords, name)
+    except InputError as error:
+        reason = error
+    finally:
+        for part, was in before.items():
+            part.training = was
+    model = record(module, inputs, keywords, name)
+    states = ("training", "evaluation") if training else ("evaluation", "training")
+    warnings.warn(f"recorded as in {states[1]}, for as in {states[0]}: {reason}", Remark, stacklevel=3)
+    return model
 
 
 def record(

@@ -223,3 +223,44 @@ def test_other_types_are_built_and_recorded(tmp_path, config):
         ".layers.1." in name or ".layer.1." in name
         for name in (op.name for op in workload.operator_graph(2).operators)
     )
+
+
+class _Contradiction(Exception):
+    """As huggingface_hub raises them: no kin of ValueError."""
+
+
+def test_a_config_that_contradicts_itself_is_bad_input(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+
+    class AutoConfig:
+        @staticmethod
+        def from_pretrained(*_, **__):
+            msg = "Class validation error:\n    heads do not divide the width"
+            raise _Contradiction(msg)
+
+    monkeypatch.setitem(sys.modules, "transformers", type(sys)("transformers"))
+    monkeypatch.setattr(sys.modules["transformers"], "AutoConfig", AutoConfig, raising=False)
+    with pytest.raises(
+        InputError, match="cannot build it: Class validation error: heads do not divide the width"
+    ):
+        load_workload(saved(tmp_path, {"model_type": "gpt_neox"}))
+
+
+VISION = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_reads_text_and_images_is_fed_both(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    config = {
+        "model_type": "llava",
+        "architectures": ["LlavaForConditionalGeneration"],
+        "text_config": {"model_type": "llama", **SMALL},
+        "vision_config": {"model_type": "clip_vision_model", **VISION, "image_size": 32, "patch_size": 8},
+        "vision_feature_layer": -1,
+        "image_token_index": 99,
+    }
+    workload = load_workload(saved(tmp_path, config), sequence_length=64)
+    kinds = {op.name.split(".")[1] for op in workload.operator_graph(1).operators if op.name.count(".") > 1}
+    assert {"vision_tower", "multi_modal_projector", "language_model"} <= kinds

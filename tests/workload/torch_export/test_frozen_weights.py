@@ -159,3 +159,76 @@ def test_tied_weights_of_a_file_are_one_parameter_that_is_reached(tmp_path, recw
     torch.export.save(program, tmp_path / "tied.pt2")
     assert load_workload(str(tmp_path / "tied.pt2")).parameter_count == 50 * 8
     assert not [w for w in recwarn if issubclass(w.category, Remark)]
+
+
+class WithAuxiliaryHead(nn.Module):
+    def __init__(self, random=False):
+        super().__init__()
+        self.body, self.head, self.auxiliary = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.random = random
+
+    def forward(self, x):
+        if self.training and self.random and torch.rand(()).item() < 0.5:
+            return self.head(x)
+        y = self.body(x)
+        return (self.head(y), self.auxiliary(y)) if self.training else self.head(y)
+
+
+@pytest.mark.filterwarnings("ignore::phaze.errors.Remark")
+@pytest.mark.parametrize("was", [True, False])
+def test_training_has_the_heads_of_training_and_inference_has_not(was):
+    module, x = WithAuxiliaryHead().train(was), torch.zeros(2, WIDTH)
+    losses = {
+        mode: from_torch(module, (x,), name="m", mode=mode).operator_graph(2).outputs
+        for mode in (Mode.TRAINING, Mode.PREFILL)
+    }
+    assert losses == {Mode.TRAINING: ("loss", "loss2"), Mode.PREFILL: ("head.add_bias",)}
+    assert module.training is module.head.training is was
+
+
+def test_a_module_that_cannot_be_recorded_in_training_is_taken_as_it_is():
+    module = WithAuxiliaryHead(random=True).eval()
+    with pytest.warns(Remark, match="recorded as in evaluation, for as in training: m: torch.export cannot"):
+        from_torch(module, (torch.zeros(2, WIDTH),), name="m")
+
+
+class Named(nn.Module):
+    """Hands out states and a cache beside its logits, as models of transformers do."""
+
+    def __init__(self, names):
+        super().__init__()
+        self.body, self.head, self.names = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 5), names
+
+    def forward(self, x):
+        y = self.body(x)
+        return dict(zip(self.names, (self.head(y), (y, y + 1)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "losses"),
+    [
+        (("logits", "hidden_states"), 1),
+        (("logits", "past_key_values"), 1),
+        (("logits", "boxes"), 3),
+        (("last_hidden_state", "attentions"), 3),
+    ],
+)
+def test_what_is_handed_out_beside_logits_has_no_loss(names, losses, tmp_path):
+    module, x = Named(names), torch.zeros(2, WIDTH)
+    program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2)},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    for workload in (from_torch(module, (x,), name="m"), load_workload(str(tmp_path / "m.pt2"))):
+        assert len([t for t in workload.operator_graph(2).outputs if t.startswith("loss")]) == losses
+
+
+def test_images_that_are_taken_apart_and_put_together_again_are_a_view():
+    class OneByOne(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x):
+            return torch.stack(self.body(x).unbind(0)).relu()
+
+    operators = from_torch(OneByOne(), (torch.zeros(2, 3, WIDTH),), name="m").operator_graph(5).operators
+    assert [op.kind.value for op in operators] == ["matmul", "elementwise", "view", "elementwise", "loss"]
